@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// late is an API server that applies what is installed later: the first request of each
-// kind shows that nothing is in force yet.
+// late implements an API server that applies installed objects later: the first request of each
+// kind shows that none is in force yet.
 type late struct{ requests []string }
 
 // again notes a request, and reports whether it was made before.

@@ -30,8 +30,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestMain takes the control plane of the other suites, and more patience than the 20 s of
-// the library, where the environment says nothing else.
+// TestMain uses the control plane of the other suites, and more patience than the 20 s of the
+// library, unless the environment states another.
 func TestMain(m *testing.M) {
 	assets, err := filepath.Abs("../bin/k8s")
 	for name, value := range map[string]string{
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAllIsInForceWhenStartReturns asks only once for each.
+// TestAllIsInForceWhenStartReturns expects only one request for each.
 func TestAllIsInForceWhenStartReturns(t *testing.T) {
 	cfg, k8s := startPlane(t, &envtest.Environment{})
 	start(t, cfg, Options{})
@@ -76,7 +76,7 @@ func TestAllIsInForceWhenStartReturns(t *testing.T) {
 		"deleting a pool in use":          {k8s.Delete(t.Context(), pool), `admission webhook "delete.ippool.ipam.cadastre.dev"`},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
-			t.Errorf("%s: %v, want what %s says", what, c.err, c.says)
+			t.Errorf("%s: %v, want the error %q", what, c.err, c.says)
 		}
 	}
 
@@ -111,7 +111,8 @@ func TestStartCanBeRepeated(t *testing.T) {
 	}
 }
 
-// failsOnATakenPort has an operator not start as another process listens on its port.
+// failsOnATakenPort expects that an operator does not start while another process listens on its
+// port.
 func failsOnATakenPort(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
@@ -131,8 +132,8 @@ func failsOnATakenPort(t *testing.T, cfg *rest.Config) {
 	}
 }
 
-// TestOneProcessRunsSeveral has two operators run at the same time. On the second control
-// plane the CRDs of Cluster API are the caller's, with their older version.
+// TestOneProcessRunsSeveral runs two operators at the same time. On the second control plane the
+// CRDs of Cluster API are the caller's, with their older version.
 func TestOneProcessRunsSeveral(t *testing.T) {
 	crds := filepath.Join(moduleDir(t, "sigs.k8s.io/cluster-api"), "core", "config", "crd", "bases")
 	var planes []client.Client
@@ -226,7 +227,7 @@ func addressOf(t *testing.T, k8s client.Client, name string) string {
 	return address.Spec.Address
 }
 
-// moduleDir is the directory of a module that this one requires.
+// moduleDir returns the directory of a module that this one requires.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()

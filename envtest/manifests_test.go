@@ -17,7 +17,7 @@ import (
 )
 
 // TestWhatIsInstalledIsWhatKustomizeMakes compares CRDs, policies and webhooks with those of
-// config/default, but for where the API server reaches the webhooks.
+// config/default, except the address at which the API server reaches the webhooks.
 func TestWhatIsInstalledIsWhatKustomizeMakes(t *testing.T) {
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
 	rendered, err := exec.CommandContext(t.Context(), kubectl, "kustomize", "../config/default").Output()
@@ -42,7 +42,7 @@ func TestWhatIsInstalledIsWhatKustomizeMakes(t *testing.T) {
 	}
 }
 
-// compared are the spec or the webhooks of each object, by kind and name.
+// compared returns the spec or the webhooks of each object, by kind and name.
 func compared(objects []map[string]any) map[string]any {
 	all := map[string]any{}
 	for _, object := range objects {
@@ -63,7 +63,7 @@ func compared(objects []map[string]any) map[string]any {
 	return all
 }
 
-// number is the same however it was read.
+// number returns the same value for a number, however it was read.
 func number(n any) any {
 	if n, ok := n.(int64); ok {
 		return float64(n)

@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
-// TestTheAPIServerAcceptsTheCRDs fails, among other things, where the CEL rules of a
-// schema might cost more than the API server allows.
+// TestTheAPIServerAcceptsTheCRDs fails, among other things, if the CEL rules of a schema could cost
+// more than the API server allows.
 func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
 	files, err := fs.Glob(config.CRDs, "crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {

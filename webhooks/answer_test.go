@@ -79,8 +79,8 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// ofAnswer is the row of an answer that is Cadastre's own: not what the API server refuses,
-// nor what comes of a request that nobody waits for.
+// ofAnswer returns the rows of an answer that is Cadastre's own: not of a refusal by the API
+// server, nor of a request that was canceled.
 func ofAnswer(t *testing.T, response admission.Response, err error) []messages.Row {
 	t.Helper()
 	var status apierrors.APIStatus
@@ -94,7 +94,8 @@ func ofAnswer(t *testing.T, response admission.Response, err error) []messages.R
 	return rows
 }
 
-// The URL of a call says nothing to the user that made the claim.
+// TestACallThatIsLateIsReportedWithoutItsURL covers the URL of a call, which means nothing to the
+// user who made the claim.
 func TestACallThatIsLateIsReportedWithoutItsURL(t *testing.T) {
 	call := &url.Error{Op: "Get", URL: "https://10.0.0.1/apis/x", Err: context.DeadlineExceeded}
 	for _, err := range []error{context.DeadlineExceeded, call} {

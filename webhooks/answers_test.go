@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// furnished has more of everything on the stage: pools of another project, visible and
-// not, a claim that has 10.0.0.16/28 of the pool p, and a class that nobody backs.
+// furnished puts more of everything on the stage: pools of another project, visible and not, a
+// claim that has 10.0.0.16/28 of the pool p, and a class that no pool backs.
 func furnished(t *testing.T, s *stage) {
 	t.Helper()
 	for name, pool := range map[string]ipam.Pool{
@@ -175,7 +175,7 @@ func TestAnUpdatedClaimKeepsWhatWasFilledIn(t *testing.T) {
 	}.check(t, "claim-updated.txt", func(*testing.T, *stage) {})
 }
 
-// withStatus is an object with the status of a claim that is Bound.
+// withStatus returns an object with the status of a claim that is Bound.
 func withStatus(object string) string {
 	return strings.TrimSuffix(object, "}") + `,"status":{"phase":"Bound","allocatedCIDR":"10.0.0.0/28"}}`
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestWhereWhoAskedCannotBeNotedAWarningSaysSo has a user of too many groups, and an
-// operator that has no key yet.
+// TestWhereWhoAskedCannotBeNotedAWarningSaysSo covers a user of too many groups, and an operator
+// that has no key yet.
 func TestWhereWhoAskedCannotBeNotedAWarningSaysSo(t *testing.T) {
 	s := newStage(t)
 	ready, empty := requester.NewRing(s.store, s.store, "system", clock.RealClock{}), requester.NewRing(s.store, s.store, "other", clock.RealClock{})

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// withMetadata is an object with this metadata and, in its spec, a list.
+// withMetadata returns an object with this metadata and, in its spec, a list.
 func withMetadata(metadata, items string) []byte {
 	return []byte(`{"metadata":{` + metadata + `},"spec":{"ranges":[` + items + `]}}`)
 }
@@ -37,26 +37,26 @@ func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 		user        string
 		refused     string
 	}{
-		"as many labels as may be":      {operation: create, object: within},
-		"one label more":                {operation: create, object: beyond, refused: "metadata.labels: Too many: 257: must have at most 256 items: remove some"},
-		"too many annotations":          {operation: create, object: withMetadata(`"annotations":{`+counted(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
-		"too many owners":               {operation: create, object: withMetadata(`"ownerReferences":[`+counted(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
-		"too many finalizers":           {operation: create, object: withMetadata(`"finalizers":[`+counted(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
-		"too many items":                {operation: create, object: withMetadata("", counted(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
-		"too long a name":               {operation: create, object: withMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
-		"too many bytes":                {operation: create, object: long(maxObjectBytes), refused: "metadata and spec: Too long: have 524346 bytes, and may have 524288: remove annotations or list items"},
-		"too many managed fields":       {operation: create, object: withMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
-		"an update beyond":              {operation: update, object: beyond, old: within, refused: "metadata.labels"},
-		"an update of what is beyond":   {operation: update, object: beyond, old: beyond},
-		"an update with fewer labels":   {operation: update, object: beyond, old: labels(maxLabels + 9)},
-		"an update with more labels":    {operation: update, object: labels(maxLabels + 9), old: beyond, refused: "metadata.labels"},
-		"an update of what is large":    {operation: update, object: long(maxObjectBytes), old: long(maxObjectBytes)},
-		"an update with another writer": {operation: update, object: managed(long(maxObjectBytes)), old: long(maxObjectBytes)},
-		"an update that grows":          {operation: update, object: long(maxObjectBytes + 1), old: long(maxObjectBytes), refused: "metadata and spec: Too long"},
-		"an update of what is deleted":  {operation: update, object: going, old: beyond},
-		"an update by the operator":     {operation: update, object: labels(maxLabels + 9), old: beyond, user: operator},
-		"a deletion":                    {operation: remove, old: beyond},
-		"no object":                     {operation: create, object: []byte(strings.Repeat("[", 9))},
+		"as many labels as allowed":                {operation: create, object: within},
+		"one label more":                           {operation: create, object: beyond, refused: "metadata.labels: Too many: 257: must have at most 256 items: remove some"},
+		"too many annotations":                     {operation: create, object: withMetadata(`"annotations":{`+counted(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
+		"too many owners":                          {operation: create, object: withMetadata(`"ownerReferences":[`+counted(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
+		"too many finalizers":                      {operation: create, object: withMetadata(`"finalizers":[`+counted(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
+		"too many items":                           {operation: create, object: withMetadata("", counted(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
+		"too long a name":                          {operation: create, object: withMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
+		"too many bytes":                           {operation: create, object: long(maxObjectBytes), refused: "metadata and spec: Too long: have 524346 bytes, and may have 524288: remove annotations or list items"},
+		"too many managed fields":                  {operation: create, object: withMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
+		"an update beyond":                         {operation: update, object: beyond, old: within, refused: "metadata.labels"},
+		"an update of an object beyond the bounds": {operation: update, object: beyond, old: beyond},
+		"an update with fewer labels":              {operation: update, object: beyond, old: labels(maxLabels + 9)},
+		"an update with more labels":               {operation: update, object: labels(maxLabels + 9), old: beyond, refused: "metadata.labels"},
+		"an update of a large object":              {operation: update, object: long(maxObjectBytes), old: long(maxObjectBytes)},
+		"an update with another writer":            {operation: update, object: managed(long(maxObjectBytes)), old: long(maxObjectBytes)},
+		"an update that grows":                     {operation: update, object: long(maxObjectBytes + 1), old: long(maxObjectBytes), refused: "metadata and spec: Too long"},
+		"an update of a deleted object":            {operation: update, object: going, old: beyond},
+		"an update by the operator":                {operation: update, object: labels(maxLabels + 9), old: beyond, user: operator},
+		"a deletion":                               {operation: remove, old: beyond},
+		"no object":                                {operation: create, object: []byte(strings.Repeat("[", 9))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{

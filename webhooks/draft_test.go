@@ -22,7 +22,7 @@ func TestAFieldIsNotFilledInWhereThereIsNoObjectForIt(t *testing.T) {
 	d, err := newDraft([]byte(`{"spec":{}}`))
 	must(t, err)
 	if d.keep(map[string]any{"spec": "none"}, "cidr") == nil {
-		t.Error("a field was kept of what had none")
+		t.Error("a field was kept of an object without one")
 	}
 }
 

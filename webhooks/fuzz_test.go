@@ -40,23 +40,23 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// stage is the handlers as Setup makes them, over a store in memory.
+// stage holds the handlers as Setup makes them, over a store in memory.
 type stage struct {
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch
 	replica.Replica
-	// fails are the calls to the API server that fail, such as "get Namespace", each with
-	// its error, or a function that returns it.
+	// fails holds the calls to the API server that fail, such as "get Namespace", each with its
+	// error, or a function that returns it.
 	fails sync.Map
-	// changed has something in it after the view has changed.
+	// changed receives a value after the view has changed.
 	changed chan struct{}
 }
 
-// kinds are those whose objects are sent.
+// kinds lists those whose objects are sent.
 var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress", "IPAllocation"}
 
-// How a request is made, beside its kind in the four lowest bits. The operation is
-// an update, or else, of a validator that deletes, a deletion, or else a creation.
+// The form of a request, beside its kind in the four lowest bits. The operation is an update, or
+// else, of a validator that deletes, a deletion, or else a creation.
 const (
 	updating = 1 << (iota + 4)
 	dry      // or, of a validator, deleting
@@ -64,8 +64,8 @@ const (
 	validating
 )
 
-// FuzzAdmission sends the handlers any object, as any operation: none may panic,
-// none may answer with a server's error, and what is allowed can be patched.
+// FuzzAdmission sends the handlers any object, as any operation: no handler may panic or answer
+// with a server's error, and an allowed object can be patched.
 func FuzzAdmission(f *testing.F) {
 	for _, object := range []string{
 		`{"metadata":{"name":"c","namespace":"team"},"spec":{}}`,
@@ -96,8 +96,8 @@ func FuzzAdmission(f *testing.F) {
 	})
 }
 
-// review is a request for admission, as the API server makes it: it has read the
-// object as JSON, and filled in the namespace.
+// review returns a request for admission, as the API server makes it: it has read the object as
+// JSON, and filled in the namespace.
 func review(kind, object, old string, how uint8) admission.Request {
 	req := admissionv1.AdmissionRequest{
 		UID: "1", Kind: metav1.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Kind: kind},
@@ -120,7 +120,7 @@ func review(kind, object, old string, how uint8) admission.Request {
 	return admission.Request{AdmissionRequest: req}
 }
 
-// entitled is the user who may use every pool, operator the one that the operator is.
+// entitled is the user who can use every pool, operator the operator's account.
 const (
 	entitled = "fuzz"
 	operator = "operator"
@@ -166,7 +166,7 @@ func patched(t *testing.T, req admission.Request, response *admission.Response) 
 	return edited
 }
 
-// check fails where a claim was given a block that was not recorded.
+// check fails if a claim was given a block that was not recorded.
 func (s *stage) check(t *testing.T, kind string, req admission.Request, edited []byte) {
 	t.Helper()
 	named, block := given(kind, edited)
@@ -175,7 +175,7 @@ func (s *stage) check(t *testing.T, kind string, req admission.Request, edited [
 	}
 	record := &v1alpha1.IPAllocation{}
 	if err := s.store.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: named}, record); err != nil || record.Spec.CIDR != block {
-		t.Fatalf("it was given %s, and the record %s says %q (%v)", block, named, record.Spec.CIDR, err)
+		t.Fatalf("it was given %s, and the record %s has %q (%v)", block, named, record.Spec.CIDR, err)
 	}
 	record.Finalizers = nil // so that there is always room
 	if err := errors.Join(s.store.Update(t.Context(), record), s.store.Delete(t.Context(), record)); err != nil {
@@ -183,7 +183,7 @@ func (s *stage) check(t *testing.T, kind string, req admission.Request, edited [
 	}
 }
 
-// given is the record that a holder names, and the block that it says it has.
+// given returns the record that a holder names, and the block in its status.
 func given(kind string, edited []byte) (record, block string) {
 	var obj struct {
 		Metadata struct{ Annotations map[string]string }
@@ -208,7 +208,7 @@ func given(kind string, edited []byte) (record, block string) {
 // readSchemas reads them once for all stages.
 var readSchemas = sync.OnceValues(schemas.Read)
 
-// newStage has a class and a pool that backs it, ready.
+// newStage returns a stage with a class and a ready pool that backs it.
 func newStage(f testing.TB) *stage {
 	f.Helper()
 	scheme := runtime.NewScheme()
@@ -242,8 +242,8 @@ func newStage(f testing.TB) *stage {
 		default:
 		}
 	})
-	// The store in memory does not tell a watch of what was made before it: what the test
-	// makes is made when there is one.
+	// The store in memory does not report objects to a watch that were made before it: the test
+	// makes its objects when the watch has begun.
 	watching := make(chan struct{}, 1)
 	go view.Run(ctx, plainly{store, watching}, &v1alpha1.IPAllocation{})
 	<-changed
@@ -272,14 +272,14 @@ func newStage(f testing.TB) *stage {
 	return s
 }
 
-// plainly lists first, then watches: the store in memory knows no other way.
+// plainly lists first, then watches: the store in memory supports no other way.
 type plainly struct {
 	client.WithWatch
 	// watching receives a value when a watch has begun.
 	watching chan<- struct{}
 }
 
-// IsWatchListSemanticsUnSupported says so to the reflector.
+// IsWatchListSemanticsUnSupported reports that to the reflector.
 func (plainly) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
@@ -298,7 +298,7 @@ func (p plainly) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return events, err
 }
 
-// funcs are what the store in memory lacks: UIDs, an authorizer, and calls that fail.
+// funcs returns the parts that the store in memory lacks: UIDs, an authorizer, and calls that fail.
 func (s *stage) funcs() interceptor.Funcs {
 	var made atomic.Int64
 	return interceptor.Funcs{
@@ -328,7 +328,7 @@ func (s *stage) funcs() interceptor.Funcs {
 	}
 }
 
-// failure is the error of a call that is to fail.
+// failure returns the error of a call that is to fail.
 func (s *stage) failure(verb string, obj runtime.Object) error {
 	err, _ := s.fails.Load(verb + " " + kindOf(obj))
 	switch err := err.(type) {
@@ -340,7 +340,7 @@ func (s *stage) failure(verb string, obj runtime.Object) error {
 	return nil
 }
 
-// kindOf is the kind of an object, whether it says so itself or by its type.
+// kindOf returns the kind of an object, from its content or by its type.
 func kindOf(obj runtime.Object) string {
 	return cmp.Or(obj.GetObjectKind().GroupVersionKind().Kind, reflect.TypeOf(obj).Elem().Name())
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// answerOf is all of a response: what it changes of the object, a line for each field, and
-// the warnings; or the refusal. What is drawn at random is masked.
+// answerOf prints all of a response: its changes to the object, a line for each field, and the
+// warnings; or the refusal. Random parts are masked.
 func answerOf(t *testing.T, response admission.Response, req admission.Request) string {
 	t.Helper()
 	if err := response.Complete(req); err != nil {
@@ -55,24 +55,23 @@ func answerOf(t *testing.T, response admission.Response, req admission.Request) 
 	return sealed.ReplaceAllString(text, `"sealed"`)
 }
 
-// random is what is drawn for names of records, and of objects with generateName, sealed
-// who made an object, and times when the conditions of a claim came to be.
+// random matches the random part of names of records, and of objects with generateName, sealed the
+// maker of an object, and times the times of the conditions of a claim.
 var (
 	random = regexp.MustCompile(`(\b(?:c|a|q|made|own)-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
 	sealed = regexp.MustCompile(`"v1\.[^"]+"`)
 	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)
 )
 
-// answers has requests answered, each on a stage of its own, and compares the answers, with
-// what is recorded then, with those in a file of testdata/answers. With -update it writes
-// that file.
+// answers holds requests. Each is answered on its own stage, and the answers are compared, with the
+// records after them, with those in a file of testdata/answers. With -update that file is written.
 type answers []struct {
 	name, kind, object, old string
 	how                     uint8
-	// user is who asks, where that is not said by how.
+	// user is the user of the request, if how does not set one.
 	user string
-	// fails is the call to the API server that fails, and late the one that is not answered
-	// in time.
+	// fails is the call to the API server that fails, and late the one that is not answered in
+	// time.
 	fails, late string
 }
 
@@ -108,8 +107,8 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 	}
 }
 
-// blocks are all records, with their blocks and states, but without what is drawn at
-// random. What is being discarded is gone by then.
+// blocks returns all records, with their blocks and states, but without random parts, after those
+// that are being discarded are gone.
 func (s *stage) blocks(t *testing.T) []string {
 	t.Helper()
 	s.Allocator.Close()
@@ -130,7 +129,7 @@ func (s *stage) blocks(t *testing.T) []string {
 	return lines
 }
 
-// recordedSince is a line for each record that has come, and each that has gone.
+// recordedSince prints a line for each new record, and for each that is gone.
 func (s *stage) recordedSince(t *testing.T, before []string) string {
 	t.Helper()
 	after := s.blocks(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld by a person: the operator may delete
-// each.
+// TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld covers a deletion by a user: the operator can
+// delete each.
 func TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld(t *testing.T) {
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),

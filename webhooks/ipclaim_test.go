@@ -23,7 +23,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// inNew asks for an object in a namespace that was made a moment ago.
+// inNew sends an object in a namespace that was made a moment ago.
 func (s *stage) inNew(t *testing.T, kind, spec string) (answer string) {
 	t.Helper()
 	must(t, s.store.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
@@ -87,8 +87,8 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	}
 }
 
-// TestARecordIsNotTakenOverFromAClaimThatIsThere has the claim whose record is named appear
-// when its name was free a moment ago.
+// TestARecordIsNotTakenOverFromAClaimThatIsThere makes the claim appear whose record is named,
+// after its name was free a moment ago.
 func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 	s := newStage(t)
 	holder := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
@@ -114,8 +114,8 @@ func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 	}
 }
 
-// TestRestoreAsksTheAPIServerForTheClaim has the cache lack a claim that is stored, whose
-// record a create of its name states.
+// TestRestoreAsksTheAPIServerForTheClaim hides from the cache a stored claim, whose record a create
+// of its name states.
 func TestRestoreAsksTheAPIServerForTheClaim(t *testing.T) {
 	s := newStage(t)
 	s.record(t, ipam.Record{

@@ -52,7 +52,7 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestClassThatExcludesLocalPoolsWarns has the edits of a class that LocalIPPools name.
+// TestClassThatExcludesLocalPoolsWarns covers the edits of a class that LocalIPPools name.
 func TestClassThatExcludesLocalPoolsWarns(t *testing.T) {
 	r := replica.New(replica.Options{})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "own"), ipam.LocalPoolNamed("other", "own")} {

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestGatewayAtTheEdgeIsRefused has each kind of subnet.
+// TestGatewayAtTheEdgeIsRefused covers each kind of subnet.
 func TestGatewayAtTheEdgeIsRefused(t *testing.T) {
 	var rows []messages.Row
 	for name, tc := range map[string]struct {
@@ -52,7 +52,7 @@ func TestGatewayAtTheEdgeIsRefused(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestGatewayThatStaysIsNotJudged has the updates of a pool from before the rule.
+// TestGatewayThatStaysIsNotJudged covers the updates of a pool from before the rule.
 func TestGatewayThatStaysIsNotJudged(t *testing.T) {
 	pool := func(edit func(*v1alpha1.IPPoolSpec)) *v1alpha1.IPPool {
 		return build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.255").With(edit).Obj()

@@ -83,17 +83,17 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 		occupant ledger.Occupant
 		want     bool
 	}{
-		"a child that is there":            {ledger.Occupant{Record: bound(pool("there")), Claimed: true}, false},
+		"a child that exists":              {ledger.Occupant{Record: bound(pool("there")), Claimed: true}, false},
 		"a child that is being deleted":    {ledger.Occupant{Record: bound(pool("going")), Claimed: true}, true},
 		"a child that is gone":             {ledger.Occupant{Record: bound(pool("gone")), Claimed: true}, true},
 		"a child whose record is released": {ledger.Occupant{Record: releasing, Claimed: true}, true},
-		"a claim that is there":            {ledger.Occupant{Record: bound(claimHolder("there")), Claimed: true}, false},
+		"a claim that exists":              {ledger.Occupant{Record: bound(claimHolder("there")), Claimed: true}, false},
 		"a claim that is gone":             {ledger.Occupant{Record: bound(claimHolder("gone")), Claimed: true}, true},
 		"a claim that is gone, to be kept": {ledger.Occupant{Record: retain, Claimed: true}, false},
 		"a claim that is gone, with a key": {ledger.Occupant{Record: sticky, Claimed: true}, false},
 		"a block that is retained":         {ledger.Occupant{Record: retained, Claimed: true}, false},
-		"a claim that may be on its way":   {ledger.Occupant{Record: bound(claimHolder("gone"))}, false},
-		"a holder of somebody else's API":  {ledger.Occupant{Record: bound(ipam.Holder{Group: "x", Kind: "Y", Name: "gone"}), Claimed: true}, false},
+		"a claim that can be on its way":   {ledger.Occupant{Record: bound(claimHolder("gone"))}, false},
+		"a holder of a foreign API":        {ledger.Occupant{Record: bound(ipam.Holder{Group: "x", Kind: "Y", Name: "gone"}), Claimed: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := areGoing(t.Context(), isGoingLive(live), []ledger.Occupant{tc.occupant})
@@ -128,7 +128,7 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	for i := range 3 {
 		must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("c", i+10)}}))
 	}
-	check("while three claims are there", 2, 1, occupantsRead+6-12)
+	check("while three claims exist", 2, 1, occupantsRead+6-12)
 }
 
 func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
 		}
 	}
 	if !(use{}).isNone() {
-		t.Error("a pool that nobody uses is in use")
+		t.Error("an unused pool is in use")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
 		live, more     int
 	}{
 		"nothing holds it":            {0, 0, 0, 0, 0, 0},
-		"all are there":               {70, 0, 3, 1, 3, 67},
+		"all exist":                   {70, 0, 3, 1, 3, 67},
 		"the first two are going":     {70, 2, 5, 2, 3, 65},
 		"all are going":               {9, 9, 9, 3, 0, 0},
 		"all are going, and are many": {70, 70, occupantsRead, 22, 0, 70 - occupantsRead},
@@ -205,7 +205,7 @@ func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
 		if h.Name == "c1" {
 			return false, broken
 		}
-		<-ctx.Done() // the others are not waited for
+		<-ctx.Done() // the others are not awaited
 		return false, ctx.Err()
 	}
 	if _, err := useOf(t.Context(), going, occupied(70), ipam.PoolNamed("p")); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading IPClaim team/c1") || reads.Load() > holdersNamed {
@@ -213,7 +213,7 @@ func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
 	}
 }
 
-// TestDryRunOfADeletionReadsNothing has neither a client to read with nor a request to wait.
+// TestDryRunOfADeletionReadsNothing uses neither a client to read with nor a request that can wait.
 func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 	view := occupied(1)
 	r := replica.New(replica.Options{Ledger: view})
@@ -236,7 +236,7 @@ func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 	})
 	refused("while a child is not known", true)
 	r.Catalogue.SetPool(child)
-	refused("while a child is there", true)
+	refused("while a child exists", true)
 	child.Terminating = true
 	r.Catalogue.SetPool(child)
 	refused("while that child is being deleted", false)

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// heldIn is the record of an address of a pool, held by a claim in namespace a.
+// heldIn returns the record of an address of a pool, held by a claim in namespace a.
 func heldIn(pool ipam.PoolKey, name, addr, gateway string) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "a", Name: name}, UID: name, Block: netip.MustParsePrefix(addr + "/32"), Pool: pool,
@@ -22,7 +22,7 @@ func heldIn(pool ipam.PoolKey, name, addr, gateway string) ipam.Record {
 	}
 }
 
-// TestUpdateOfANetworkWarnsOfHeldAddresses has what was handed out before.
+// TestUpdateOfANetworkWarnsOfHeldAddresses covers addresses that were handed out before.
 func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 	const formerTwo = "spec.network.gateway: 10.0.0.1 was handed out with 2 addresses still held, and stays withheld until the last is released: make such claims again, or configure the hosts; kubectl ipam check lists them"
 	const settings = ": the former values were handed out with 3 addresses still held, and stay in their claims: make such claims again, or configure the hosts; kubectl ipam check lists them"
@@ -38,18 +38,18 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 		nothingHeld   bool
 		want          []string
 	}{
-		"no network":                      {},
-		"nothing changes":                 {before: network(same), after: network(same)},
-		"what is not handed out":          {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.AllocateEdgeAddresses = true })},
-		"the gateway":                     {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.2" }), want: []string{formerTwo}},
-		"the gateway, nothing is held":    {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.2" }), nothingHeld: true},
-		"the gateway goes":                {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "" }), want: []string{formerTwo}},
-		"the gateway comes":               {before: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "" }), after: network(same)},
-		"to an address that is held":      {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.9" }), want: []string{"spec.network.gateway: 10.0.0.9/32 conflicts with 10.0.0.9/32 of pool p, held by IPClaim a/x: choose another address for the gateway, or have that one released", formerTwo}},
-		"name servers":                    {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.DNSServers = []string{"10.0.0.53"} }), want: []string{"spec.network.dnsServers" + settings}},
-		"search domains, MTU and VLAN":    {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.SearchDomains, n.MTU, n.VLAN = []string{"example.org"}, 1400, 7 }), want: []string{"spec.network.searchDomains, spec.network.mtu, spec.network.vlan" + settings}},
-		"name servers, nothing is held":   {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.DNSServers = []string{"10.0.0.53"} }), nothingHeld: true},
-		"a pool that had another gateway": {before: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.2" }), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.3" })},
+		"no network":                       {},
+		"nothing changes":                  {before: network(same), after: network(same)},
+		"a setting that is not handed out": {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.AllocateEdgeAddresses = true })},
+		"the gateway":                      {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.2" }), want: []string{formerTwo}},
+		"the gateway, nothing is held":     {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.2" }), nothingHeld: true},
+		"the gateway goes":                 {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "" }), want: []string{formerTwo}},
+		"the gateway comes":                {before: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "" }), after: network(same)},
+		"to an address that is held":       {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.9" }), want: []string{"spec.network.gateway: 10.0.0.9/32 conflicts with 10.0.0.9/32 of pool p, held by IPClaim a/x: choose another address for the gateway, or have that one released", formerTwo}},
+		"name servers":                     {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.DNSServers = []string{"10.0.0.53"} }), want: []string{"spec.network.dnsServers" + settings}},
+		"search domains, MTU and VLAN":     {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.SearchDomains, n.MTU, n.VLAN = []string{"example.org"}, 1400, 7 }), want: []string{"spec.network.searchDomains, spec.network.mtu, spec.network.vlan" + settings}},
+		"name servers, nothing is held":    {before: network(same), after: network(func(n *v1alpha1.PoolNetwork) { n.DNSServers = []string{"10.0.0.53"} }), nothingHeld: true},
+		"a pool that had another gateway":  {before: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.2" }), after: network(func(n *v1alpha1.PoolNetwork) { n.Gateway = "10.0.0.3" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := func(n *v1alpha1.PoolNetwork) *v1alpha1.IPPool {
@@ -78,7 +78,7 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestHolderOfAGatewayIsForItsProjectToKnow has a LocalIPPool that lies in a shared pool.
+// TestHolderOfAGatewayIsForItsProjectToKnow covers a LocalIPPool that lies in a shared pool.
 func TestHolderOfAGatewayIsForItsProjectToKnow(t *testing.T) {
 	r := replica.New(replica.Options{})
 	r.Catalogue.SetProject("a", "blue")

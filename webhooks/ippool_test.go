@@ -21,7 +21,7 @@ func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) 
 	s.mutate["LocalIPPool"].(*poolMutator).queue = limited
 	req := review("LocalIPPool", pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "the pool waits") {
-		t.Errorf("while nobody waits it is answered: %s", answer)
+		t.Errorf("without a waiter it is answered: %s", answer)
 	}
 	claim := ipam.Name{Namespace: "team", Name: "waits"}
 	limited.Wait(queue.Waiter{Holder: convert.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
@@ -34,7 +34,7 @@ func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) 
 	}
 }
 
-// TestAChildOfAPoolThatIsReadLiveIsCarved has a parent that no cache has shown yet.
+// TestAChildOfAPoolThatIsReadLiveIsCarved uses a parent that no cache has shown yet.
 func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
 	s := newStage(t)
 	parent := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late"}}

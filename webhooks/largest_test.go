@@ -32,9 +32,10 @@ import (
 )
 
 const (
-	// sent is what the API server accepts of an object, and stored what etcd does.
+	// sent is the largest object that the API server accepts, and stored the largest that etcd
+	// does.
 	sent, stored = 3 << 20, 3 << 19
-	// mostBytes and mostUnits are what a request may cost. A unit is the time in which the library
+	// mostBytes and mostUnits bound the cost of a request. A unit is the time in which the library
 	// reads a megabyte, nearly 3 ms: 35 are a tenth of a second.
 	mostBytes, mostUnits = 16 << 20, 35
 )
@@ -55,8 +56,8 @@ func filled(size int, item string) string {
 	return string(text)
 }
 
-// shapes are the ways in which an object can be large: each returns its metadata and its spec, beside
-// those that it has anyway.
+// shapes holds the ways in which an object can be large: each returns its metadata and its spec,
+// beside the required ones.
 var shapes = map[string]func(kind string, size int) (metadata, spec string){
 	"many labels":         func(_ string, n int) (string, string) { return `"labels":{` + filled(n, `"#":""`) + `}`, "" },
 	"many invalid labels": func(_ string, n int) (string, string) { return `"labels":{` + filled(n, `"-#":"/"`) + `}`, "" },
@@ -93,8 +94,8 @@ var shapes = map[string]func(kind string, size int) (metadata, spec string){
 	},
 }
 
-// annotated is how many bytes of annotations an object of so many bytes can have: of what is stored
-// 256 KiB, quotes aside.
+// annotated returns the largest size of the annotations in an object of so many bytes: of a stored
+// object 256 KiB, quotes aside.
 func annotated(size int) int {
 	if size == stored {
 		return 320 << 10
@@ -110,7 +111,7 @@ func counted(count int, item string) string {
 	return strings.Join(items, ",")
 }
 
-// listOf is the spec of a kind with a list of these items, for kinds that have one.
+// listOf returns the spec of a kind with a list of these items, for kinds that have one.
 func listOf(kind, items string) string {
 	switch kind {
 	case "IPClaim":
@@ -121,7 +122,7 @@ func listOf(kind, items string) string {
 	return `"others":[` + items + `]`
 }
 
-// specs are those of objects for which something is done.
+// specs holds the specs of objects that the handlers change.
 var specs = map[string]string{
 	"IPClaim": `"ipFamily":"IPv4"`, "IPPool": `"ipFamily":"IPv4"`, "LocalIPPool": `"ipFamily":"IPv4"`, "IPClass": `"ipFamily":"IPv4"`,
 	"IPAllocation": `"state":"Bound"`, "IPAddressClaim": `"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPPool","name":"p"}`,
@@ -148,7 +149,7 @@ func largest(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 	const edited = `"reclaimPolicy":"Retain"`
 	there := stored
 	if strings.HasPrefix(shape, "a l") && shape != "a long annotation" {
-		there = maxObjectBytes // their schemas bound the lists and the strings of what is stored
+		there = maxObjectBytes // their schemas bound the lists and the strings of a stored object
 	}
 	if slices.Contains(hook.operations, admissionregistrationv1.Create) {
 		add("create", admissionv1.Create, shaped(hook.kind, shape, sent, ""), nil)
@@ -164,12 +165,12 @@ func largest(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 	return requests
 }
 
-// served is a handler as the server has it.
+// served returns a handler as the server runs it.
 func served(handler admission.Handler) http.Handler {
 	return chain{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}.around(handler)
 }
 
-// discarded counts what is written, and keeps its beginning.
+// discarded counts the written bytes, and keeps the first ones.
 type discarded struct {
 	header http.Header
 	start  []byte
@@ -184,7 +185,7 @@ func (d *discarded) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// cost is what a request costs a replica.
+// cost holds the cost of a request for a replica.
 type cost struct {
 	bytes  uint64
 	cpu    time.Duration
@@ -216,7 +217,7 @@ func cpuOf(t testing.TB, f func()) time.Duration {
 	return used() - before
 }
 
-// unit is the time in which the library reads a megabyte.
+// unit returns the time in which the library reads a megabyte.
 func unit(t testing.TB) time.Duration {
 	t.Helper()
 	text := []byte(`{"labels":{` + filled(8<<20, `"#":""`) + `}}`)
@@ -227,14 +228,14 @@ func unit(t testing.TB) time.Duration {
 	}) / 8
 }
 
-// hook is a handler, and the operations for which the API server asks it.
+// hook holds a handler, and the operations for which the API server calls it.
 type hook struct {
 	name, kind string
 	handler    admission.Handler
 	operations []admissionregistrationv1.OperationType
 }
 
-// hooks are all that the manifests have, those with the same handler and operations once.
+// hooks returns all hooks of the manifests, those with the same handler and operations once.
 func (s *stage) hooks(t testing.TB) []hook {
 	t.Helper()
 	var all []hook
@@ -266,9 +267,9 @@ func (s *stage) hooks(t testing.TB) []hook {
 	}
 }
 
-// TestTheLargestObjectCostsLittle of whichever kind and shape it is, and whatever is done with it. The
-// API server makes the object, so that who sends it is not asked for memory or time. With LARGEST the
-// costs are written into that file, as a table.
+// TestTheLargestObjectCostsLittle covers objects of every kind and shape, and every operation. The
+// API server makes the object, so the sender needs neither memory nor time. With LARGEST the costs
+// are written into that file, as a table.
 func TestTheLargestObjectCostsLittle(t *testing.T) {
 	s, unit := newStage(t), unit(t)
 	var table strings.Builder
@@ -299,7 +300,7 @@ func TestTheLargestObjectCostsLittle(t *testing.T) {
 	}
 }
 
-// worst is the largest of many values, and where it was measured.
+// worst holds the largest of many values, and its place.
 type worst struct {
 	value float64
 	at    string
@@ -311,7 +312,7 @@ func (w *worst) note(at string, value float64) {
 	}
 }
 
-// bodyOf is the body of a request, as an API server encodes it.
+// bodyOf returns the body of a request, as an API server encodes it.
 func bodyOf(t testing.TB, req admissionv1.AdmissionRequest) []byte {
 	t.Helper()
 	object, old := req.Object.Raw, req.OldObject.Raw

@@ -17,7 +17,8 @@ func TestTheLongestStringIsMeasured(t *testing.T) {
 	}
 }
 
-// FuzzRawJSON compares what is read of a text with what the library decodes of it.
+// FuzzRawJSON compares the values that are read from a text with those that the library decodes
+// from it.
 func FuzzRawJSON(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `{"a":1}`, ` { "a" : [ ] , "b" : { } } `, `{"a":"\"","b":"\\","c":"\\\"}"}`, `{"a":[1,[2,{"x":"]"}],{}],"b":null}`,

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPoolIsReplacedByItsManifest sends pools again as they were before what the operator
-// fills in was there.
+// TestPoolIsReplacedByItsManifest sends pools again as they were before the operator filled its
+// fields in.
 func TestPoolIsReplacedByItsManifest(t *testing.T) {
 	type object = map[string]any
 	filledIn := object{"cidr": "10.9.0.0/24", "ipFamily": "IPv4", "routingDomain": "default"}

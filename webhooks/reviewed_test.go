@@ -70,8 +70,8 @@ func TestARequestIsReadAsItWasSent(t *testing.T) {
 	}
 }
 
-// TestLargeRequestsKeepNoSmallOneFromBeingHandled has as many large ones as are read at a time: one is
-// handled, the next is asked to come again, and a small one is answered.
+// TestLargeRequestsKeepNoSmallOneFromBeingHandled sends as many large ones as are read at a time:
+// one is handled, the next is asked to come again, and a small one is answered.
 func TestLargeRequestsKeepNoSmallOneFromBeingHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -62,9 +62,9 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 	}
 }
 
-// TestRefusalBeforeTheHandlerIsCounted has requests that no handler sees: one that is too large,
-// one that is no review, one while all room for small ones is taken, and a large one whose time
-// is up while another is handled.
+// TestRefusalBeforeTheHandlerIsCounted sends requests that no handler sees: one that is too large,
+// one that is no review, one while all room for small ones is taken, and a large one whose time is
+// up while another is handled.
 func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
 	counter, busy := metrics.New(clock.RealClock{}), newInFlight()
 	hook := chain{refusals: refusals{counter, nil}, inFlight: busy}.around(admission.HandlerFunc(
@@ -101,7 +101,7 @@ cadastre_webhook_refusals_total{code="429",operation="create",resource="ipclaims
 	}
 }
 
-// TestRefusalsAreInTheHistory with who was refused what, but for dry runs, which were to
+// TestRefusalsAreInTheHistory expects the user and the refused object, except for dry runs, which
 // change nothing.
 func TestRefusalsAreInTheHistory(t *testing.T) {
 	recorder, take := entries.Recorder()
@@ -145,8 +145,8 @@ func TestRefusalsAreInTheHistory(t *testing.T) {
 
 const traceOfCaller = "0af7651916cd43dd8448eb211c80319c"
 
-// answered has a webhook that answers so, asked with the header of a caller's trace, and returns
-// its spans and what its handler logs.
+// answered runs a webhook with this answer, called with the header of a caller's trace, and returns
+// its spans and the log entries of its handler.
 func answered(t *testing.T, header string, answer admission.Response) (spans []sdktrace.ReadOnlySpan, logged string) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
@@ -199,7 +199,7 @@ func TestARequestThatItsCallerDoesNotSampleIsNotTraced(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatTheOperatorCannotDecideIsAFailure of it: other refusals are answers.
+// TestOnlyWhatTheOperatorCannotDecideIsAFailure counts other refusals as answers.
 func TestOnlyWhatTheOperatorCannotDecideIsAFailure(t *testing.T) {
 	of := subject{kind: "IPClaim", plural: "ipclaims"}
 	for name, c := range map[string]struct {

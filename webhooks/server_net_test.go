@@ -19,8 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/certs"
 )
 
-// listening is a server that is stopped as the library's own is, on a listener that is open
-// already: it waits for what is under way.
+// listening implements a server that is stopped as the library's own, on a listener that is open
+// already: it waits for requests under way.
 type listening struct {
 	webhook.Server
 	listener net.Listener
@@ -39,8 +39,8 @@ func (l *listening) Start(ctx context.Context) error {
 	return <-ended
 }
 
-// TestReplicaEndsInSpiteOfARequestThatDoesNot has a handler that does not heed its context:
-// neither the end of its time nor that of the server cuts it off, but the manager ends.
+// TestReplicaEndsInSpiteOfARequestThatDoesNot runs a handler that ignores its context: neither the
+// end of its time nor that of the server cuts it off, but the manager ends.
 func TestReplicaEndsInSpiteOfARequestThatDoesNot(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
@@ -95,7 +95,8 @@ func (notingPaths) Judge(context.Context, string) certs.Standing { return certs.
 
 func (p notingPaths) Unanswered(secret string) { p.noted <- secret }
 
-// The API server talks HTTP/1.1 to webhooks: a call that is cut off is a connection that ends.
+// TestACallThatIsCutOffIsNoted covers HTTP/1.1, by which the API server calls webhooks: a call that
+// is cut off is a connection that ends.
 func TestACallThatIsCutOffIsNoted(t *testing.T) {
 	paths := notingPaths{make(chan string, 1)}
 	hooks := NewServer(webhook.NewServer(webhook.Options{}), paths)

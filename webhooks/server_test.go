@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// bare is a server that serves until its context is done, which is that of requests too.
+// bare implements a server that serves until its context is done, which is that of requests too.
 type bare struct {
 	webhook.Server
 	hook    http.Handler
@@ -38,7 +38,7 @@ func (b *bare) Start(ctx context.Context) error {
 	return nil
 }
 
-// deadlines is a response whose connection takes a deadline.
+// deadlines implements a response whose connection takes a deadline.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read time.Time
@@ -49,7 +49,8 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// asked asks the server once, and returns the answer and why the request was cut off.
+// asked sends one request to the server, and returns the answer and the reason why the request was
+// cut off.
 func asked(ctx context.Context, server webhook.Server, of *bare, target string, during func(context.Context)) (answer *deadlines, cut error) {
 	server.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		during(r.Context())
@@ -124,7 +125,7 @@ func TestAServerThatEndsAnswersWhatIsUnderWayAndForASecondWhatComes(t *testing.T
 			synctest.Wait()
 		})
 		if cut != nil {
-			t.Errorf("what was under way was cut off: %v", cut)
+			t.Errorf("a request under way was cut off: %v", cut)
 		}
 	})
 }
@@ -140,7 +141,7 @@ func TestAServerThatCannotServeSaysWhy(t *testing.T) {
 
 const reviewText = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","object":{}}}`
 
-// fixedPaths accepts "good" and knows "former", and notes what was not answered.
+// fixedPaths accepts "good" and knows "former", and notes the unanswered paths.
 type fixedPaths struct{ unanswered []string }
 
 func (*fixedPaths) Judge(_ context.Context, secret string) certs.Standing {
@@ -230,8 +231,8 @@ func TestARequestThatEndsWithoutItsAnswerIsNoted(t *testing.T) {
 	}
 }
 
-// Every webhook of the configurations has a path, and a path has a handler: see
-// test/e2e/security, which calls them all.
+// TestEveryWebhookHasAPath expects a path for every webhook of the configurations, and a handler
+// for each path: see test/e2e/security, which calls them all.
 func TestEveryWebhookHasAPath(t *testing.T) {
 	paths, err := Paths()
 	if err != nil {
@@ -248,8 +249,8 @@ func TestEveryWebhookHasAPath(t *testing.T) {
 	}
 }
 
-// TestAnswerAtTheEndOfItsTimeCountsAsAnswered has a hook use up its time: the API server
-// waits longer.
+// TestAnswerAtTheEndOfItsTimeCountsAsAnswered lets a hook use up its time: the API server waits
+// longer.
 func TestAnswerAtTheEndOfItsTimeCountsAsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paths := &fixedPaths{}

@@ -14,8 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// answered sends a request that must be allowed, and returns the object as it is
-// stored then.
+// answered sends a request that must be allowed, and returns the object as it is stored then.
 func (s *stage) answered(t *testing.T, kind string, req admission.Request) (*v1alpha1.IPClaim, []string) {
 	t.Helper()
 	response := s.mutate[kind].Handle(t.Context(), req)
@@ -39,7 +38,7 @@ func (s *stage) answered(t *testing.T, kind string, req admission.Request) (*v1a
 	return obj, response.Warnings
 }
 
-// recorded are the names of the IPAllocations of a namespace.
+// recorded returns the names of the IPAllocations of a namespace.
 func (s *stage) recorded(t *testing.T, namespace string) []string {
 	t.Helper()
 	list := &v1alpha1.IPAllocationList{}
@@ -63,7 +62,7 @@ func TestADryRunOfAnIPAddressRecordsNothing(t *testing.T) {
 	}
 	s.answered(t, "IPAddress", review("IPAddress", addressOfPool, "", 0))
 	if names := s.recorded(t, "team"); len(names) != 1 {
-		t.Errorf("what is no dry run recorded %v", names)
+		t.Errorf("a request without dry run recorded %v", names)
 	}
 }
 
@@ -102,7 +101,7 @@ func TestAClaimThatWaitsSaysWhoMadeIt(t *testing.T) {
 			req.UserInfo.Username = c.user
 			claim, _ := s.answered(t, "IPClaim", req)
 			if got := claim.Annotations[v1alpha1.AnnotationRequestedBy]; got != c.want {
-				t.Errorf("it says %q, want %q", got, c.want)
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
 // The kubectl-ipam command is a plug-in of kubectl, for people who hand out address
-// space and who ask for it. It works with the rights of its caller alone, and needs
+// space or use it. It works with the rights of its caller alone, and needs
 // nothing in the cluster but Cadastre's API.
 //
 //	kubectl ipam who 10.2.16.77

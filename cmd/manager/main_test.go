@@ -50,6 +50,6 @@ func TestEveryFlagIsAValueOfTheChart(t *testing.T) {
 		}
 	})
 	if diff := cmp.Diff(flags, values); diff != "" {
-		t.Errorf("the flags, and the values of the chart with what it derives: make chart\n%s", diff)
+		t.Errorf("the flags, and the values of the chart with the derived flags: make chart\n%s", diff)
 	}
 }

@@ -36,7 +36,7 @@ func readAPI(t *testing.T) *API {
 	return api
 }
 
-// TestEveryReasonIsOfACondition: a new reason is listed in the comment of a condition.
+// TestEveryReasonIsOfACondition fails for a new reason that the comment of no condition lists.
 func TestEveryReasonIsOfACondition(t *testing.T) {
 	api, used := readAPI(t), map[string]bool{}
 	if len(api.Conditions) < 5 || len(api.Reasons) < 20 {
@@ -44,7 +44,7 @@ func TestEveryReasonIsOfACondition(t *testing.T) {
 	}
 	for _, condition := range api.Conditions {
 		if condition.Meaning == "" || len(condition.Uses) == 0 {
-			t.Errorf("the comment of the condition %s does not say what it means, or with which reasons", condition.Type)
+			t.Errorf("the comment of the condition %s does not state its meaning, or its reasons", condition.Type)
 		}
 		for _, use := range condition.Uses {
 			for _, reason := range use.Reasons {
@@ -65,10 +65,10 @@ func TestEveryReasonIsOfACondition(t *testing.T) {
 	}
 }
 
-// field is a row of a table of fields.
+// field represents a row of a table of fields.
 type field struct{ kind, standard, validation string }
 
-// fields are the rows of the page, by type and field.
+// fields returns the rows of the page, by type and field.
 func fields(t *testing.T) map[string]map[string]field {
 	t.Helper()
 	heading := regexp.MustCompile(`^##+ (\w+)$`)
@@ -118,7 +118,7 @@ type comparison struct {
 	immutable int
 }
 
-// linked is the type of a field, where that has a section of its own.
+// linked matches the type of a field that has another section.
 var linked = regexp.MustCompile(`^\[(\w+)\]\(#\w+\)`)
 
 func (c *comparison) object(of string, schema apiextensionsv1.JSONSchemaProps) {
@@ -130,7 +130,7 @@ func (c *comparison) object(of string, schema apiextensionsv1.JSONSchemaProps) {
 		}
 		for _, required := range schema.Required {
 			if required == name && !strings.HasPrefix(row.validation, "Required") {
-				c.Errorf("%s does not say that %s.%s is required", page, of, name)
+				c.Errorf("%s does not state that %s.%s is required", page, of, name)
 			}
 		}
 		c.compare(of+"."+name, row, property)
@@ -165,17 +165,17 @@ func (c *comparison) compare(name string, row field, property apiextensionsv1.JS
 	}
 	for word, value := range bounds {
 		if want := fmt.Sprintf("%s: %d", word, ptr(value)); value != nil && !strings.Contains(row.validation, want) {
-			c.Errorf("%s says of %s %q, which lacks %q", page, name, row.validation, want)
+			c.Errorf("%s describes %s as %q, which lacks %q", page, name, row.validation, want)
 		}
 	}
 	for _, value := range property.Enum {
 		if want := strings.Trim(string(value.Raw), `"`); !strings.Contains(row.validation, want) {
-			c.Errorf("%s says of %s %q, which lacks the value %s", page, name, row.validation, want)
+			c.Errorf("%s describes %s as %q, which lacks the value %s", page, name, row.validation, want)
 		}
 	}
 }
 
-// unchanging compares whether a field may change, by the rules of its own and of its object.
+// unchanging compares whether a field can change, by its rules and those of its object.
 func (c *comparison) unchanging(of, name string, row field, schema, property apiextensionsv1.JSONSchemaProps) {
 	for _, rule := range property.XValidations {
 		if rule.Rule == "self == oldSelf" {
@@ -192,7 +192,7 @@ func (c *comparison) unchanging(of, name string, row field, schema, property api
 func (c *comparison) says(of, name string, row field) {
 	c.immutable++
 	if !strings.Contains(row.validation, "is immutable") {
-		c.Errorf("%s does not say that %s.%s is immutable: %q", page, of, name, row.validation)
+		c.Errorf("%s does not state that %s.%s is immutable: %q", page, of, name, row.validation)
 	}
 }
 

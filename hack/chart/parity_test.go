@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// image is what config/manager names.
+// image is the image in config/manager.
 const image = "image.repository=cadastre-manager,image.tag=dev"
 
 // TestTheChartInstallsWhatKustomizeDoes compares each object of the rendered chart with that
@@ -53,8 +53,8 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 	}
 }
 
-// TestMonitorsAreInAnotherNamespace adds the monitors to a copy of the overlay with names of its
-// own, as a user does.
+// TestMonitorsAreInAnotherNamespace adds the monitors to a copy of the overlay with other names, as
+// a user does.
 func TestMonitorsAreInAnotherNamespace(t *testing.T) {
 	dir := t.TempDir()
 	to, err := filepath.Rel(dir, filepath.Join(module(t), "config"))
@@ -105,7 +105,7 @@ func TestEveryKustomizationRenders(t *testing.T) {
 	}
 }
 
-// kustomized is what kustomize renders of a directory, of the module or anywhere else.
+// kustomized returns the output of kustomize for a directory, of the module or anywhere else.
 func kustomized(t *testing.T, dir string) string {
 	t.Helper()
 	if !filepath.IsAbs(dir) {
@@ -125,8 +125,8 @@ func kustomized(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// rendered is what helm renders of the chart, with values as --set has them, or as the flag
-// says that they have.
+// rendered returns the output of helm for the chart, with values in the form of --set, or of the
+// flag that stands before them.
 func rendered(t *testing.T, release, namespace string, values ...string) string {
 	t.Helper()
 	out, err := attempt(t, release, namespace, values...)
@@ -161,8 +161,8 @@ func module(t *testing.T) string {
 	return root
 }
 
-// byName are the objects of manifests by kind, namespace and name, made alike; without those
-// of which alike returns false.
+// byName returns the objects of manifests by kind, namespace and name, made alike; without those of
+// which alike returns false.
 func byName(t *testing.T, manifests string, alike func(*unstructured.Unstructured) bool) map[string]any {
 	t.Helper()
 	objects, err := Decode([]byte(manifests))
@@ -174,7 +174,7 @@ func byName(t *testing.T, manifests string, alike func(*unstructured.Unstructure
 		key := obj.GroupVersionKind().String() + " " + obj.GetNamespace() + "/" + obj.GetName()
 		if alike(obj) {
 			if _, twice := all[key]; twice {
-				t.Errorf("%s is there twice", key)
+				t.Errorf("%s occurs twice", key)
 			}
 			all[key] = obj.Object
 		}
@@ -190,7 +190,7 @@ func forKustomize(obj *unstructured.Unstructured) bool {
 	return obj.GetKind() != "Namespace"
 }
 
-// forHelm takes off what Helm needs on all objects, and nothing else.
+// forHelm removes only the fields that Helm needs on all objects.
 func forHelm(t *testing.T, release string) func(*unstructured.Unstructured) bool {
 	return func(obj *unstructured.Unstructured) bool {
 		labels := obj.GetLabels()
@@ -231,7 +231,7 @@ func eachContainer(obj *unstructured.Unstructured, do func(map[string]any)) {
 	}
 }
 
-// explicit are flags in order, each with its value.
+// explicit returns flags in order, each with its value.
 func explicit(args any) []string {
 	var flags []string
 	for _, arg := range args.([]any) {

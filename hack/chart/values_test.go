@@ -19,8 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
-// TestTheOperatorTakesEveryFlag sets all flags to values that are not their defaults, and
-// parses what the container is given.
+// TestTheOperatorTakesEveryFlag sets all flags to values that are not their defaults, and parses
+// the arguments of the container.
 func TestTheOperatorTakesEveryFlag(t *testing.T) {
 	flags, want := map[string]any{}, map[string]string{}
 	for _, flag := range Flags() {
@@ -60,7 +60,7 @@ func TestTheOperatorTakesEveryFlag(t *testing.T) {
 	}
 }
 
-// another is a value of a flag that is not its default.
+// another returns a value of a flag that is not its default.
 func another(flag *pflag.Flag) string {
 	switch kind := flag.Value.Type(); {
 	case isAddress(flag.Name):
@@ -70,7 +70,7 @@ func another(flag *pflag.Flag) string {
 	case kind == "duration":
 		return "2m3s"
 	case kind == "int":
-		return "1000002" // which YAML may read as 1.000002e+06
+		return "1000002" // YAML can read it as 1.000002e+06
 	case kind == "Level":
 		return "7"
 	case flag.Name == "vmodule":
@@ -89,7 +89,7 @@ func deployed(t *testing.T, manifests string) *appsv1.Deployment {
 	return the[appsv1.Deployment](t, manifests, "Deployment")
 }
 
-// the is the object of a kind of which there is one.
+// the returns the only object of a kind.
 func the[T any](t *testing.T, manifests, kind string) *T {
 	t.Helper()
 	objects, err := Decode([]byte(manifests))
@@ -107,12 +107,12 @@ func the[T any](t *testing.T, manifests, kind string) *T {
 	return typed
 }
 
-// TestValuesChangeWhatTheySay sets values, and looks for lines in what is rendered.
+// TestValuesChangeWhatTheySay sets values, and looks for lines in the output.
 func TestValuesChangeWhatTheySay(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	for _, c := range []struct {
 		values []string
-		// usual are values that are set without those, too.
+		// usual holds values that are set in both runs.
 		usual     []string
 		has, lost string
 	}{
@@ -160,13 +160,13 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 				t.Errorf("%q is not there, or without the value, too", c.has)
 			}
 			if c.lost != "" && (strings.Contains(out, c.lost) || !strings.Contains(usual, c.lost)) {
-				t.Errorf("%q is there, or not there without the value", c.lost)
+				t.Errorf("%q is rendered with the value, or not without it", c.lost)
 			}
 		})
 	}
 }
 
-// TestWrongValuesAreRefused has the schema, or a template, name the value.
+// TestWrongValuesAreRefused expects the schema, or a template, to name the value.
 func TestWrongValuesAreRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		"flags.nonsense=1":                "nonsense",
@@ -191,7 +191,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestANamespaceMayLookLikeANumber has its name quoted wherever it is the whole of a value.
+// TestANamespaceMayLookLikeANumber expects that its name is quoted in each place in which it is the
+// whole of a value.
 func TestANamespaceMayLookLikeANumber(t *testing.T) {
 	objects, err := Decode([]byte(rendered(t, "1", "1e3", "--set-string=serviceAccount.name=2", "certManager.enabled=true")))
 	if err != nil {

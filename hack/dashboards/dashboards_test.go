@@ -23,12 +23,12 @@ import (
 
 const root = "../.."
 
-// notShown are the metrics that no dashboard shows, each with why not.
+// notShown holds the metrics that no dashboard shows, each with the reason.
 var notShown = map[string]string{
 	"cadastre_webhook_path_replacements_total": "a replacement asks nothing of anyone; the counts are for the search after a leak",
 }
 
-// notPlotted are the alerts that no panel watches, each with why not.
+// notPlotted holds the alerts that no panel watches, each with the reason.
 var notPlotted = map[string]string{
 	"CadastreDown": "it fires when there is nothing to plot; the panel Replicas counts them",
 }
@@ -64,7 +64,7 @@ func TestEveryFileIsADashboard(t *testing.T) {
 }
 
 // TestGrafanaTakesThem decodes the dashboards with the types that Grafana generates from its
-// schema: no field that it does not know, none of a wrong type, none that is required missing.
+// schema: no field is unknown or of a wrong type, and no required one is missing.
 func TestGrafanaTakesThem(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	all, _ := made(t)
@@ -90,7 +90,7 @@ func TestGrafanaTakesThem(t *testing.T) {
 	}
 }
 
-// taken is what Grafana's types say of a dashboard.
+// taken returns the error of Grafana's types for a dashboard.
 func taken(text []byte) error {
 	known := grafana.NewDashboard()
 	if known.SchemaVersion != schemaVersion {
@@ -158,8 +158,8 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 
 var variable = regexp.MustCompile(`\$[a-z_]+`)
 
-// expressions are the queries of all dashboards as Prometheus gets them, and whose they are:
-// those of panels, and those of variables.
+// expressions returns the queries of all dashboards as Prometheus gets them, and their sources:
+// panels and variables.
 func expressions(t *testing.T, all []Dashboard) (texts, from []string) {
 	t.Helper()
 	for _, d := range all {
@@ -187,8 +187,8 @@ func expressions(t *testing.T, all []Dashboard) (texts, from []string) {
 	return texts, from
 }
 
-// TestExpressionsReadMetricsThatExist has the parser of Prometheus read them, and all metrics of
-// the operator must be among what they read.
+// TestExpressionsReadMetricsThatExist parses them with the parser of Prometheus; together they must
+// read all metrics of the operator.
 func TestExpressionsReadMetricsThatExist(t *testing.T) {
 	all, alerts := made(t)
 	texts, from := expressions(t, all)
@@ -229,8 +229,8 @@ func TestAPanelWithAMetricThatIsMissingIsFound(t *testing.T) {
 	}
 }
 
-// TestAlertsAndPanelsSayTheSame finds the expressions of each alert, without comparisons, on
-// panels that link to its runbook.
+// TestAlertsAndPanelsSayTheSame finds the expressions of each alert, without comparisons, on panels
+// that link to its runbook.
 func TestAlertsAndPanelsSayTheSame(t *testing.T) {
 	all, alerts := made(t)
 	matchers := regexp.MustCompile(`[a-z_]+=~"\$[a-z_]+"(, )?`)
@@ -262,7 +262,7 @@ func TestAlertsAndPanelsSayTheSame(t *testing.T) {
 	}
 }
 
-// TestADashboardIsReadAsItWasWritten is for what draws them from their files.
+// TestADashboardIsReadAsItWasWritten covers the program that draws them from their files.
 func TestADashboardIsReadAsItWasWritten(t *testing.T) {
 	all, _ := made(t)
 	for _, d := range all {

@@ -75,7 +75,7 @@ func TestEachAlertFiresAndDoesNotFire(t *testing.T) {
 	}
 }
 
-// TestAnAlertThatIsWrongIsFound has promtool find a threshold that was changed.
+// TestAnAlertThatIsWrongIsFound expects promtool to find a threshold that was changed.
 func TestAnAlertThatIsWrongIsFound(t *testing.T) {
 	all := alerts(t)
 	all.rules = bytes.Replace(all.rules, []byte("< 0.1"), []byte("< 0.01"), 1)
@@ -122,7 +122,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// exist checks that what expressions read exists.
+// exist checks that the metrics that expressions read exist.
 func exist(t *testing.T, what func(rule string) string, reads []Read) {
 	t.Helper()
 	for _, missing := range Missing(reads) {

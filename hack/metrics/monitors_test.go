@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// monitor is what ServiceMonitors and PodMonitors have in common.
+// monitor holds the fields that ServiceMonitors and PodMonitors have in common.
 type monitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// module is a small module, and what becomes of each of its mutants.
+// module holds a small module, and the result of each of its mutants.
 var module = map[string]string{
 	"go.mod": "module example.com/small\n\ngo 1.26\n",
 	"small.go": `package small
@@ -99,7 +99,7 @@ func TestLeft(t *testing.T) { Left(1) }
 `,
 }
 
-// measured are the mutants of a module, but for calls of what is skipped, and its tests.
+// measured returns the mutants of a module, except calls of skipped functions, and its tests.
 func measured(t *testing.T, files map[string]string, skip ...string) ([]Mutant, []Test) {
 	t.Helper()
 	dir, scratch := t.TempDir(), t.TempDir()
@@ -158,11 +158,11 @@ func TestMutantsAreJudged(t *testing.T) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
 	}
 	if told != len(want) {
-		t.Errorf("told of %d results, want %d", told, len(want))
+		t.Errorf("got %d results, want %d", told, len(want))
 	}
 }
 
-// TestAnEndlessMutantIsNoticed has a loop that never ends where a statement is missing.
+// TestAnEndlessMutantIsNoticed covers a loop that never ends if a statement is missing.
 func TestAnEndlessMutantIsNoticed(t *testing.T) {
 	mutants, tests := measured(t, map[string]string{
 		"go.mod":       "module example.com/loop\n\ngo 1.26\n",
@@ -177,8 +177,8 @@ func TestAnEndlessMutantIsNoticed(t *testing.T) {
 	}
 }
 
-// TestSubtestsOfALongTestAreRunAlone unless one of them has a subtest that looks like a part
-// of its name.
+// TestSubtestsOfALongTestAreRunAlone covers also one with a subtest that looks like a part of its
+// name.
 func TestSubtestsOfALongTestAreRunAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		ran, parts []string
@@ -205,7 +205,7 @@ func TestSubtestsOfALongTestAreRunAlone(t *testing.T) {
 	}
 }
 
-// TestRunGoesOnWhereItWasCutOff at the same commit, with the same mutants.
+// TestRunGoesOnWhereItWasCutOff covers a run at the same commit, with the same mutants.
 func TestRunGoesOnWhereItWasCutOff(t *testing.T) {
 	all := []Mutant{{ID: 1}, {ID: 2}, {ID: 3}}
 	before := &Report{Commit: "abc", Of: 9, Chosen: 3, Seed: 7, Results: []Result{{Mutant: all[1], Outcome: Noticed}}}
@@ -230,7 +230,7 @@ func TestRunGoesOnWhereItWasCutOff(t *testing.T) {
 	}
 	before = &Report{Commit: "abc-dirty", Of: 9, Chosen: 3}
 	if (&Report{Commit: "abc-dirty", Of: 9, Chosen: 3}).Continues(before) {
-		t.Error("it goes on although the code may have been changed since")
+		t.Error("it goes on although the code can have changed")
 	}
 }
 

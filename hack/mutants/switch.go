@@ -39,7 +39,7 @@ func On(id int) bool {
 	return id == active
 }
 
-// NoError is nil where the mutant is on.
+// NoError returns nil if the mutant is on, and err otherwise.
 func NoError(id int, err error) error {
 	if On(id) {
 		return nil

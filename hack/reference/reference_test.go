@@ -36,7 +36,7 @@ func TestTheOverviewHasTheExitCodes(t *testing.T) {
 	}
 }
 
-// TestEveryCommandIsDocumented by a sentence, a longer text and an example.
+// TestEveryCommandIsDocumented expects a sentence, a longer text and an example.
 func TestEveryCommandIsDocumented(t *testing.T) {
 	for _, cmd := range runnable(plugin()) {
 		if strings.HasPrefix(cmd.CommandPath(), "kubectl ipam completion") {
@@ -46,14 +46,14 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			t.Errorf("%s: Short is %q, want a phrase without a full stop", cmd.CommandPath(), cmd.Short)
 		}
 		if len(cmd.Long) < len(cmd.Short) {
-			t.Errorf("%s: Long says less than Short", cmd.CommandPath())
+			t.Errorf("%s: Long is shorter than Short", cmd.CommandPath())
 		}
 		if !cmd.HasSubCommands() && !strings.Contains(cmd.Example, "kubectl ipam "+cmd.Name()) && !strings.Contains(cmd.Example, cmd.CommandPath()) {
 			t.Errorf("%s: the examples do not show it", cmd.CommandPath())
 		}
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 			if flag.Usage == "" {
-				t.Errorf("%s --%s: says nothing of itself", cmd.CommandPath(), flag.Name)
+				t.Errorf("%s --%s: has no description", cmd.CommandPath(), flag.Name)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func runnable(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// TestExamplesOfTheCommandsAreCommands: each line of an example is one that is understood.
+// TestExamplesOfTheCommandsAreCommands parses each line of an example.
 func TestExamplesOfTheCommandsAreCommands(t *testing.T) {
 	for _, cmd := range runnable(plugin()) {
 		for line := range strings.Lines(cmd.Example) {
@@ -110,7 +110,7 @@ func TestK9sRunsCommandsThatExist(t *testing.T) {
 	}
 }
 
-// variable is a variable of a shell or of K9s.
+// variable matches a variable of a shell or of K9s.
 var variable = regexp.MustCompile(`"[^"]*\$[^"]*"`)
 
 // understood expects that a command line without "kubectl ipam" names a command, and flags
@@ -133,10 +133,10 @@ func understood(t *testing.T, line string) {
 	}
 }
 
-// action is an action of a Go template, as krew-release-bot fills in.
+// action matches an action of a Go template, as krew-release-bot fills in.
 var action = regexp.MustCompile(`\{\{ addURIAndSha "([^"]+)" \.TagName }}`)
 
-// TestKrewTakesTheManifest as a release fills it in.
+// TestKrewTakesTheManifest fills the manifest in as a release does.
 func TestKrewTakesTheManifest(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".krew.yaml"))
 	if err != nil {

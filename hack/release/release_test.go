@@ -29,7 +29,7 @@ const (
 	image   = "registry.example.com:5000/ipam/cadastre:" + version
 )
 
-// made are the files of a release with the plug-in for one platform, by their names.
+// made returns the files of a release with the plug-in for one platform, by their names.
 func made(t *testing.T) map[string][]byte {
 	t.Helper()
 	out := t.TempDir()
@@ -117,8 +117,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// hasManifests fails where manifests do not install the released image, or no object of a
-// kind.
+// hasManifests fails if manifests do not install the released image, or have no object of a kind.
 func hasManifests(t *testing.T, manifests []byte, kind string) {
 	t.Helper()
 	text := strings.ReplaceAll(string(manifests), "${CADASTRE_NAMESPACE:=cadastre-system}", "cadastre-system")
@@ -138,7 +137,7 @@ func hasManifests(t *testing.T, manifests []byte, kind string) {
 	}
 }
 
-// hasChart has Helm render the chart, and compares its image and versions.
+// hasChart renders the chart with Helm, and compares its image and versions.
 func hasChart(t *testing.T, archive []byte) {
 	t.Helper()
 	home := t.TempDir()
@@ -162,7 +161,7 @@ func hasChart(t *testing.T, archive []byte) {
 	}
 }
 
-// hasPlugin runs the plug-in of the archive, and looks for its own checksum among the modules.
+// hasPlugin runs the plug-in of the archive, and looks for its checksum among the modules.
 func hasPlugin(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	compressed, err := gzip.NewReader(bytes.NewReader(files["kubectl-ipam_linux_amd64.tar.gz"]))
@@ -190,7 +189,7 @@ func hasPlugin(t *testing.T, files map[string][]byte) {
 	}
 	binary := filepath.Join(dir, "kubectl-ipam")
 	if out := run(t, binary, "version", "--client"); !strings.Contains(out, version) {
-		t.Errorf("the plug-in says %q of its version, want %s", out, version)
+		t.Errorf("the plug-in prints the version %q, want %s", out, version)
 	}
 	sum, err := checksum(binary)
 	if err != nil {
@@ -201,7 +200,7 @@ func hasPlugin(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// hasModules fails where a bill of materials has another version, or not client-go of go.mod.
+// hasModules fails if a bill of materials has another version, or not client-go of go.mod.
 func hasModules(t *testing.T, text []byte) {
 	t.Helper()
 	type component struct{ Name, Version string }
@@ -281,8 +280,8 @@ func TestGoreleaserTakesItsConfiguration(t *testing.T) {
 	}
 }
 
-// TestImageNamesWhatIsMissing has `make image` look for builders, and run the first that is
-// there.
+// TestImageNamesWhatIsMissing expects `make image` to look for builders, and to run the first one
+// that exists.
 func TestImageNamesWhatIsMissing(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "make", "image", "BUILDERS=no-builder-1 no-builder-2")
 	cmd.Dir = module(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// second is a pool beside the parent, open like it.
+// second opens a pool beside the parent and returns it.
 func second(a *Allocator, over *steady, t *testing.T) ipam.Pool {
 	t.Helper()
 	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
@@ -82,13 +82,13 @@ func isA[E error](err error) bool {
 	return ok
 }
 
-// TestWhoLosesARaceGetsTheNextBlockUnderAnotherName: the deletion of the record that gives
-// way cannot meet the new one.
+// TestWhoLosesARaceGetsTheNextBlockUnderAnotherName expects a record of another name: the deletion
+// of the record that gives way cannot meet the new one.
 func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 	inScene(t, func(s *scene) {
 		close(s.lists)
 		synctest.Wait()
-		s.recorded(s.order("rival", 30), "10.0.0.0/30") // which is not shown yet
+		s.recorded(s.order("rival", 30), "10.0.0.0/30") // not shown yet
 		go func() {
 			<-time.After(time.Millisecond)
 			close(s.events)
@@ -116,7 +116,7 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 	})
 }
 
-// TestWhatIsAskedOfTheLedger follows from pool, class and order.
+// TestWhatIsAskedOfTheLedger derives the request to the ledger from pool, class and order.
 func TestWhatIsAskedOfTheLedger(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 5
@@ -153,7 +153,8 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 	})
 }
 
-// TestABlockIsFreeAgainWhenItsCreateFailed surely, or never was made.
+// TestABlockIsFreeAgainWhenItsCreateFailed covers a create that failed surely and one that was
+// never made.
 func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	for name, fail := range map[string]func(*Allocator, *steady) error{
@@ -180,8 +181,8 @@ func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 	}
 }
 
-// TestARecordThatAppearsAfterItsCreateFailedIsDeleted, since its create was answered with
-// an error.
+// TestARecordThatAppearsAfterItsCreateFailedIsDeleted covers a create that was answered with an
+// error.
 func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		over.fails = errCut
@@ -191,13 +192,13 @@ func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
 		}
 		late := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
 		if over.stored(late.Name) != nil {
-			t.Error("it is there still")
+			t.Error("it still exists")
 		}
 	})
 }
 
-// TestARecordThatIsNotConfirmedInTime is given up, unless its name is its holder's: the
-// next attempt finds it.
+// TestARecordThatIsNotConfirmedInTime expects the record to be given up, unless its name is its
+// holder's: the next attempt finds it.
 func TestARecordThatIsNotConfirmedInTime(t *testing.T) {
 	for name, uid := range map[string]string{"of an attempt": "", "of a claim that exists": "uid"} {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +227,8 @@ func TestARecordThatIsNotConfirmedInTime(t *testing.T) {
 	}
 }
 
-// TestARecordOfAClaimThatLosesARaceIsReleased at once: its name is needed again.
+// TestARecordOfAClaimThatLosesARaceIsReleased expects the release at once: the name of the record
+// is needed again.
 func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
 	inScene(t, func(s *scene) {
 		close(s.lists)
@@ -247,8 +249,8 @@ func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
 	})
 }
 
-// TestAPoolThatCloses hands out nothing: the error says so to a claim, and to a child
-// pool that its parent is not ready.
+// TestAPoolThatCloses expects that the pool hands out nothing. The error states that to a claim; a
+// child pool gets the error that its parent is not ready.
 func TestAPoolThatCloses(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range twoHolders() {
@@ -275,7 +277,7 @@ func TestAPoolThatCloses(t *testing.T) {
 				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 				entered, err := a.RecordExisting(t.Context(), order, parent().Key)
 				if !errors.As(err, &missing) || entered.UID == "" || over.stored(entered.Name) == nil {
-					t.Errorf("what is in use: got %+v, %v; want it recorded all the same", entered, err)
+					t.Errorf("a block in use: got %+v, %v; want it recorded in any case", entered, err)
 				}
 			})
 		})
@@ -283,7 +285,8 @@ func TestAPoolThatCloses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestTwoThatExceedALimitTogether: the later of them gives way, with an error that names the limit.
+// TestTwoThatExceedALimitTogether expects the later record to give way, with an error that names
+// the limit.
 func TestTwoThatExceedALimitTogether(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.pool.Limit = oneBlock
@@ -398,8 +401,8 @@ func TestWhatSeveralPoolsSayTogether(t *testing.T) {
 	}
 }
 
-// exhausted expects that so many pools are full, of which the largest free block has the
-// length, and so many limits are reached.
+// exhausted returns a check that so many pools are full, that their largest free block has the
+// length, and that so many limits are reached.
 func exhausted(pools, largest, limits int) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*ipam.ExhaustedError](err)

@@ -28,8 +28,8 @@ import (
 
 var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ipallocations"}
 
-// apiServer is what the protocol rests on, and no more: objects with UIDs and
-// revisions, preconditions, finalizers, and a log of events in order.
+// apiServer implements only the part of an API server that the protocol needs: objects with UIDs
+// and revisions, preconditions, finalizers, and a log of events in order.
 type apiServer struct {
 	mu       sync.Mutex
 	revision int64
@@ -41,7 +41,7 @@ type apiServer struct {
 	own   map[types.UID]bool
 }
 
-// newAPIServer has the own records of these pools.
+// newAPIServer returns an API server that stores the own records of these pools.
 func newAPIServer(pools ...ipam.Pool) *apiServer {
 	s := &apiServer{objects: map[types.NamespacedName]*v1alpha1.IPAllocation{}, grown: make(chan struct{}), own: map[types.UID]bool{}}
 	for _, pool := range pools {
@@ -57,12 +57,12 @@ func newAPIServer(pools ...ipam.Pool) *apiServer {
 	return s
 }
 
-// records are all but the own records of the pools that were there from the beginning.
+// records returns all records except the pools' own records that were stored at the beginning.
 func (s *apiServer) records() []v1alpha1.IPAllocation {
 	return slices.DeleteFunc(s.list().Items, func(obj v1alpha1.IPAllocation) bool { return s.own[obj.UID] })
 }
 
-// write stores an object, or strikes it, and logs that.
+// write stores or removes an object, and logs that.
 func (s *apiServer) write(kind watch.EventType, obj *v1alpha1.IPAllocation) {
 	s.revision++
 	obj.ResourceVersion = strconv.FormatInt(s.revision, 10)
@@ -167,7 +167,7 @@ func (s *apiServer) list() *v1alpha1.IPAllocationList {
 	return list
 }
 
-// next is the first event after a revision, waiting for it.
+// next waits for the first event after a revision, and returns it.
 func (s *apiServer) next(ctx context.Context, after int64) (watch.Event, bool) {
 	for {
 		s.mu.Lock()
@@ -186,24 +186,23 @@ func (s *apiServer) next(ctx context.Context, after int64) (watch.Event, bool) {
 	}
 }
 
-// link is one replica's way to the API server: late, and now and then broken.
+// link implements one replica's connection to the API server: late, and now and then broken.
 type link struct {
-	client.Client // of which only what is overridden below is called
+	client.Client // only the methods below are called
 	server        *apiServer
 
 	mu     sync.Mutex
 	random *rand.Rand
 }
 
-// chance says yes once in n times.
+// chance reports true once in n times.
 func (l *link) chance(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.random.IntN(n) == 0
 }
 
-// fate is what becomes of a create call: one in 25 goes wrong, in one of four
-// ways.
+// fate draws the outcome of a create call: one in 25 goes wrong, in one of four ways.
 func (l *link) fate() fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +218,7 @@ const (
 	answerLost
 )
 
-// dawdle takes a little while, and now and then very long: a paused process.
+// dawdle waits a little while, and now and then for long, as a paused process does.
 func (l *link) dawdle() {
 	l.mu.Lock()
 	d := time.Duration(l.random.Int64N(int64(3 * time.Millisecond)))
@@ -244,7 +243,7 @@ func (l *link) Create(ctx context.Context, obj client.Object, _ ...client.Create
 		late := record.DeepCopy()
 		go func() {
 			l.dawdle()
-			_ = l.server.create(late) // nobody is there to be told
+			_ = l.server.create(late) // the caller has gone
 		}()
 		return context.DeadlineExceeded
 	case answerLost:
@@ -278,7 +277,7 @@ func (l *link) Patch(_ context.Context, obj client.Object, patch client.Patch, _
 // watcher lists and watches over the link, as a reflector does.
 type watcher struct{ *link }
 
-// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+// IsWatchListSemanticsUnSupported makes the reflector list first, then watch.
 func (watcher) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
@@ -297,7 +296,7 @@ func (w watcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.chance(10) { // compacted: list anew
+	if w.chance(10) { // compacted: the reflector lists again
 		return nil, apierrors.NewResourceExpired("too old")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -309,7 +308,7 @@ func (w watcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
 			if !ok {
 				return
 			}
-			if w.chance(4000) { // silent: connected, but nothing comes any more
+			if w.chance(4000) { // silent: connected, but no event arrives
 				<-ctx.Done()
 				return
 			}
@@ -340,12 +339,12 @@ func (c *connection) Stop() { c.cancel() }
 // ResultChan implements watch.Interface.
 func (c *connection) ResultChan() <-chan watch.Event { return c.events }
 
-// Get implements client.Reader: of claims the play knows nothing.
+// Get implements client.Reader. The play has no claims.
 func (l *link) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errors.New("connection reset")
 }
 
-// watch delivers what happens after a resource version, each event when it may pass.
+// watch delivers the events after a resource version, each once pass allows it.
 func (s *apiServer) watch(options metav1.ListOptions, pass func(context.Context) bool) (watch.Interface, error) {
 	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
 	if err != nil {

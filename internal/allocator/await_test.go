@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock: the watch of pools may be ahead of
-// that of records, and the child pool seems to wait for the CIDR that it has.
+// TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock lets the watch of pools be ahead of the
+// watch of records: the child pool seems to wait for the CIDR that it has.
 func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		shown time.Duration // when its record is shown
@@ -59,8 +59,8 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatTheWatchHasNotShownIsWaitedFor: of a pool with few records each one's
-// claim is asked for.
+// TestAReleaseThatTheWatchHasNotShownIsWaitedFor covers a pool with few records, for each of which
+// the claim is read.
 func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 	going := claimNamed("former", "former")
 	going.Spec.AllocationName, going.DeletionTimestamp, going.Finalizers = "former-record", new(metav1.Now()), []string{"x"}
@@ -72,16 +72,16 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 		claim []client.Object
 		fails error
 		kind  string
-		waits time.Duration // where nothing is released
+		waits time.Duration // if nothing is released
 	}{
-		"its claim is being deleted":            {[]client.Object{going}, nil, "IPClaim", releaseWithin},
-		"its claim is gone":                     {nil, nil, "IPClaim", releaseWithin},
-		"its claim has another":                 {[]client.Object{other}, nil, "IPClaim", releaseWithin},
-		"its claim lives":                       {[]client.Object{lives}, nil, "IPClaim", patience},
-		"its claim cannot be read":              {nil, errCut, "IPClaim", patience},
-		"its holder is of another kind":         {nil, nil, convert.AddressClaimKind, patience},
-		"the claim may not wait":                {[]client.Object{lives}, nil, "IPClaim", 0},
-		"the claim may not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseWithin},
+		"its claim is being deleted":             {[]client.Object{going}, nil, "IPClaim", releaseWithin},
+		"its claim is gone":                      {nil, nil, "IPClaim", releaseWithin},
+		"its claim has another":                  {[]client.Object{other}, nil, "IPClaim", releaseWithin},
+		"its claim lives":                        {[]client.Object{lives}, nil, "IPClaim", patience},
+		"its claim cannot be read":               {nil, errCut, "IPClaim", patience},
+		"its holder is of another kind":          {nil, nil, convert.AddressClaimKind, patience},
+		"the claim must not wait":                {[]client.Object{lives}, nil, "IPClaim", 0},
+		"the claim must not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseWithin},
 	} {
 		for _, released := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, released: %t", name, released), func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 					}
 					order := claimOrder("x", 28)
 					order.Terms.OnExhaustion = ipam.OnExhaustionWait
-					if strings.HasPrefix(name, "the claim may not wait") {
+					if strings.HasPrefix(name, "the claim must not wait") {
 						order.Terms.OnExhaustion = ipam.OnExhaustionReject
 					}
 					const soon = 20 * time.Millisecond

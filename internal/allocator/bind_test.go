@@ -23,13 +23,13 @@ import (
 // oneBlock is a limit.
 var oneBlock = ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
 
-// claimNamed is a claim of the namespace that claimOrder uses.
+// claimNamed returns a claim of the namespace that claimOrder uses.
 func claimNamed(name, uid string) *v1alpha1.IPClaim {
 	return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: "1"}}
 }
 
-// TestAClaimIsBoundToItsOwnRecordAndToNoOther changes one thing of a record of the claim's
-// name: where it is not the claim's, that gets another one.
+// TestAClaimIsBoundToItsOwnRecordAndToNoOther changes one property of a record of the claim's name.
+// If the record is not the claim's then, the claim gets another one.
 func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*ipam.Record)
@@ -55,24 +55,24 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 				}
 				if !c.own {
 					if record.UID == former.UID || record.Name != convert.RecordOfHolder(order.Holder, "uid") || record.Adopted {
-						t.Errorf("got %+v, want a record of its own", record)
+						t.Errorf("got %+v, want another record", record)
 					}
 					return
 				}
 				stored := over.stored(former.Name)
 				if record.UID != former.UID || !record.Adopted || record.HolderUID != "uid" || record.Version != stored.ResourceVersion {
-					t.Errorf("got %+v, want what was recorded for it", record)
+					t.Errorf("got %+v, want the record that was made for it", record)
 				}
 				if stored.Annotations[v1alpha1.AnnotationAdopted] == "" || stored.Spec.ClaimRef.UID != "uid" {
-					t.Errorf("stored is %+v, which does not say that it was taken over", stored)
+					t.Errorf("stored is %+v, which does not state that it was taken over", stored)
 				}
 			})
 		})
 	}
 }
 
-// TestARecordThatWasTakenOverIsNotWrittenToAgain has what follows fail: while the record is
-// as it was taken over, there is nothing to write.
+// TestARecordThatWasTakenOverIsNotWrittenToAgain makes later writes fail: while the record is as it
+// was taken over, there is nothing to write.
 func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
@@ -103,7 +103,7 @@ func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
 	})
 }
 
-// TestATerminatingRecordIsNotBound: its block is about to be free.
+// TestATerminatingRecordIsNotBound covers a record whose block is about to be free.
 func TestATerminatingRecordIsNotBound(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
@@ -140,8 +140,8 @@ func TestBindSaysWhyItFailed(t *testing.T) {
 	})
 }
 
-// TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime holds the watch up: the record of
-// the claim's name was made by another process.
+// TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime holds the watch up: another process made the
+// record of the claim's name.
 func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
 	const late = 20 * time.Millisecond
 	for name, attempt := range map[string]func(*scene, Order) error{
@@ -181,7 +181,8 @@ func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
 	}
 }
 
-// TestARecordBeyondALimitIsGivenUp: of several that exceed it together one gives way.
+// TestARecordBeyondALimitIsGivenUp expects one of several records that exceed the limit together to
+// give way.
 func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		a.catalogue.SetProject("ns", "red")
@@ -199,7 +200,7 @@ func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 			t.Errorf("got %v, want that the limit is exceeded", err)
 		}
 		if over.stored(convert.RecordOfHolder(order.Holder, "y")) != nil {
-			t.Error("the record is there still")
+			t.Error("the record still exists")
 		}
 		if over.stored(convert.RecordOfHolder(claimOrder("x", 28).Holder, "x")) == nil {
 			t.Error("so is not the other one, which was first")
@@ -207,7 +208,8 @@ func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotShownIsNotTakenOver nor given up: nobody knows yet whose the block is.
+// TestWhatIsNotShownIsNotTakenOver expects that the record is not given up either: its holder is
+// not known yet.
 func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
@@ -222,8 +224,8 @@ func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
 	})
 }
 
-// twoHolders are a holder of each kind, with the reason of its condition while the pool
-// that it needs is not ready.
+// twoHolders returns a holder of each kind, with the reason of its condition while the pool that it
+// needs is not ready.
 func twoHolders() map[string]struct {
 	holder ipam.Holder
 	reason string
@@ -259,7 +261,7 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestARecordIsAdoptedForItsHolder whether or not that exists already.
+// TestARecordIsAdoptedForItsHolder covers holders that exist and holders that do not exist yet.
 func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -278,8 +280,8 @@ func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsAdoptedAgainIsWrittenAgain although it says the same: a deletion that
-// was judged by what it was before is refused then.
+// TestARecordThatIsAdoptedAgainIsWrittenAgain expects a write of the same content: a deletion that
+// was decided on the former version is refused then.
 func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
@@ -292,13 +294,14 @@ func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// TestOnlyTheHolderThatIsThereIsStamped into its record.
+// TestOnlyTheHolderThatIsThereIsStamped expects that only the UID of the stored holder is written
+// into the record.
 func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 	for name, c := range map[string]struct {
 		there []client.Object
 		want  func(error) bool
 	}{
-		"it is there": {[]client.Object{claimNamed("x", "uid")}, func(err error) bool { return err == nil }},
+		"it exists": {[]client.Object{claimNamed("x", "uid")}, func(err error) bool { return err == nil }},
 		"it is gone": {nil, func(err error) bool {
 			return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "looking for IPClaim ns/x again")
 		}},
@@ -334,7 +337,7 @@ func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 	}
 }
 
-// TestAClaimThatIsRestoredGetsItsRecordAgain where everything is as it was.
+// TestAClaimThatIsRestoredGetsItsRecordAgain expects the former record if everything is as it was.
 func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*ipam.Record, *Order)

@@ -24,14 +24,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// calm is a way to the API server on which nothing goes wrong by chance: what is
-// late is late because a test holds it up.
+// calm implements a connection to the API server on which nothing fails by chance: only a test
+// makes a call or an event late.
 type calm struct {
-	client.Client // of which only what is overridden below is called
+	client.Client // only the methods below are called
 	server        *apiServer
 	// lists and events are passed on once these are closed.
 	lists, events chan struct{}
-	// down is whether no watch can begin.
+	// down reports whether no watch can begin.
 	down   bool
 	claims map[client.ObjectKey]*v1alpha1.IPClaim
 	fenced int
@@ -73,7 +73,7 @@ func (c *calm) Patch(_ context.Context, obj client.Object, patch client.Patch, _
 // calmly lists and watches over a calm link.
 type calmly struct{ *calm }
 
-// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+// IsWatchListSemanticsUnSupported makes the reflector list first, then watch.
 func (calmly) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
@@ -97,7 +97,7 @@ func (c calmly) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	})
 }
 
-// scene is one replica on a calm link, in a bubble of synctest.
+// scene holds one replica on a calm link, in a bubble of synctest.
 type scene struct {
 	*calm
 	t         *testing.T
@@ -105,8 +105,8 @@ type scene struct {
 	allocator *Allocator
 }
 
-// inScene plays a scene: synctest.Wait returns when everybody in it waits. The
-// list and the events are held up until they are let through.
+// inScene plays a scene: synctest.Wait returns when every goroutine in it waits. The list and the
+// events are held up until the scene lets them through.
 func inScene(t *testing.T, play func(*scene)) {
 	klog.SetLogger(logr.Discard())
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func inScene(t *testing.T, play func(*scene)) {
 	})
 }
 
-// order is for a block of a claim that does not exist yet.
+// order returns an order for a block of a claim that does not exist yet.
 func (s *scene) order(claim string, bits int) Order {
 	holder := convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
 	order := Order{Holder: holder, Record: newAttempt(holder)}
@@ -138,7 +138,7 @@ func (s *scene) order(claim string, bits int) Order {
 	return order
 }
 
-// bound is for one of a claim that waits, under a name made from its UID.
+// bound returns an order for a block of a claim that waits, under a name made from its UID.
 func (s *scene) bound(claim, uid string, bits int) Order {
 	order := s.order(claim, bits)
 	order.existsAs(uid)
@@ -158,7 +158,7 @@ func (s *scene) recorded(order Order, block string) ipam.Record {
 	return record
 }
 
-// there reports whether the API server has the record, the very one, to stay.
+// there reports whether the API server stores exactly this record, and does not delete it.
 func (s *scene) there(record ipam.Record) bool {
 	for _, obj := range s.server.records() {
 		if string(obj.UID) == record.UID && obj.DeletionTimestamp == nil {
@@ -175,8 +175,8 @@ func (s *scene) begun() {
 	synctest.Wait()
 }
 
-// open lets all through, and has the scene's pool known with the project of the claims'
-// namespace.
+// open lets the list and all events through, and shows the scene's pool with the project of the
+// claims' namespace.
 func (s *scene) open() {
 	s.t.Helper()
 	s.begun()

@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// openParent has a replica know the parent, which hands out blocks of these lengths.
+// openParent shows a replica the parent, which hands out blocks of these lengths.
 func openParent(a *Allocator) ipam.Pool {
 	pool := parent()
 	pool.Lengths = ipam.Lengths{Min: 16, Max: 32}
@@ -36,7 +36,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool   ipam.Pool
 		before func(*Allocator)
-		want   string // the pool that it is carved out of; empty: it is an error
+		want   string // the pool that it is carved out of; empty: an error is expected
 		err    func(error) bool
 	}{
 		"a root":  {pool: ipam.Pool{Key: ipam.PoolNamed("root"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4}, want: parent().Home.Name},
@@ -45,7 +45,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 			pool: with(func(p *ipam.Pool) { p.Home = ipam.PoolNamed("none") }),
 			err:  isMissing(v1alpha1.ReasonParentNotReady, `there is no IPPool "none" that this pool may use`),
 		},
-		"a namespace's child, which may not use the parent": {
+		"a namespace's child cannot use the parent": {
 			pool:   with(func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("ns", "child") }),
 			before: func(a *Allocator) { a.catalogue.SetProject("ns", "red") },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, `there is no IPPool "parent" that this namespace may use`),
@@ -66,7 +66,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.catalogue.SetPool(pool) },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, "pool parent is paused"),
 		},
-		"larger than what the parent does not withhold": {
+		"larger than the space that the parent does not withhold": {
 			pool: with(func(p *ipam.Pool) { p.Length = 17 }),
 			before: func(a *Allocator) {
 				pool := openParent(a)
@@ -111,7 +111,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 				place := queue.WaiterOfPool(c.pool, metav1.Now().Time)
 				a.queue.Wait(place)
 				if order, err = a.PoolOrder(c.pool); err != nil || !order.Waiting.Since.Equal(place.Since) {
-					t.Errorf("in line: got %+v, %v; want its place", order.Waiting, err)
+					t.Errorf("queued: got %+v, %v; want its place", order.Waiting, err)
 				}
 			})
 		})
@@ -124,7 +124,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 	})
 }
 
-// isMissing expects a *ipam.MissingError.
+// isMissing returns a check that an error is a *ipam.MissingError.
 func isMissing(reason, message string) func(error) bool {
 	return func(err error) bool {
 		missing, ok := errors.AsType[*ipam.MissingError](err)
@@ -140,11 +140,11 @@ func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 		pool ipam.Pool
 		want bool
 	}{
-		"a root":                             {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.DomainNamed("default", ipam.IPv4)}, false},
-		"a namespace's, of the platform's":   {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("parent")}, true},
-		"a namespace's, of what is not seen": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("none")}, true},
-		"a namespace's, of its own unseen":   {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
-		"a namespace's, of its own":          {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
+		"a root":                                 {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.DomainNamed("default", ipam.IPv4)}, false},
+		"a namespace's, of the platform's":       {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("parent")}, true},
+		"a namespace's, of an unseen pool":       {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.PoolNamed("none")}, true},
+		"a namespace's, of an unseen pool there": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
+		"a namespace's, of a pool there":         {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
 	} {
 		if got := a.catalogue.ParentNeedsGrant(c.pool); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
@@ -168,8 +168,8 @@ func TestWhichPoolsDescend(t *testing.T) {
 	}
 }
 
-// TestAPoolMeetsARecordOfItsName which it takes over where it says the same, and gives up
-// otherwise.
+// TestAPoolMeetsARecordOfItsName expects the pool to take the record over if both have the same
+// content, and to give it up otherwise.
 func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 	const uid = "uid"
 	for name, c := range map[string]struct {
@@ -218,10 +218,10 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 				case stored == nil:
 					t.Fatal("there is no record any more")
 				case c.err != nil && string(stored.UID) != own.UID:
-					t.Errorf("stored is %+v, want what was there", stored)
+					t.Errorf("stored is %+v, want the former record", stored)
 				case c.err != nil:
 				case record.UID != string(stored.UID) || (record.UID == own.UID) != c.same || c.same == c.replaced:
-					t.Errorf("got %+v, want what was there: %t", record, c.same)
+					t.Errorf("got %+v, want the former record: %t", record, c.same)
 				case string(stored.Spec.ClaimRef.UID) != order.HolderUID:
 					t.Errorf("stored is %+v, want it with the pool's UID", stored.Spec)
 				}
@@ -230,7 +230,7 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsGoingIsNotTakenOver nor one where no pool would do.
+// TestARecordThatIsGoingIsNotTakenOver covers also a record that no pool fits.
 func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
 	order := childOrder(unstarted(), 24)
 	record := order.recordOf(parent(), netip.MustParsePrefix("10.0.7.0/24"))
@@ -247,7 +247,7 @@ func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// TestACarvingThatIsCutOffSaysSo also where the record that was there is given up.
+// TestACarvingThatIsCutOffSaysSo covers also a record that existed before and is given up.
 func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := childOrder(a, 24)

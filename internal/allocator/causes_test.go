@@ -67,8 +67,8 @@ func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
 	})
 }
 
-// TestALateReleaseThatFreesSomebodyElsesBlock releases a record when another has
-// its name, or somebody has adopted it.
+// TestALateReleaseThatFreesSomebodyElsesBlock releases a record when another record has its name,
+// or after it was adopted.
 func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.begun()
@@ -88,7 +88,7 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.there(second) {
-			t.Errorf("the release by a maker that gave up freed what somebody else had adopted: %v", err)
+			t.Errorf("the release by a maker that gave up freed an adopted block: %v", err)
 		}
 		synctest.Wait()
 		if room := s.allocator.ledger.HasRoom(s.pool.Key, 32, second.Block); room {
@@ -97,9 +97,9 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 	})
 }
 
-// TestAStaleClaimWhoseRecordHasARival is what the model found: a leader reads a
-// claim from a cache that does not show yet that it has its block, and finds its
-// record overlapped by one whose maker is about to give way.
+// TestAStaleClaimWhoseRecordHasARival repeats a trace that the model found: a leader reads a claim
+// from a cache that does not show yet that it has its block, and finds its record overlapped by
+// another record whose maker is about to give way.
 func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
 	for name, c := range map[string]struct {
 		has  string // the record that the claim names at the API server

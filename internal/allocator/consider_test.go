@@ -16,8 +16,8 @@ func verdicts(results []ipam.PoolResult) []string {
 	return all
 }
 
-// TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder, which changes with how much of each is
-// in use.
+// TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder covers the order of pools, which changes with
+// their utilization.
 func TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder(t *testing.T) {
 	full, limit := &ipam.ExhaustedError{Largest: 26}, &ipam.LimitError{Of: "pool c", Project: "red", Unit: "block"}
 	says := map[string]error{"a": full, "b": ledger.ErrOutOfTurn, "c": limit, "d": full}
@@ -45,7 +45,8 @@ func TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder(t *testing.T) {
 	}
 }
 
-// TestADryRunSaysOfEachPoolWhetherItFits now, and takes nothing.
+// TestADryRunSaysOfEachPoolWhetherItFits expects that a dry run reports the present state, and
+// takes nothing.
 func TestADryRunSaysOfEachPoolWhetherItFits(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		over.stores(t, heldBlock("y", "10.0.0.0/25"))

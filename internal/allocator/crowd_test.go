@@ -15,13 +15,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// crowded is an API server that takes its time, the longer the more it is asked.
+// crowded implements an API server whose calls take longer the more calls it has.
 type crowded struct {
 	*steady
 	each time.Duration
 
 	mu   sync.Mutex
-	free time.Time // when it has done what it was asked so far
+	free time.Time // the time at which all calls so far are done
 	most int
 	now  int
 }
@@ -49,7 +49,7 @@ func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.
 	return c.steady.Create(ctx, obj, opts...)
 }
 
-// newcomer is the order of a claim that does not exist yet.
+// newcomer returns the order of a claim that does not exist yet.
 func newcomer(n int) Order {
 	holder := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprintf("c-%d", n)})
 	order := Order{Holder: holder, Record: newAttempt(holder)}
@@ -58,9 +58,8 @@ func newcomer(n int) Order {
 	return order
 }
 
-// TestACrowdIsServedAsFastAsTheAPIServerCan has several times as many claims
-// come as can be recorded in the time that each has. What is recorded is confirmed; who is
-// refused has cost nothing.
+// TestACrowdIsServedAsFastAsTheAPIServerCan sends several times as many claims as can be recorded
+// in the time that each has. Each recorded claim is confirmed; a refused claim has cost nothing.
 func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		slow := &crowded{steady: over, each: 20 * time.Millisecond}
@@ -104,7 +103,7 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 	})
 }
 
-// TestAClaimThatExistsDoesNotQueueBehindACrowd is about controllers.
+// TestAClaimThatExistsDoesNotQueueBehindACrowd covers controllers.
 func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		a.client = &crowded{steady: over, each: 20 * time.Millisecond}

@@ -7,8 +7,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestTheRecordOfAnEarlierAttemptIsNobodyElses has a request that failed after it was recorded
-// be sent again, as clients do after an answer that says so.
+// TestTheRecordOfAnEarlierAttemptIsNobodyElses sends a request again that failed after it was
+// recorded, as clients do after an answer that asks for it.
 func TestTheRecordOfAnEarlierAttemptIsNobodyElses(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim  string

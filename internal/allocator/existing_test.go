@@ -19,8 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// TestWhoMayUseAPoolIsJudgedWhenThePoolComes has a record of an IPAddress that was made
-// before its pool.
+// TestWhoMayUseAPoolIsJudgedWhenThePoolComes records an IPAddress that was made before
+// its pool.
 func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 	key := ipam.PoolNamed("late")
 	private := &ipam.Pool{Key: key, Visibility: ipam.VisibilityConsumer, Project: "blue"}
@@ -77,8 +77,8 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 	}
 }
 
-// TestAddressesThatNobodyClaimsAreBounded has a namespace send IPAddresses that are never
-// stored, of a pool that is not known.
+// TestAddressesThatNobodyClaimsAreBounded lets a namespace send IPAddresses that are never stored,
+// of a pool that is not known.
 func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 3
@@ -102,8 +102,8 @@ func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAddressesCountForTheLimits has IPAddresses made by others than the operator: of a
-// class, which allows a project one, and of a pool that comes after them, which does too.
+// TestAddressesCountForTheLimits records IPAddresses that the operator did not make: of a class that
+// allows a project one, and of a pool that comes after them and allows one too.
 func TestAddressesCountForTheLimits(t *testing.T) {
 	late := ipam.PoolNamed("late")
 	enter := func(t *testing.T, a *Allocator, class string, n int) (ipam.Record, error) {
@@ -147,7 +147,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 	})
 }
 
-// TestWhoMayHoldABlockOfAPool is known once both are: the pool, and the namespace's project.
+// TestWhoMayHoldABlockOfAPool judges once both the pool and the namespace's project are known.
 func TestWhoMayHoldABlockOfAPool(t *testing.T) {
 	a := unstarted()
 	a.catalogue.SetProject("red", "red")
@@ -176,7 +176,7 @@ func TestWhoMayHoldABlockOfAPool(t *testing.T) {
 
 func isNil(err error) bool { return err == nil }
 
-// TestWhatCannotBeJudgedStays recorded, and the error says why.
+// TestWhatCannotBeJudgedStays expects that the record stays, and that the error states why.
 func TestWhatCannotBeJudgedStays(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace string // of the record
@@ -209,7 +209,7 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 	}
 }
 
-// TestTheTermsOfAnAddressAreThoseOfItsClass where that is known.
+// TestTheTermsOfAnAddressAreThoseOfItsClass covers a class that is known.
 func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
 	a := unstarted()
 	a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
@@ -221,7 +221,7 @@ func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
 	}
 }
 
-// TestWhatIsEntered is a block that its holder has already, wherever it may lie.
+// TestWhatIsEntered covers a block that its holder has already, in any place.
 func TestWhatIsEntered(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {

@@ -19,7 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAClaimIsInLineWhileItWaits and its record is known to be claimed while it has one.
+// TestAClaimIsInLineWhileItWaits expects also that its record is known to be claimed while the
+// claim has one.
 func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
@@ -53,11 +54,11 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 			step.do()
 			occupants, _ := a.ledger.Occupants(parent().Key, 1)
 			claimed := len(occupants) == 1 && occupants[0].Claimed
-			if step.leaving { // which are left out
+			if step.leaving { // left out
 				claimed = step.claimed
 			}
 			if a.queue.Has(holder) != step.waits || claimed != step.claimed || a.ledger.IsLeaving(record.Name) != step.leaving {
-				t.Errorf("%s: in line %t, claimed %t, leaving %t; want %t, %t, %t", step.what,
+				t.Errorf("%s: queued %t, claimed %t, leaving %t; want %t, %t, %t", step.what,
 					a.queue.Has(holder), claimed, a.ledger.IsLeaving(record.Name), step.waits, step.claimed, step.leaving)
 			}
 		}
@@ -71,12 +72,13 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 		a.claims.take(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
 		a.claims.lose(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
 		if n := a.queue.Len(); n != 0 {
-			t.Errorf("%d are in line after the one that waited is gone", n)
+			t.Errorf("%d are queued after the waiting claim is gone", n)
 		}
 	})
 }
 
-// TestWhereAClaimStandsIsReadFromItsConditions so that all replicas have the same line.
+// TestWhereAClaimStandsIsReadFromItsConditions expects the reason from the conditions, so that all
+// replicas have the same queue.
 func TestWhereAClaimStandsIsReadFromItsConditions(t *testing.T) {
 	for reason, want := range map[string]queue.WaitReason{
 		"": queue.ReasonUnknown, v1alpha1.ReasonRecordRefused: queue.ReasonRefused, v1alpha1.ReasonLimitReached: queue.ReasonRefused,
@@ -92,7 +94,7 @@ func TestWhereAClaimStandsIsReadFromItsConditions(t *testing.T) {
 	}
 }
 
-// TestNothingIsHandedOutBeforeEverySourceIsSynced that was added.
+// TestNothingIsHandedOutBeforeEverySourceIsSynced covers each source that was added.
 func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		synced := false
@@ -108,8 +110,8 @@ func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
 	})
 }
 
-// TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut and an informer that cannot be had
-// is an error.
+// TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut expects also an error if an informer is not
+// available.
 func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
@@ -149,7 +151,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 	}
 }
 
-// ended is an informer that takes no handlers any more.
+// ended implements an informer that takes no handlers any more.
 type ended struct {
 	cache.SharedIndexInformer
 	err error

@@ -27,18 +27,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// beginning is an allocator that has begun to look at what there is.
+// beginning holds an allocator that has begun to read the stored objects.
 type beginning struct {
 	*Allocator
 	live      client.Reader
 	informers *informertest.FakeInformers
-	// claims have not all been seen before this is synced.
+	// claims is synced once all claims have been seen.
 	claims *controllertest.FakeInformer
 	server *apiServer
 }
 
-// begin begins with all records seen. What is there is what a list of claims by
-// their records shows; err is how that list fails.
+// begin returns an allocator that has seen all records. A list of claims by their records shows
+// there; if err is set, that list fails with it.
 func begin(t *testing.T, o testOptions, err error, there ...client.Object) beginning {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -74,7 +74,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 		err error // of the list of waiting claims
 		// early reports whether blocks are handed out before all claims are known.
 		early bool
-		// line is how many are in it then.
+		// line is the length of the queue then.
 		line int
 	}{
 		"they can be listed":    {nil, true, 2},
@@ -89,7 +89,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				go b.FeedClaims(t.Context(), b.live, b.informers)
 				time.Sleep(2 * waitersSeenWithin)
 				if early := b.synced() == nil; early != c.early || b.queue.Len() != c.line {
-					t.Errorf("before the claims are known, handed out: %t, want %t; %d in line, want %d", early, c.early, b.queue.Len(), c.line)
+					t.Errorf("before the claims are known, handed out: %t, want %t; %d queued, want %d", early, c.early, b.queue.Len(), c.line)
 				}
 				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
 					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unclaimedLimit())
@@ -110,15 +110,15 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 					t.Error("it is not known that no claim has ever named a record which is made then")
 				}
 				if first, _ := b.queue.Place(convert.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
-					t.Errorf("in the end %d are in line, want the one who waits: %v", b.queue.Len(), first)
+					t.Errorf("in the end %d are queued, want the one that waits: %v", b.queue.Len(), first)
 				}
 			})
 		})
 	}
 }
 
-// TestAPlaceIsKeptForThoseWhoAreServed by this operator, and for as long as it is not known
-// that they are gone: the next of their namespace takes it then.
+// TestAPlaceIsKeptForThoseWhoAreServed expects that only claims of the served namespace are kept,
+// until they are known to be gone: the next claim of their namespace takes the position then.
 func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, next, other := build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "next").Class("gold").Obj(), build.Claim("blue", "other").Class("gold").Obj()
@@ -131,18 +131,19 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 		time.Sleep(again) // of the time in the bubble
 		synctest.Wait()
 		if b.queue.Len() != 2 || b.queue.Has(convert.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
-			t.Errorf("%d are in line, want the two of the namespace that is served", b.queue.Len())
+			t.Errorf("%d are queued, want the two of the namespace that is served", b.queue.Len())
 		}
 		b.claims.Add(next)
 		b.claims.Synced()
 		<-done
 		if b.queue.Len() != 1 || !slices.Equal(served, []string{"next"}) {
-			t.Errorf("%d are in line, and %q have been enqueued, want the next one", b.queue.Len(), served)
+			t.Errorf("%d are queued, and %q have been enqueued, want the next one", b.queue.Len(), served)
 		}
 	})
 }
 
-// failing is informers that cannot be had so many times, and then take no handlers once.
+// failing implements informers that are not available the given number of times, and then take no
+// handlers once.
 type failing struct {
 	*informertest.FakeInformers
 	times int
@@ -158,7 +159,7 @@ func (f *failing) GetInformer(ctx context.Context, obj client.Object, opts ...ct
 	return f.FakeInformers.GetInformer(ctx, obj, opts...)
 }
 
-// TestTheWatchOfClaimsIsTriedAgain until it is there.
+// TestTheWatchOfClaimsIsTriedAgain expects retries until the watch runs.
 func TestTheWatchOfClaimsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := begin(t, testOptions{}, nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAHolderIsFencedOffBeforeItsRecordGoes: it is written to where it could still come to
-// name the record, and its record stays where it does.
+// TestAHolderIsFencedOffBeforeItsRecordGoes expects a write to a holder that could still name the
+// record. The record stays if the holder names it.
 func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 	const block = "10.0.0.0/28"
 	claim := func(record string) client.Object {
@@ -76,7 +76,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 						if written++; obj.GetUID() != "uid" {
 							t.Errorf("written to %+v", obj)
 						}
-						return gone("x") // it is not among the records
+						return gone("x") // the holder is not among the records
 					}
 					return nil
 				}
@@ -113,15 +113,15 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 					return nil
 				}
 				if err := a.Fence(t.Context(), record); !apierrors.IsConflict(err) {
-					t.Errorf("somebody else writes to it: got %v", err)
+					t.Errorf("another client writes to it: got %v", err)
 				}
 			})
 		})
 	}
 }
 
-// TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord: a leader that reads an old claim
-// from its cache would give it up.
+// TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord covers a leader that reads an old claim
+// from its cache and would give the record up.
 func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 	for text, has := range map[string]bool{"10.0.0.7": true, "10.0.0.8": false, "": false} {
 		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -152,7 +152,8 @@ func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain and otherwise in the background.
+// TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain expects a release in the background if the
+// name is not needed again.
 func TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, fails := range []error{nil, errCut} {

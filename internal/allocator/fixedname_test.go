@@ -29,13 +29,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// steady is a link on which nothing goes wrong but what the test says.
+// steady implements a link on which only the failures of the test happen.
 type steady struct {
 	link
-	fails error // of create calls, which then create nothing
-	// refuses, where it is set, is asked before every other call, and says how that fails.
+	fails error // the error of create calls, which then create nothing
+	// refuses, if set, is called before every other call, and returns the error of that call.
 	refuses func(verb string, obj client.Object) error
-	// others are what is stored beside records.
+	// others holds the objects that are stored beside records.
 	others []client.Object
 }
 
@@ -107,16 +107,16 @@ func newAllocator(o testOptions) *Allocator {
 	})
 }
 
-// unstarted has seen nothing yet.
+// unstarted returns an allocator that has seen nothing yet.
 func unstarted() *Allocator { return newAllocator(testOptions{Ledger: ledger.New(ledger.Options{})}) }
 
-// parent is the pool that a replica of onReplica knows.
+// parent returns the pool that a replica of onReplica knows.
 func parent() ipam.Pool {
 	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 }
 
-// onReplica runs a test on a replica that has seen all that is stored, within a
-// bubble of its own time.
+// onReplica runs a test on a replica that has seen all stored records, within a bubble that has its
+// own time.
 func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	})
 }
 
-// expectThere expects that everything stored stays, and is not being deleted.
+// expectThere expects that every stored object stays, and is not being deleted.
 func (c *steady) expectThere(t *testing.T) {
 	t.Helper()
 	time.Sleep(time.Minute)
@@ -146,7 +146,7 @@ func (c *steady) expectThere(t *testing.T) {
 // quick lists and watches without delay.
 type quick struct{ *apiServer }
 
-// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+// IsWatchListSemanticsUnSupported makes the reflector list first, then watch.
 func (quick) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
@@ -157,7 +157,7 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return q.watch(options, func(context.Context) bool { return true })
 }
 
-// childOrder is the order for a child pool of a length that does not exist yet.
+// childOrder returns the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
 	order := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalogue.RecordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
@@ -165,7 +165,7 @@ func childOrder(a *Allocator, length int) Order {
 	return order
 }
 
-// others is the record of another replica's attempt to make the same pool.
+// others returns the record of another replica's attempt to make the same pool.
 func others(a *Allocator) *v1alpha1.IPAllocation {
 	return convert.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
 }
@@ -196,8 +196,8 @@ func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
 	})
 }
 
-// TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt: the name of such a record is
-// made from its holder's too, though no UID is known.
+// TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt covers a record whose name is made from
+// its holder's too, though no UID is known.
 func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := Order{Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
@@ -228,14 +228,14 @@ func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			if waited := time.Since(began) > 0; waited == inLine {
-				t.Errorf("in line: %v, waited: %v", inLine, waited)
+				t.Errorf("queued: %v, waited: %v", inLine, waited)
 			}
 		}
 	})
 }
 
-// existsAs makes the order that of a holder with this UID; where it is empty, of one that
-// is not stored yet.
+// existsAs turns the order into one of a holder with this UID; if it is empty, of a holder that is
+// not stored yet.
 func (o *Order) existsAs(uid string) {
 	o.HolderUID, o.Origin = uid, OriginAdmission
 	if uid == "" {

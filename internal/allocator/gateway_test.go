@@ -8,8 +8,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestRecordStatesTheGatewayThatIsHandedOut has each way to a record. The gateway of the pool
-// is 10.0.0.1.
+// TestRecordStatesTheGatewayThatIsHandedOut covers each way to a record. The gateway of the pool is
+// 10.0.0.1.
 func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 	networked := parent()
 	networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
@@ -59,7 +59,7 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 	}
 }
 
-// TestPreviewOfARetainedAddressHasTheGatewayOfNow has a dry run.
+// TestPreviewOfARetainedAddressHasTheGatewayOfNow covers a dry run.
 func TestPreviewOfARetainedAddressHasTheGatewayOfNow(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		networked := parent()

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/entries"
 )
 
-// recording has the allocator keep its history, and returns what was recorded since it was
-// last asked.
+// recording makes the allocator keep its history, and returns a function that returns the entries
+// since its last call.
 func recording(a *Allocator) func() []string {
 	recorder, take := entries.Recorder()
 	a.history = recorder
@@ -38,7 +38,7 @@ func expectRecorded(t *testing.T, got func() []string, want ...string) {
 	}
 }
 
-// TestTheHistoryOfABlock from the grant until it is given up, each once.
+// TestTheHistoryOfABlock expects each entry once, from the grant until the block is given up.
 func TestTheHistoryOfABlock(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		recorded, ctx := recording(a), t.Context()
@@ -69,7 +69,7 @@ func TestTheHistoryOfABlock(t *testing.T) {
 	})
 }
 
-// TestABlockThatNobodyTookIsReleasedInTheHistory where its request was over before it was
+// TestABlockThatNobodyTookIsReleasedInTheHistory covers a request that was over before it was
 // answered.
 func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
@@ -83,7 +83,7 @@ func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
 	})
 }
 
-// TestAnAttemptThatFailsIsNotInTheHistory: nobody had the block.
+// TestAnAttemptThatFailsIsNotInTheHistory covers a block that no holder had.
 func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		recorded := recording(a)
@@ -94,14 +94,14 @@ func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 		}
 		synctest.Wait()
 		if over.stored(lost.Name) != nil {
-			t.Error("the record of the attempt is there")
+			t.Error("the record of the attempt exists")
 		}
 		expectRecorded(t, recorded)
 	})
 }
 
-// TestABlockThatIsInUseAlreadyIsInTheHistory also where its pool is missing, and the record
-// is confirmed only once that is there.
+// TestABlockThatIsInUseAlreadyIsInTheHistory covers also a record whose pool is missing, and which
+// is confirmed only once the pool exists.
 func TestABlockThatIsInUseAlreadyIsInTheHistory(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		recorded := recording(a)

@@ -35,7 +35,7 @@ func TestWhatAnAllocationCountsAs(t *testing.T) {
 	}
 }
 
-// counted is the sum of a counter over its labels.
+// counted sums a counter over its labels.
 func counted(a *Allocator, name string) (sum float64) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a.metrics.Collectors()...)

@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// The play: several replicas hand out blocks of a few small, crowded pools over
-// links that are late, cut, silent and ambiguous, while replicas crash, and a
-// referee who knows nothing of ledgers sees who holds what.
+// The play: several replicas hand out blocks of a few small pools under contention, over links that
+// are late, cut, silent and ambiguous, while replicas crash. A referee that does not use ledgers
+// observes which holder has which block.
 const (
 	replicas      = 3
 	writers       = 6
@@ -79,10 +79,10 @@ type play struct {
 	held []ipam.Record
 }
 
-// replica is one process with its own view.
+// replica holds one process with its own view.
 type replica struct {
 	allocator *Allocator
-	ctx       context.Context //nolint:containedctx // a process's life, which is what a replica is
+	ctx       context.Context //nolint:containedctx // the lifetime of the process that the replica represents
 	crash     func()
 	gone      sync.WaitGroup
 }
@@ -134,7 +134,7 @@ func (p *play) start(stream uint64) *replica {
 	return r
 }
 
-// write asks for blocks and releases them, one after another.
+// write allocates blocks and releases them, one after another.
 func (p *play) write(home int, random *rand.Rand) {
 	for round := range p.rounds {
 		pool := p.pools[random.IntN(len(p.pools))]
@@ -161,7 +161,7 @@ func (p *play) ask(home int, order Order) {
 	record, err := r.allocator.Allocate(r.ctx, order)
 	var full *ipam.ExhaustedError
 	switch {
-	case r.ctx.Err() != nil: // it crashed: nobody got the answer
+	case r.ctx.Err() != nil: // it crashed: its answer is lost
 	case err == nil:
 		p.tally.count(&p.tally.grants)
 		p.hold(record)
@@ -172,7 +172,7 @@ func (p *play) ask(home int, order Order) {
 	}
 }
 
-// hold is where the referee looks.
+// hold notes the holder of a block, as the referee: no other holder may have a part of the block.
 func (p *play) hold(record ipam.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +185,7 @@ func (p *play) hold(record ipam.Record) {
 	p.held = append(p.held, record)
 }
 
-// releaseOne has a holder go, and some replica release its block.
+// releaseOne removes a holder, and lets some replica release its block.
 func (p *play) releaseOne(r *replica, random *rand.Rand) {
 	p.mu.Lock()
 	if len(p.held) < 8 {
@@ -197,11 +197,11 @@ func (p *play) releaseOne(r *replica, random *rand.Rand) {
 	p.held[i] = p.held[len(p.held)-1]
 	p.held = p.held[:len(p.held)-1]
 	p.mu.Unlock()
-	_ = r.allocator.Release(r.ctx, record) // what fails is an orphan
+	_ = r.allocator.Release(r.ctx, record) // a record whose release fails is an orphan
 }
 
-// crashNowAndThen replaces a replica by a new process with an empty view,
-// whatever the old one was doing.
+// crashNowAndThen replaces a replica by a new process with an empty view, in the middle of any work
+// of the old one.
 func (p *play) crashNowAndThen(random *rand.Rand) {
 	for n := range uint64(5) {
 		time.Sleep(time.Duration(random.Int64N(int64(4 * time.Second))))
@@ -219,7 +219,7 @@ func (p *play) crashNowAndThen(random *rand.Rand) {
 func (p *play) stop(r *replica) {
 	r.crash()
 	r.gone.Wait()
-	r.allocator.queue.Close() // and nothing is waited for: it crashed
+	r.allocator.queue.Close() // not awaited: it crashed
 	relists, unread := r.allocator.ledger.Relists()
 	p.tally.mu.Lock()
 	p.tally.relists += relists
@@ -232,8 +232,8 @@ func (p *play) stop(r *replica) {
 	}
 }
 
-// collectOrphans releases records that nobody has held for longer than any
-// attempt takes: what the orphan controller does.
+// collectOrphans releases records that had no holder for longer than any attempt takes, as the
+// orphan controller does.
 func (p *play) collectOrphans(over <-chan struct{}) {
 	since := map[string]time.Time{}
 	for {
@@ -254,7 +254,7 @@ func (p *play) collectOrphans(over <-chan struct{}) {
 				since[uid] = time.Now()
 			}
 			record, ok := r.allocator.ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name})
-			// Those before it took their time: it may have been given to somebody meanwhile.
+			// The calls before took their time: the record may have a holder again.
 			if ok && time.Since(since[uid]) > confirmWithin+time.Second && !p.holders()[uid] {
 				p.tally.count(&p.tally.orphans)
 				_ = r.allocator.Release(r.ctx, record) // tried again
@@ -273,9 +273,9 @@ func (p *play) holders() map[string]bool {
 	return uids
 }
 
-// finish has every block released, the orphans collected, and every block free.
+// finish releases every block and collects the orphans, until every block is free.
 func (p *play) finish() {
-	time.Sleep(30 * time.Second) // whatever was under way has arrived by now
+	time.Sleep(30 * time.Second) // all late calls have arrived after this time
 	live := p.holders()
 	last := p.start(777)
 	for n := range uint64(5) {
@@ -327,7 +327,7 @@ func (p *play) collect(by *replica) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	time.Sleep(20 * time.Second) // the last event has arrived, or the watch was begun anew
+	time.Sleep(20 * time.Second) // the last event has arrived, or the watch was started again
 	for round := 0; round < 100 && by.allocator.ledger.Records(p.pools[0].Key)+by.allocator.ledger.Records(p.pools[1].Key)+by.allocator.ledger.Records(p.pools[2].Key) > 0; round++ {
 		by.allocator.ledger.Relist()
 		time.Sleep(5 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestWhyAPoolHandsOutNothing changes one thing of a pool that is ready.
+// TestWhyAPoolHandsOutNothing changes one property of a pool that is ready.
 func TestWhyAPoolHandsOutNothing(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range map[string]struct {
@@ -68,8 +68,8 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestWhatIsTakenOverIsStored as the claim's: for good where it exists, and until it was due
-// where it does not.
+// TestWhatIsTakenOverIsStored expects the record as the claim's: for good if the claim exists, and
+// until the record was due if it does not.
 func TestWhatIsTakenOverIsStored(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, cut := range []bool{false, true} {
@@ -106,7 +106,8 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 	}
 }
 
-// TestWhoMayHaveItsBlockRetained by its class, or by the pool that it names or is from.
+// TestWhoMayHaveItsBlockRetained judges by the claim's class, or by the pool that it names or is
+// from.
 func TestWhoMayHaveItsBlockRetained(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})

@@ -21,7 +21,7 @@ import (
 
 var errCut = errors.New("connection reset")
 
-// stores makes a record as somebody else would, and waits until the replica has seen it.
+// stores makes a record as another process does, and waits until the replica has seen it.
 func (c *steady) stores(t *testing.T, record ipam.Record, finalizers ...string) ipam.Record {
 	t.Helper()
 	obj := convert.Allocation(record)
@@ -36,7 +36,7 @@ func (c *steady) stores(t *testing.T, record ipam.Record, finalizers ...string) 
 	return record
 }
 
-// stored is a record as it is stored, by its name; nil where it is gone.
+// stored returns a record as it is stored, by its name; nil if it is gone.
 func (c *steady) stored(name ipam.Name) *v1alpha1.IPAllocation {
 	for _, obj := range c.server.list().Items {
 		if obj.Namespace == name.Namespace && obj.Name == name.Name {
@@ -46,7 +46,8 @@ func (c *steady) stored(name ipam.Name) *v1alpha1.IPAllocation {
 	return nil
 }
 
-// calls notes the verbs of all calls on records but creates. Those that fails names fail.
+// calls notes the verbs of all calls on records except creates. The verbs in fails fail with its
+// errors.
 func (c *steady) calls(fails map[string]error) func() []string {
 	var verbs []string
 	c.refuses = func(verb string, obj client.Object) error {
@@ -58,13 +59,13 @@ func (c *steady) calls(fails map[string]error) func() []string {
 	return func() []string { return verbs }
 }
 
-// heldBlock is the record of a claim.
+// heldBlock returns the record of a claim.
 func heldBlock(claim, block string) ipam.Record {
 	prefix := netip.MustParsePrefix(block)
 	return claimOrder(claim, prefix.Bits()).recordOf(parent(), prefix)
 }
 
-// ownRecord is that of a child pool.
+// ownRecord returns the own record of a child pool.
 func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
 	order := Order{Holder: convert.HolderOfPool(pool), Record: a.catalogue.RecordOfPool(pool)}
 	record := order.recordOf(parent(), netip.MustParsePrefix(block))
@@ -72,18 +73,18 @@ func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) 
 	return record
 }
 
-// gone is the API server's answer of what is not there.
+// gone returns the API server's error for a missing object.
 func gone(kind string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, "x")
 }
 
-// namespaceGone is its answer where the namespace of an object is missing.
+// namespaceGone returns its error if the namespace of an object is missing.
 func namespaceGone() error { return gone("namespaces") }
 
 func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails map[string]error
-		want  string // empty: it is no error
+		want  string // empty: no error
 	}{
 		"the deletion is cut off":                    {map[string]error{"delete": errCut}, "deleting IPAllocation ns/x-former: connection reset"},
 		"the record is gone":                         {map[string]error{"delete": gone("ipallocations")}, ""},
@@ -91,7 +92,7 @@ func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 		"the API server is not specific":             {map[string]error{"delete": &apierrors.StatusError{}}, "deleting IPAllocation ns/x-former"},
 		"removing its finalizer is cut off":          {map[string]error{"patch": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
 		"it is gone before its finalizer is removed": {map[string]error{"patch": gone("ipallocations")}, ""},
-		"its namespace is gone by then":              {map[string]error{"patch": namespaceGone()}, `namespaces "x" not found`},
+		"its namespace is gone at the patch":         {map[string]error{"patch": namespaceGone()}, `namespaces "x" not found`},
 		"it has another finalizer, is gone":          {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": gone("ipallocations")}, ""},
 		"it has another, and cannot be read":         {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
 		"it has another, and is not writable":        {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "removing the finalizer of IPAllocation ns/x-former"},
@@ -141,7 +142,7 @@ func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
 	}
 }
 
-// TestAPoolsOwnRecordIsReleasedInTwoSteps: it is marked, checked, and deleted.
+// TestAPoolsOwnRecordIsReleasedInTwoSteps expects that the record is marked, checked, and deleted.
 func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {
@@ -181,7 +182,7 @@ func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 					t.Errorf("got %v, want %v", err, c.err)
 				}
 				if c.fails["patch"] != nil && c.inUse && !errors.Is(err, errCut) {
-					t.Errorf("got %v, which does not say that the mark stays", err)
+					t.Errorf("got %v, which does not state that the mark stays", err)
 				}
 				if got := calls(); !slices.Equal(got, c.calls) {
 					t.Errorf("calls were %v, want %v", got, c.calls)
@@ -233,7 +234,7 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if there := s.there(own); there == shown {
-					t.Errorf("the record is there: %t", there)
+					t.Errorf("the record exists: %t", there)
 				}
 				if !shown {
 					close(s.events)
@@ -243,7 +244,8 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotUsedIsGivenUp unless it was somebody's before.
+// TestWhatIsNotUsedIsGivenUp expects that a record is kept if it was taken over: it had another
+// holder before.
 func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 	for name, adopted := range map[string]bool{"made for the request": false, "taken over": true} {
 		t.Run(name, func(t *testing.T) {
@@ -254,14 +256,14 @@ func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 				a.Discard(t.Context(), record)
 				synctest.Wait()
 				if there := over.stored(record.Name) != nil; there != adopted {
-					t.Errorf("the record is there: %t, want %t", there, adopted)
+					t.Errorf("the record exists: %t, want %t", there, adopted)
 				}
 			})
 		})
 	}
 }
 
-// TestWhatIsGivenUpInVainIsNotTriedForEver: the collection of orphans finds it.
+// TestWhatIsGivenUpInVainIsNotTriedForEver leaves the record to the collection of orphans.
 func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		own := over.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound))
@@ -300,7 +302,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
 				changed, err := a.Reclaim(ctx, r, ipam.ReclaimRetain)
 				if err == nil && (changed.Reclaim != ipam.ReclaimRetain || changed.Version == r.Version || changed.UID != r.UID) {
-					err = errors.New("what is returned is not what is stored")
+					err = errors.New("the returned record is not the stored one")
 				}
 				return err
 			},
@@ -324,7 +326,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 					t.Errorf("stored is %+v", stored.Spec)
 				}
 				if err := c.write(a, t.Context(), record); !apierrors.IsConflict(err) {
-					t.Errorf("of what has changed since: got %v, want a conflict", err)
+					t.Errorf("of a record that has changed since: got %v, want a conflict", err)
 				}
 			})
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// TestWhatARequestComesToWhereItCannotBeServed has everything seen, and asks for what is
-// missing or not allowed.
+// TestWhatARequestComesToWhereItCannotBeServed requests objects that are missing or not allowed, on
+// a replica that has seen everything.
 func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.catalogue.SetProject("ns", "ns")

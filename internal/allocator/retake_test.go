@@ -15,11 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// due is when a record is released that is kept.
+// due is the time at which a kept record is released.
 var due = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestOnlyAConfirmedRecordIsTakenOver has a record retained for a claim's name, alone, and
-// after another one was recorded on its block: the maker of that one had it confirmed.
+// TestOnlyAConfirmedRecordIsTakenOver retains a record for a claim's name, alone, and after another
+// record was made on its block: the maker of that record saw it confirmed.
 func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 	for name, rival := range map[string]string{
 		"nothing else is on its block": "",
@@ -48,7 +48,7 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 	}
 }
 
-// claimOrder is the order for a claim of a length that does not exist yet.
+// claimOrder returns the order for a claim of a length that does not exist yet.
 func claimOrder(claim string, length int) Order {
 	order := Order{Holder: convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})}
 	order.Record = newAttempt(order.Holder)
@@ -57,8 +57,8 @@ func claimOrder(claim string, length int) Order {
 	return order
 }
 
-// TestOnlyWhatAClaimAsksForIsTakenOver changes one thing of a record that is retained for a
-// claim's name, or of what the claim asks for.
+// TestOnlyWhatAClaimAsksForIsTakenOver changes one property of a record that is retained for a
+// claim's name, or of the claim's request.
 func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 	type change = func(*ipam.Record, *Order)
 	for name, c := range map[string]struct {
@@ -101,8 +101,8 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestSecondTakeoverInvalidatesFirst has two attempts to create one claim take its record
-// over. The first is given up then, in the state in which it was made: the second stays.
+// TestSecondTakeoverInvalidatesFirst lets two attempts to create one claim take its record over.
+// The first is given up then, in the state in which it was made: the second stays.
 func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := claimOrder("x", 28)
@@ -124,8 +124,8 @@ func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
 	})
 }
 
-// TestTheLastOfAKeyIsTakenOver has two records under one key: that which is kept longest
-// was given back last; but the claim's own comes first.
+// TestTheLastOfAKeyIsTakenOver keeps two records under one key: the record that is kept longest was
+// given back last; but the claim's own record comes first.
 func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		order := claimOrder("x", 28)
@@ -149,8 +149,8 @@ func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestAClaimWaitsForARecordThatIsAboutToBeRetained has the deletion of the claim before it
-// seen, and its record settled half of that time later, or not at all.
+// TestAClaimWaitsForARecordThatIsAboutToBeRetained shows the deletion of the former claim, and
+// settles its record after half of that time, or not at all.
 func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 	for name, settled := range map[string]bool{"it is retained in time": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 	}
 }
 
-// TestOnlyForARecordThatMayBeRetainedAClaimWaits: what goes otherwise is no loss, and what
-// stays is not to be had.
+// TestOnlyForARecordThatMayBeRetainedAClaimWaits covers records that are released otherwise, which
+// is no loss, and records that stay, which are not available.
 func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   ipam.State

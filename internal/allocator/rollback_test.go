@@ -28,8 +28,9 @@ func (s *apiServer) restore(revision int64) {
 	}
 }
 
-// The store goes back while a replica runs, whose watch shows nothing until the revision is
-// what it was. Another replica records a block, which that watch never shows.
+// TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp lets the store go back while a replica
+// runs, whose watch shows nothing until the revision is as high as before. Another replica records
+// a block, which that watch never shows.
 func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
 	for name, write := range map[string]func(*scene, ipam.Record) error{
 		"a create of an attempt": func(s *scene, _ ipam.Record) error {
@@ -72,7 +73,8 @@ func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
 	}
 }
 
-// While the watch is interrupted the store may go back.
+// TestARecordIsTakenOverOnlyWhileTheWatchRuns covers an interrupted watch, during which the store
+// can go back.
 func TestARecordIsTakenOverOnlyWhileTheWatchRuns(t *testing.T) {
 	for name, want := range map[string]error{"it runs": nil, "it is interrupted": ipam.ErrUnconfirmed} {
 		t.Run(name, func(t *testing.T) {

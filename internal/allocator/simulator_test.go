@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestWhatWasListedIsAnsweredFrom loads a pool of two addresses of which one is held, and a
-// claim that waits: the other address is for that claim, and not for one that comes now.
+// TestWhatWasListedIsAnsweredFrom loads a pool of two addresses of which one is held, and a claim
+// that waits: the other address goes to that claim, and not to a claim that comes now.
 func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/31")
 	own := ipam.Record{

@@ -24,17 +24,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-// recorded are the spans of an allocator, as the tests read them.
+// recorded holds the spans of an allocator, as the tests read them.
 type recorded struct{ *tracetest.SpanRecorder }
 
-// traced has an allocator record spans.
+// traced makes an allocator record spans, and returns them.
 func traced(a *Allocator) recorded {
 	spans := recorded{tracetest.NewSpanRecorder()}
 	a.tracer = tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
 	return spans
 }
 
-// tree is a line for each span, below its parent, with the attributes that are named.
+// tree prints a line for each span, below its parent, with the named attributes.
 func (r recorded) tree(keys ...attribute.Key) string {
 	ended := slices.SortedStableFunc(slices.Values(r.Ended()), func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
 	var text strings.Builder
@@ -87,7 +87,7 @@ allocate a admission gold 30 1 1 10.0.0.0/30 allocated
 	})
 }
 
-// racing is a link on which something happens before a record is created.
+// racing implements a link on which a callback runs before a record is created.
 type racing struct {
 	*steady
 	before func()
@@ -99,7 +99,7 @@ func (r *racing) Create(ctx context.Context, obj client.Object, opts ...client.C
 	return r.steady.Create(ctx, obj, opts...)
 }
 
-// TestALostRaceIsSeenInTheTrace: another replica records the block first; the record that gives
+// TestALostRaceIsSeenInTheTrace lets another replica record the block first; the record that gives
 // way is released, and the next block is tried.
 func TestALostRaceIsSeenInTheTrace(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
@@ -109,7 +109,7 @@ func TestALostRaceIsSeenInTheTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Close()
-		// The release is in the background, and begins when it does.
+		// The release runs in the background, and begins at any time.
 		const release = "  release released\n"
 		tree := spans.tree(tracing.Attempts, tracing.Result)
 		if strings.Count(tree, release) != 1 {
@@ -156,7 +156,7 @@ allocate error error FAILED
 	})
 }
 
-// TestAHolderThatWaitedSaysForHowLong has the spans of a controller.
+// TestAHolderThatWaitedSaysForHowLong expects the spans of a controller.
 func TestAHolderThatWaitedSaysForHowLong(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		spans := traced(a)
@@ -173,8 +173,8 @@ func TestAHolderThatWaitedSaysForHowLong(t *testing.T) {
 	})
 }
 
-// TestWithoutTracerNothingIsSpent: what begins and ends an allocation and its steps allocates
-// as much memory as metrics alone.
+// TestWithoutTracerNothingIsSpent expects that the begin and the end of an allocation and of its
+// steps allocate as much memory as metrics alone.
 func TestWithoutTracerNothingIsSpent(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		record := heldBlock("x", "10.0.0.0/30")
@@ -194,8 +194,8 @@ func TestWithoutTracerNothingIsSpent(t *testing.T) {
 	})
 }
 
-// BenchmarkAllocate allocates and releases an address, with an API server in memory: what the
-// operator itself takes for it.
+// BenchmarkAllocate allocates and releases an address with an API server in memory, and so measures
+// the cost of the operator itself.
 func BenchmarkAllocate(b *testing.B) {
 	provider := func(sampler sdktrace.Sampler) *sdktrace.TracerProvider {
 		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
@@ -222,7 +222,7 @@ func BenchmarkAllocate(b *testing.B) {
 	}
 }
 
-// benched is an allocator whose view follows an API server in memory.
+// benched returns an allocator whose view follows an API server in memory.
 func benched(b *testing.B) *Allocator {
 	over := &steady{link: link{server: newAPIServer(parent())}}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})

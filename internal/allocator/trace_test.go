@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestTheLogTellsTheStoryOfABlock from the pool that is passed over to the release, each
-// change at level 1, each step at level 2. What failed is logged by who gets the error.
+// TestTheLogTellsTheStoryOfABlock expects the log from the pool that is passed over to the release:
+// each change at level 1, each step at level 2. The caller that gets an error logs it.
 func TestTheLogTellsTheStoryOfABlock(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
 		var lines []string

@@ -8,13 +8,13 @@ import (
 )
 
 var _ = Describe("A replica whose certificate others issue", func() {
-	// The issuer is a world of its own. What is in its Secret is copied.
+	// The issuer is another world. Its Secret is copied.
 	copied := func(ctx SpecContext, from, to *world) {
 		GinkgoHelper()
 		to.harmed(ctx, func(s *corev1.Secret) { s.Data = from.secret(ctx).Data; delete(s.Data, authorityKey) })
 	}
 
-	It("waits for the Secret, takes what is in it and keeps it until there is better", func(ctx SpecContext) {
+	It("waits for the Secret, takes its certificate and keeps it until a better one exists", func(ctx SpecContext) {
 		issuer, w := newWorld(ctx), newWorld(ctx)
 		issuing := issuer.replica(admin)
 		_, _ = pass(ctx, issuing)

@@ -34,10 +34,10 @@ var installed = Options{
 	ValidatingWebhook: "cadastre-validating-webhook-configuration",
 }
 
-// One replica serves the mutating webhooks, the other one the validating webhook:
-// what passes both was accepted by both.
-var _ = Describe("Two managers that have no other rights than the markers say", func() {
-	It("serve webhooks that the API server can call, whatever happens to the objects", func(ctx SpecContext) {
+// One replica serves the mutating webhooks, the other one the validating webhook: an object that
+// passes both was accepted by both.
+var _ = Describe("Two managers that have only the rights of the markers", func() {
+	It("serve webhooks that the API server can call, after any change to the objects", func(ctx SpecContext) {
 		created(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed.Namespace}})
 		user, err := control.AddUser(envtest.User{Name: "operator"}, nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -83,12 +83,12 @@ var _ = Describe("Two managers that have no other rights than the markers say", 
 	}, SpecTimeout(2*time.Minute))
 })
 
-// running is a manager as cmd/manager makes it, with a certificate that hands over
-// after a second. Only one of them is ever elected.
+// running starts a manager as cmd/manager makes it, with a certificate that hands over after a
+// second. Only one of them is ever elected.
 func running(user *rest.Config, port int32) *Certs {
 	GinkgoHelper()
 	skip := true
-	scheme := runtime.NewScheme() // one each, as a manager adds to it when it is made
+	scheme := runtime.NewScheme() // one each, as a manager adds to its scheme
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	direct, err := client.New(user, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
@@ -137,7 +137,7 @@ func reference(port int32) admissionv1.ServiceReference {
 	return admissionv1.ServiceReference{Namespace: installed.Namespace, Name: installed.ServiceName, Path: &path, Port: &port}
 }
 
-// service leads to the managers, which are no Pods.
+// service returns a Service that leads to the managers, which are no Pods.
 func service(ports []int32) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: installed.ServiceName},
@@ -158,7 +158,7 @@ func freePort() int32 {
 	return int32(address.Port)
 }
 
-// rights are the roles that the markers in certs.go make, bound to a user.
+// rights returns the roles that the markers in certs.go make, bound to a user.
 func rights(user string) []client.Object {
 	GinkgoHelper()
 	file, err := os.Open("certs.go")

@@ -19,7 +19,7 @@ var plain = PlainPaths{
 	Validating: map[string]string{"c.example.com": "/c"},
 }
 
-// keeper is one more operator of the world, as the keeper of the paths.
+// keeper returns one more operator of the world, as the keeper of the paths.
 func (w *world) keeper(through client.WithWatch) *Paths {
 	GinkgoHelper()
 	p, err := NewPaths(PathOptions{
@@ -30,7 +30,7 @@ func (w *world) keeper(through client.WithWatch) *Paths {
 	return p
 }
 
-// kept has the keepers make passes until one gets to its end.
+// kept makes passes of each keeper until it completes one.
 func (w *world) kept(ctx context.Context, keepers ...*Paths) {
 	GinkgoHelper()
 	for _, p := range keepers {
@@ -42,7 +42,7 @@ func (w *world) kept(ctx context.Context, keepers ...*Paths) {
 	}
 }
 
-// paths are those of all three webhooks.
+// paths returns the paths of all three webhooks.
 func (w *world) paths(ctx context.Context) []string {
 	GinkgoHelper()
 	var paths []string
@@ -54,7 +54,7 @@ func (w *world) paths(ctx context.Context) []string {
 	return paths
 }
 
-// secretInPaths is the one secret that all three paths have.
+// secretInPaths returns the one secret that all three paths have.
 func (w *world) secretInPaths(ctx context.Context) string {
 	GinkgoHelper()
 	paths := w.paths(ctx)
@@ -64,7 +64,7 @@ func (w *world) secretInPaths(ctx context.Context) string {
 	return secret
 }
 
-// handedOver has a replica make the first secret and inject it, and returns that.
+// handedOver lets a replica make the first secret and inject it, and returns that.
 func (w *world) handedOver(ctx context.Context) string {
 	GinkgoHelper()
 	p := w.keeper(admin)
@@ -72,13 +72,13 @@ func (w *world) handedOver(ctx context.Context) string {
 	return w.secretInPaths(ctx)
 }
 
-// pathSecretNow is what the Secret has as the present one.
+// pathSecretNow returns the present secret of the Secret.
 func (w *world) pathSecretNow(ctx context.Context) string {
 	GinkgoHelper()
 	return parsePathSecrets(w.pathSecret(ctx).Data).current
 }
 
-// accept judges a secret as all these replicas do.
+// accept expects the same judgment of a secret from all these replicas.
 func (w *world) accept(ctx context.Context, want Standing, secret string, replicas ...*Paths) {
 	GinkgoHelper()
 	for _, p := range replicas {
@@ -99,10 +99,10 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		p := w.keeper(admin)
 		Expect(p.Check(nil)).To(MatchError("webhook path: not loaded yet"))
 		Expect(p.Judge(ctx, "")).To(Equal(PathUnknown))
-		for range 2 { // the Secret is made, and filled
+		for range 2 { // makes the Secret, and fills it
 			result, err := p.Reconcile(ctx, reconcile.Request{})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(Equal(unreadyRecheck), "should no watch tell of what was made")
+			Expect(result.RequeueAfter).To(Equal(unreadyRecheck), "should no watch report the new Secret")
 		}
 		Expect(p.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
 		w.installed(ctx)
@@ -126,7 +126,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w.kept(ctx, p)
 		second := w.secretInPaths(ctx)
 		Expect(second).NotTo(Equal(first))
-		w.later(time.Hour) // in which no replica saw that both configurations have it
+		w.later(time.Hour) // no replica saw in it that both configurations have it
 		w.kept(ctx, other, p)
 		w.accept(ctx, PathAccepted, first, p, other)
 		w.accept(ctx, PathAccepted, second, p, other)
@@ -177,7 +177,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		for range 100 {
 			w.later(time.Minute)
 			p.Unanswered(w.pathSecretNow(ctx))
-			p.Unanswered(oldSecret) // which is no news
+			p.Unanswered(oldSecret) // already known
 			w.kept(ctx, p, p)
 		}
 		Expect(p.Replacements()).To(HaveKeyWithValue(causeUnanswered, BeNumerically("~", 9, 1)))
@@ -195,7 +195,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		Expect(p.wake).NotTo(Receive())
 	})
 
-	It("replaces what was injected when it started, as soon as that is ten minutes old", func(ctx SpecContext) {
+	It("replaces the secret that was injected when it started, as soon as that is ten minutes old", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		first := w.handedOver(ctx)
 		w.later(pathInterval - time.Minute)
@@ -237,7 +237,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		Expect(reads).To(Equal(2))
 	})
 
-	It("goes on accepting what is injected when the Secret is deleted or spoiled", func(ctx SpecContext) {
+	It("goes on accepting the injected secret when the Secret is deleted or spoiled", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		p, other := w.keeper(admin), w.keeper(admin)
 		w.kept(ctx, p, other)
@@ -261,7 +261,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		}
 	})
 
-	It("puts back a path that somebody changed, also in a URL, and leaves unknown webhooks alone", func(ctx SpecContext) {
+	It("puts back a path that was changed by hand, also in a URL, and leaves unknown webhooks alone", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		whole := "https://example.com:1234/c"
 		w.validating.Webhooks[0].ClientConfig.Service, w.validating.Webhooks[0].ClientConfig.URL = nil, &whole
@@ -282,7 +282,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		Expect(w.paths(ctx)[0]).To(Equal("/" + secret + "/a"))
 	})
 
-	It("does not inject what it could not write down", func(ctx SpecContext) {
+	It("does not inject a secret that it could not write down", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		refused, refusing := errors.New("refused"), false
 		p := w.keeper(interceptor.NewClient(admin, interceptor.Funcs{

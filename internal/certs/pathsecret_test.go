@@ -45,7 +45,7 @@ func TestNextReplacesAPathSecretOnceItMayBeKnownOrIsOld(t *testing.T) {
 		"one configuration has the former":        {view: pending, now: pathLife, exposed: causeStart, present: []string{oldSecret, otherSecret}, previous: []string{otherSecret}},
 		"both configurations have it now":         {view: pending, now: time.Minute, present: []string{oldSecret}, previous: []string{otherSecret}, injected: true},
 		"no configuration exists":                 {view: pending, now: time.Minute, previous: []string{otherSecret}},
-		"a configuration has what nobody put in":  {view: viewAtBirth(), now: time.Minute, present: []string{otherSecret}, injected: true},
+		"a configuration has an unknown secret":   {view: viewAtBirth(), now: time.Minute, present: []string{otherSecret}, injected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := birth.Add(test.now)
@@ -94,7 +94,7 @@ func TestAPathSecretIsInjectedAfterTheHandover(t *testing.T) {
 		}
 	}
 	if got := viewAtBirth(oldSecret).inject(birth, otherSecret); got != oldSecret {
-		t.Errorf("what was injected already is not put back at once, but %q", got)
+		t.Errorf("the injected secret is not put back at once, but %q", got)
 	}
 	if first := (pathView{}).follow(pathSecrets{current: oldSecret, since: birth}, birth); first.inject(birth, "") != oldSecret {
 		t.Error("the first secret waits for the handover")
@@ -128,7 +128,8 @@ func TestAFormerPathSecretIsAcceptedForTheGraceAndKnownAfterIt(t *testing.T) {
 	}
 }
 
-// A replica that was not there goes by the times in the Secret, but by none that is to come.
+// TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers expects a later replica to use the
+// times in the Secret, but none that is in the future.
 func TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		now    time.Duration // since birth, when it was injected
@@ -151,7 +152,8 @@ func TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers(t *testing.T)
 	}
 }
 
-// Two replicas whose clocks differ by a day do not replace each other's secrets.
+// TestClocksThatDifferMakeNoMoreReplacements expects that two replicas whose clocks differ by a day
+// do not replace each other's secrets.
 func TestClocksThatDifferMakeNoMoreReplacements(t *testing.T) {
 	const skew = 24 * time.Hour
 	held, made := pathSecrets{}, 0
@@ -201,6 +203,6 @@ func TestWhatIsNoPathSecretIsNone(t *testing.T) {
 	data := good.data()
 	data[sincePathKey] = []byte(birth.Add(time.Hour).UTC().Format(time.RFC3339))
 	if got := parsePathSecrets(data); !got.injected.IsZero() {
-		t.Errorf("a secret is said to be injected at %v, before it was made", got.injected)
+		t.Errorf("a secret is marked as injected at %v, before it was made", got.injected)
 	}
 }

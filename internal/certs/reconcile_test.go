@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-var _ = Describe("A replica with a certificate of its own", func() {
+var _ = Describe("A replica with its own certificate", func() {
 	It("is ready once both configurations trust it", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		c := w.replica(admin)
@@ -52,7 +52,7 @@ var _ = Describe("A replica with a certificate of its own", func() {
 		Expect(c.Check(nil)).To(Succeed())
 		w.later(servingLife + time.Second)
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("expired")))
-		_, err = pass(ctx, c) // nothing to hand over from
+		_, err = pass(ctx, c) // there is nothing to hand over from
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.Check(nil)).To(Succeed())
 	})
@@ -79,7 +79,7 @@ var _ = Describe("A replica with a certificate of its own", func() {
 		}
 	})
 
-	DescribeTable("puts right what was done to the Secret by hand",
+	DescribeTable("corrects changes to the Secret by hand",
 		func(ctx SpecContext, harm func(*corev1.Secret)) {
 			w := newWorld(ctx).installed(ctx)
 			c, other := w.replica(admin), w.replica(admin)
@@ -133,7 +133,7 @@ var _ = Describe("A replica with a certificate of its own", func() {
 		w.accepted(ctx, c)
 	})
 
-	It("does not serve what it could not have trusted", func(ctx SpecContext) {
+	It("does not serve a certificate that it could not make trusted", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		refused := errors.New("refused")
 		refusing := false
@@ -161,7 +161,7 @@ var _ = Describe("A replica with a certificate of its own", func() {
 		}
 	})
 
-	It("does not put an older bundle in place of a newer one, wherever another overtakes it", func(ctx SpecContext) {
+	It("does not put an older bundle in place of a newer one, at any point where another overtakes it", func(ctx SpecContext) {
 		for call := 1; call <= 5; call++ { // three reads, two writes
 			By(fmt.Sprintf("before call %d", call))
 			w := newWorld(ctx).installed(ctx)
@@ -188,11 +188,11 @@ var _ = Describe("A replica with a certificate of its own", func() {
 		}
 	})
 
-	It("agrees with the others, whatever they do at once", func(ctx SpecContext) {
+	It("agrees with the others in any concurrent work", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		replicas := []*Certs{w.replica(admin), w.replica(admin), w.replica(admin)}
 		harms := []func(){
-			func() {}, // nothing is there yet
+			func() {}, // no Secret exists yet
 			func() { w.deleted(ctx) },
 			func() { w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "ca.key") }) },
 			func() { w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.crt") }) },
@@ -215,8 +215,8 @@ var _ = Describe("A replica with a certificate of its own", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// concurrently has every replica make passes, beside the others, until it serves
-// what the Secret holds. After each pass, what it serves is trusted.
+// concurrently makes passes of every replica, beside the others, until it serves the certificate in
+// the Secret. After each pass, the served certificate is trusted.
 func (w *world) concurrently(ctx context.Context, replicas []*Certs) {
 	var all sync.WaitGroup
 	for _, c := range replicas {

@@ -14,7 +14,7 @@ var (
 	names = Options{Namespace: "ns", ServiceName: "svc"}.names()
 )
 
-// nextData is next for the data of a Secret. What comes out has to be final.
+// nextData calls next for the data of a Secret. The result must be final.
 func nextData(t *testing.T, now time.Time, data map[string][]byte, injected []*x509.Certificate) (map[string][]byte, string) {
 	t.Helper()
 	before, _ := parseHeld(data)
@@ -39,8 +39,8 @@ func nextData(t *testing.T, now time.Time, data map[string][]byte, injected []*x
 	return out, news
 }
 
-// handshake is what the API server does, with the Secret on both ends: it knows
-// nothing of this package.
+// handshake connects as the API server does, with the Secret on both ends, without a use of this
+// package.
 func handshake(data map[string][]byte, now time.Time) error {
 	pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 	if err != nil {
@@ -71,7 +71,7 @@ func handshakeWith(pair *tls.Certificate, bundle []byte, name string, now time.T
 	return connection.Close()
 }
 
-// healthy is a Secret as the operator leaves it, an overlap ago.
+// healthy returns a Secret as the operator leaves it, one overlap ago.
 func healthy(t *testing.T) map[string][]byte {
 	t.Helper()
 	data, _ := nextData(t, birth, nil, nil)
@@ -114,7 +114,7 @@ func TestNextRepairsWhatIsBrokenAndKeepsTheRest(t *testing.T) {
 		"the authority is due":                {birth.AddDate(4, 0, 0), func(map[string][]byte) {}, authority},
 		"the authority has expired":           {birth.AddDate(6, 0, 0), func(map[string][]byte) {}, authority},
 		"the clock was years ahead, but once": {birth.AddDate(-2, 0, 0), func(map[string][]byte) {}, authority},
-		"the authority may not sign": {month, func(d map[string][]byte) {
+		"the authority has no right to sign": {month, func(d map[string][]byte) {
 			unfit, err := issue(&x509.Certificate{
 				NotBefore: birth, NotAfter: birth.AddDate(9, 0, 0), IsCA: true, BasicConstraintsValid: true,
 				PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"elsewhere"},
@@ -160,9 +160,9 @@ func TestACertificateGetsTheNamesItLacksAndKeepsThoseItHas(t *testing.T) {
 	}
 }
 
-// TestALongLife looks once in a while for fifteen years, and now and then the
-// Secret is deleted. Whatever was served before a step is trusted after it, as the
-// other replicas go on serving it.
+// TestALongLife makes passes for fifteen years, and now and then the Secret is deleted. A
+// certificate that was served before a step is trusted after it, as the other replicas go on
+// serving it.
 func TestALongLife(t *testing.T) {
 	data, injected := map[string][]byte(nil), []byte(nil)
 	certificates, authorities, widest := 0, 0, 0
@@ -192,12 +192,12 @@ func TestALongLife(t *testing.T) {
 	if len(parseBundle(injected)) != 1 || widest != 2 {
 		t.Errorf("%d authorities are trusted in the end, %d at most; want 1 and 2", len(parseBundle(injected)), widest)
 	}
-	if authorities != 6 || certificates < 80 || certificates > 100 { // 5 deletions; none is as old as to be due
+	if authorities != 6 || certificates < 80 || certificates > 100 { // 5 deletions; no deleted one is old enough to be due
 		t.Errorf("%d authorities, %d certificates", authorities, certificates)
 	}
 }
 
-// FuzzNext gives next a Secret in which something is overwritten.
+// FuzzNext gives next a Secret in which a part is overwritten.
 func FuzzNext(f *testing.F) {
 	f.Add(uint8(0), uint16(0), []byte("-----BEGIN"), int32(0))
 	f.Add(uint8(1), uint16(120), []byte{0}, int32(60*24))

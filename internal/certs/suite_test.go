@@ -41,7 +41,7 @@ var _ = BeforeSuite(func() {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// served is what a replica serves, or nil.
+// served returns the certificate that a replica serves, or nil.
 func served(c *Certs) *tls.Certificate {
 	certificate, err := c.GetCertificate(nil)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// world is a namespace with the objects that belong to one operator, and the time
-// that its replicas go by.
+// world holds a namespace with the objects of one operator, and the clock of its replicas.
 type world struct {
 	options    Options
 	clock      *clocktesting.FakePassiveClock
@@ -79,7 +78,7 @@ func (w *world) installed(ctx context.Context) *world {
 	return w
 }
 
-// replica is one more operator, with the client that it uses.
+// replica returns one more operator, with the client that it uses.
 func (w *world) replica(through client.Client) *Certs {
 	GinkgoHelper()
 	c, err := New(w.options, admin, through)
@@ -91,7 +90,7 @@ func pass(ctx context.Context, c *Certs) (reconcile.Result, error) {
 	return c.Reconcile(ctx, reconcile.Request{})
 }
 
-// passed makes passes until one gets to its end.
+// passed makes passes of each replica until it completes one.
 func (w *world) passed(ctx context.Context, replicas ...*Certs) {
 	GinkgoHelper()
 	for _, c := range replicas {
@@ -139,7 +138,7 @@ func (w *world) wiped(ctx context.Context) {
 	}
 }
 
-// configurations are both, as the API server has them now.
+// configurations returns both, as the API server has them now.
 func (w *world) configurations(ctx context.Context) []client.Object {
 	GinkgoHelper()
 	both := []client.Object{&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}}
@@ -148,7 +147,7 @@ func (w *world) configurations(ctx context.Context) []client.Object {
 	return both
 }
 
-// bundles are those of all three webhooks.
+// bundles returns the bundles of all three webhooks.
 func (w *world) bundles(ctx context.Context) []string {
 	GinkgoHelper()
 	var bundles []string
@@ -160,11 +159,11 @@ func (w *world) bundles(ctx context.Context) []string {
 	return bundles
 }
 
-// accepted says that the API server can call a replica: every configuration trusts
-// what it serves.
+// accepted expects that the API server can call a replica: every configuration trusts its
+// certificate.
 func (w *world) accepted(ctx context.Context, c *Certs) {
 	GinkgoHelper()
-	certificate := served(c) // before the bundles: one that came later is no excuse
+	certificate := served(c) // read before the bundles: a later certificate is no excuse
 	Expect(certificate).NotTo(BeNil())
 	for _, bundle := range w.bundles(ctx) {
 		Expect(handshakeWith(certificate, []byte(bundle), w.options.names()[0], w.clock.Now())).To(Succeed())

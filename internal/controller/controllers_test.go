@@ -23,8 +23,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// TestControllersServeWhatAdmissionMissed has the leader alone, with all its watches, serve
-// claims and pools that no admission has seen, from their beginning to their end.
+// TestControllersServeWhatAdmissionMissed lets the leader alone, with all its watches, serve claims
+// and pools that no admission has seen, from their beginning to their end.
 func TestControllersServeWhatAdmissionMissed(t *testing.T) {
 	e := run(t, story.Start(t, cluster.Options{ClusterAPICRDs: true}))
 
@@ -76,7 +76,7 @@ func isReady(conditions []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)
 }
 
-// running is a story with all controllers.
+// running holds a story with all controllers.
 type running struct {
 	*story.World
 	t *testing.T
@@ -109,7 +109,7 @@ func run(t *testing.T, plane *story.Plane) *running {
 	return e
 }
 
-// until waits until the stored object is as it should be.
+// until waits until the stored object satisfies a condition.
 func (e *running) until(what string, obj client.Object, is func() bool) {
 	e.t.Helper()
 	e.await(what, func(ctx context.Context) bool {

@@ -21,8 +21,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestControllerThatCannotBeRegisteredIsReported registers each controller twice, of which the
-// second has no name left.
+// TestControllerThatCannotBeRegisteredIsReported registers each controller twice: no name is left
+// for the second.
 func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 	r := replica.New(replica.Options{})
 	for name, c := range map[string]interface{ SetupWithManager(manager.Manager) error }{
@@ -42,7 +42,7 @@ func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 	}
 }
 
-// unconnected is a manager that is never started.
+// unconnected returns a manager that is never started.
 func unconnected(t *testing.T) manager.Manager {
 	t.Helper()
 	scheme, err := cluster.Scheme()

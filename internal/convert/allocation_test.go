@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// claimed is the record of a claim.
+// claimed returns the record of a claim.
 func claimed() ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, UID: "1-2-3", Version: "42",
@@ -95,7 +95,8 @@ func TestAllocation(t *testing.T) {
 	}
 }
 
-// unreadableOf leaves of a record what is read of one whose pool is not known.
+// unreadableOf returns a function that leaves of a record only the fields that are read if its pool
+// is not known.
 func unreadableOf(block netip.Prefix) func(*ipam.Record) {
 	return func(r *ipam.Record) { *r = ipam.Record{Name: r.Name, UID: r.UID, Version: r.Version, Block: block} }
 }
@@ -170,7 +171,7 @@ func TestRecord(t *testing.T) {
 
 func TestRecordOf(t *testing.T) {
 	if got, err := RecordOf(Allocation(claimed())); err != nil || got != claimed() {
-		t.Errorf("RecordOf an IPAllocation = %v, %v; want what it records", got, err)
+		t.Errorf("RecordOf an IPAllocation = %v, %v; want its record", got, err)
 	}
 	if got, err := RecordOf(&v1alpha1.IPClaim{}); err == nil || !strings.Contains(err.Error(), "IPClaim is not an IPAllocation") {
 		t.Errorf("RecordOf an IPClaim = %v, %v; want that it is no IPAllocation", got, err)

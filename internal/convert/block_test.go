@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// told is what errors say to a user, one line an error.
+// told returns the messages of errors, one line an error.
 func told(errs field.ErrorList) []string {
 	var lines []string
 	for _, err := range errs {
@@ -20,7 +20,7 @@ func told(errs field.ErrorList) []string {
 	return lines
 }
 
-// tell is what an error says, or nothing.
+// tell returns the message of an error, or nothing.
 func tell(err *field.Error) string {
 	if err == nil {
 		return ""
@@ -138,11 +138,11 @@ func TestFamilyOf(t *testing.T) {
 		want    ipam.Family
 		refused string
 	}{
-		"nothing stated and no block leave it open":    {},
-		"it is what is stated where there is no block": {stated: ipam.IPv6, want: ipam.IPv6},
-		"it is derived from an IPv4 block":             {block: four, want: ipam.IPv4},
-		"it is derived from an IPv6 block":             {block: six, want: ipam.IPv6},
-		"it may be stated beside the block":            {stated: ipam.IPv4, block: four, want: ipam.IPv4},
+		"nothing stated and no block leave it open": {},
+		"the stated one is used without a block":    {stated: ipam.IPv6, want: ipam.IPv6},
+		"it is derived from an IPv4 block":          {block: four, want: ipam.IPv4},
+		"it is derived from an IPv6 block":          {block: six, want: ipam.IPv6},
+		"it may be stated beside the block":         {stated: ipam.IPv4, block: four, want: ipam.IPv4},
 		"it may not contradict an IPv4 block": {stated: ipam.IPv6, block: four, want: ipam.IPv4,
 			refused: `ipFamily: Invalid value: "IPv6": the CIDR is IPv4: remove ipFamily, it is derived`},
 		"it may not contradict an IPv6 block": {stated: ipam.IPv4, block: six, want: ipam.IPv6,

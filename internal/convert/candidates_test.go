@@ -47,7 +47,7 @@ func TestAClaimListsItsCandidates(t *testing.T) {
 		if diff := cmp.Diff([]v1alpha1.CandidatePool{want}, now); diff != "" {
 			t.Errorf("%s, at this moment: %s", reason, diff)
 		}
-		if test.then != "" { // what is stored does not follow the turns of others
+		if test.then != "" { // the stored candidates do not follow the turns of others
 			want.Reason, want.Message = v1alpha1.CandidateNoFreeBlock, test.then
 		}
 		stored, _ := Candidates(results)
@@ -61,7 +61,7 @@ func TestAClaimListsItsCandidates(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestCandidatesAreBounded in number, and each in its message.
+// TestCandidatesAreBounded covers their number, and the message of each.
 func TestCandidatesAreBounded(t *testing.T) {
 	name := strings.Repeat("ü", 253)
 	var results []ipam.PoolResult
@@ -96,7 +96,7 @@ func TestReasonsOfPoolsInAMessage(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := CandidateReasons([]ipam.PoolResult{a}); got != "" {
-		t.Errorf("of one pool the message says all: got %q", got)
+		t.Errorf("the message about one pool is too long: got %q", got)
 	}
 }
 
@@ -112,8 +112,8 @@ func TestWhatIsFreeInACandidate(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreReasonsOfCandidates: each that the core knows is documented in the API, and
-// the other way round.
+// TestVerdictsAreReasonsOfCandidates expects that the API documents each verdict of the core, and
+// no other.
 func TestVerdictsAreReasonsOfCandidates(t *testing.T) {
 	core, api := constants(t, "../ipam/request.go"), constants(t, "../../api/v1alpha1/candidates.go")
 	if diff := cmp.Diff(core, api); diff != "" || len(core) < 10 {
@@ -134,7 +134,7 @@ func TestVerdictsAreReasonsOfCandidates(t *testing.T) {
 	}
 }
 
-// constants are the texts that a file states as constants.
+// constants returns the texts that a file states as constants.
 func constants(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// conditionsOf are the four conditions of a claim, of which these are True.
+// conditionsOf returns the four conditions of a claim, of which the named ones are True.
 func conditionsOf(reason, message string, are ...string) []metav1.Condition {
 	var conditions []metav1.Condition
 	for _, kind := range []string{"Ready", "Pending", "Bound", "Exhausted"} {
@@ -57,7 +57,7 @@ func TestAClaimIsToldWhyItWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bound := v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.0.0.0/32", Address: "10.0.0.0", PoolRef: PoolReference(pool), Network: &v1alpha1.ClaimNetwork{PrefixLength: 24}}
-			for _, before := range []v1alpha1.IPClaimStatus{{}, bound} { // nothing of what was held stays
+			for _, before := range []v1alpha1.IPClaimStatus{{}, bound} { // no part of a former block stays
 				got := ClaimWaits(fmt.Errorf("binding: %w", test.err)).Status(before)
 				is := string(test.phase)
 				want := v1alpha1.IPClaimStatus{Phase: test.phase, Conditions: conditionsOf(test.reason, test.message, is)}
@@ -92,14 +92,14 @@ func TestAClaimIsToldWhatItHolds(t *testing.T) {
 		want          *v1alpha1.ClaimNetwork
 		gateway       string // that the record states
 	}{
-		"a block":                            {block: "10.0.0.16/28", record: "c-1", network: network},
-		"an address without a network":       {block: "10.0.0.16/32", record: "c-1", address: "10.0.0.16"},
-		"an address of a network":            {block: "10.0.0.16/32", record: "c-1", network: network, address: "10.0.0.16", want: told},
-		"an address of a plain network":      {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24}},
-		"an address with another gateway":    {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.2")}, gateway: "10.0.0.1", address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1"}},
-		"an address in a dry run":            {block: "10.0.0.16/32", network: network, address: "10.0.0.16", want: told},
-		"an address that it had, told so":    {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{AllocatedCIDR: "10.0.0.16/32", Network: &v1alpha1.ClaimNetwork{PrefixLength: 16}}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 16}},
-		"an address after it waited for one": {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}, address: "10.0.0.16", want: told},
+		"a block":                                  {block: "10.0.0.16/28", record: "c-1", network: network},
+		"an address without a network":             {block: "10.0.0.16/32", record: "c-1", address: "10.0.0.16"},
+		"an address of a network":                  {block: "10.0.0.16/32", record: "c-1", network: network, address: "10.0.0.16", want: told},
+		"an address of a plain network":            {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24}},
+		"an address with another gateway":          {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.2")}, gateway: "10.0.0.1", address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1"}},
+		"an address in a dry run":                  {block: "10.0.0.16/32", network: network, address: "10.0.0.16", want: told},
+		"an address that it had, with its network": {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{AllocatedCIDR: "10.0.0.16/32", Network: &v1alpha1.ClaimNetwork{PrefixLength: 16}}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 16}},
+		"an address after it waited for one":       {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}, address: "10.0.0.16", want: told},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := ipam.Record{Name: ipam.Name{Namespace: "team", Name: test.record}, Block: netip.MustParsePrefix(test.block), Pool: ipam.LocalPoolNamed("team", "p"), Gateway: GatewayGiven(test.gateway)}
@@ -118,8 +118,8 @@ func TestAClaimIsToldWhatItHolds(t *testing.T) {
 	}
 }
 
-// TestAConflictTakesReadyFromAClaim that is Bound, and conditions that do not change keep
-// their time.
+// TestAConflictTakesReadyFromAClaim covers a claim that is Bound, and expects that conditions that
+// do not change keep their time.
 func TestAConflictTakesReadyFromAClaim(t *testing.T) {
 	long := metav1.NewTime(time.Unix(1_700_000_000, 0))
 	outcome := ClaimBound(ipam.Record{Name: ipam.Name{Name: "c-1"}, Block: netip.MustParsePrefix("10.0.0.0/28"), Pool: ipam.PoolNamed("p")}, ipam.Pool{})

@@ -24,18 +24,18 @@ func TestClaim(t *testing.T) {
 		annotations map[string]string
 		want        func(*ipam.Request)
 	}{
-		"a claim may say nothing": {want: func(*ipam.Request) {}},
-		"a claim may name a class": {spec: v1alpha1.IPClaimSpec{ClassName: "gold"},
+		"a claim can be empty": {want: func(*ipam.Request) {}},
+		"a claim can name a class": {spec: v1alpha1.IPClaimSpec{ClassName: "gold"},
 			want: func(r *ipam.Request) { r.Class = "gold" }},
-		"a claim may name a pool": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
+		"a claim can name a pool": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
 			want: func(r *ipam.Request) { r.Pool = ipam.PoolNamed("p") }},
-		"a claim may say family and length": {spec: v1alpha1.IPClaimSpec{IPFamily: v1alpha1.IPv6, PrefixLength: new(int32(64))},
+		"a claim can state family and length": {spec: v1alpha1.IPClaimSpec{IPFamily: v1alpha1.IPv6, PrefixLength: new(int32(64))},
 			want: func(r *ipam.Request) { r.Family, r.Length = ipam.IPv6, 64 }},
 		"a length of 0 is one": {spec: v1alpha1.IPClaimSpec{PrefixLength: new(int32(0))},
 			want: func(r *ipam.Request) { r.Length = 0 }},
 		"a length may be one of IPv6 while the family is unknown": {spec: v1alpha1.IPClaimSpec{PrefixLength: new(int32(64))},
 			want: func(r *ipam.Request) { r.Length = 64 }},
-		"a block says its family": {spec: v1alpha1.IPClaimSpec{CIDR: "10.0.0.0/24"},
+		"a block has a family": {spec: v1alpha1.IPClaimSpec{CIDR: "10.0.0.0/24"},
 			want: func(r *ipam.Request) { r.Block, r.Family = netip.MustParsePrefix("10.0.0.0/24"), ipam.IPv4 }},
 		"a claim as it is filled in": {spec: v1alpha1.IPClaimSpec{ClassName: "gold", IPFamily: v1alpha1.IPv4, PrefixLength: new(int32(24)),
 			CIDR: "10.0.0.0/24", AllocationName: "c-12345678", ReclaimPolicy: v1alpha1.ReclaimRetain},
@@ -94,8 +94,8 @@ func TestClaimSelectsByLabels(t *testing.T) {
 	}
 }
 
-// TestASelectorThatIsTooLargeIsNotRead where it is created or waits. A claim that has its block, as an
-// earlier version bound it, is read without it.
+// TestASelectorThatIsTooLargeIsNotRead covers a claim that is created or waits. A claim that has
+// its block, as an earlier version bound it, is read without its selector.
 func TestASelectorThatIsTooLargeIsNotRead(t *testing.T) {
 	many := func(n int) []v1alpha1.LabelValue { return slices.Repeat([]v1alpha1.LabelValue{"a"}, n) }
 	terms := func(n int) []v1alpha1.PoolSelectorExpression {

@@ -15,14 +15,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// texts are blocks and addresses, good and bad.
+// texts holds blocks and addresses, good and bad.
 var texts = []string{
 	"10.0.0.0/24", "10.0.0.1/24", "0.0.0.0/0", "255.255.255.255/32", "10.0.0.0/33", "010.0.0.0/8", "10.0.0.0", "10.0.0.0/8 ",
 	"2001:db8::/32", "2001:DB8::/32", "2001:db8:0:0::/48", "::/0", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128", "::ffff:10.0.0.0/104",
 	"::10.0.0.0/104", "fe80::%eth0/64", "1::/129", "", "/", "-", "here", "10.0.0.1", "2001:db8::1", "::", "::ffff:10.0.0.1", "fe80::1%1",
 }
 
-// families are those that the schema lets through.
+// families holds those that the schema lets through.
 var families = []v1alpha1.IPFamily{"", v1alpha1.IPv4, v1alpha1.IPv6}
 
 func FuzzBlock(f *testing.F) {
@@ -37,7 +37,7 @@ func FuzzBlock(f *testing.F) {
 		}
 		if suggestion, ok := checkAnswer(t, text, block.IsValid(), err); ok {
 			if _, err := Block(path, suggestion); err != nil {
-				t.Errorf("Block(%q) suggests what is refused too: %v", text, err)
+				t.Errorf("Block(%q) suggests a text that is refused too: %v", text, err)
 			}
 		}
 		addr, err := Addr(path, text)
@@ -46,7 +46,7 @@ func FuzzBlock(f *testing.F) {
 		}
 		if suggestion, ok := checkAnswer(t, text, addr.IsValid(), err); ok {
 			if _, err := Addr(path, suggestion); err != nil {
-				t.Errorf("Addr(%q) suggests what is refused too: %v", text, err)
+				t.Errorf("Addr(%q) suggests a text that is refused too: %v", text, err)
 			}
 		}
 	})
@@ -105,7 +105,7 @@ func FuzzPool(f *testing.F) {
 	})
 }
 
-// checkPool fails unless everything that is stated can be read off the value.
+// checkPool fails unless every stated field can be read off the value.
 func checkPool(t *testing.T, obj *v1alpha1.IPPool, pool ipam.Pool) {
 	t.Helper()
 	spec := &obj.Spec
@@ -142,9 +142,8 @@ func checkPool(t *testing.T, obj *v1alpha1.IPPool, pool ipam.Pool) {
 	checkWithheld(t, spec, pool)
 }
 
-// checkWithheld works out for one address after the other whether it is
-// withheld: all of them in a small pool, and in a large one those at the ends of
-// everything.
+// checkWithheld computes for one address after the other whether it is withheld: all of them in a
+// small pool, and in a large one those at the ends of everything.
 func checkWithheld(t *testing.T, spec *v1alpha1.IPPoolSpec, pool ipam.Pool) {
 	t.Helper()
 	if !pool.CIDR.IsValid() {
@@ -161,7 +160,7 @@ func checkWithheld(t *testing.T, spec *v1alpha1.IPPoolSpec, pool ipam.Pool) {
 	}
 }
 
-// expectWithheld says of one address what the API's documentation says.
+// expectWithheld reports whether an address is withheld by the API's documentation.
 func expectWithheld(spec *v1alpha1.IPPoolSpec, cidr netip.Prefix, addr netip.Addr) bool {
 	inAny := func(texts []string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return within(text, addr) })
@@ -195,7 +194,7 @@ func within(text string, addr netip.Addr) bool {
 	return netip.MustParseAddr(from).Compare(addr) <= 0 && addr.Compare(netip.MustParseAddr(to)) <= 0
 }
 
-// interesting are the addresses of a block to look at.
+// interesting returns the addresses of a block to look at.
 func interesting(cidr netip.Prefix, written []string) []netip.Addr {
 	var addrs []netip.Addr
 	if cidr.Addr().BitLen()-cidr.Bits() <= 10 {
@@ -317,7 +316,7 @@ func FuzzRecord(f *testing.F) {
 			_, parsed := netip.ParsePrefix(cidr)
 			block := record.Block
 			if record.Block = (netip.Prefix{}); record != (ipam.Record{Name: ipam.Name{Namespace: "team", Name: "a"}, UID: "7", Version: "8"}) || block.IsValid() != (parsed == nil) || block != block.Masked() {
-				t.Errorf("%+v: what is read of it is %+v, %v", obj.Spec, record, block)
+				t.Errorf("%+v: it is read as %+v, %v", obj.Spec, record, block)
 			}
 			return
 		}
@@ -334,7 +333,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// equal compares what the two objects say.
+// equal compares the content of the two objects.
 func equal(a, b *v1alpha1.IPAllocation) bool {
 	x, y := a.Spec, b.Spec
 	if (x.PoolRef == nil) != (y.PoolRef == nil) || x.PoolRef != nil && *x.PoolRef != *y.PoolRef || !x.ReleaseAfter.Equal(y.ReleaseAfter) {
@@ -345,7 +344,7 @@ func equal(a, b *v1alpha1.IPAllocation) bool {
 		slices.Equal(a.Finalizers, b.Finalizers) && a.Annotations[v1alpha1.AnnotationAdopted] == b.Annotations[v1alpha1.AnnotationAdopted]
 }
 
-// familyIn is the family of a text that is a block, and IPv4 of any other.
+// familyIn returns the family of a text that is a block, and IPv4 of any other.
 func familyIn(text string) v1alpha1.IPFamily {
 	if strings.Contains(text, ":") {
 		return v1alpha1.IPv6
@@ -353,7 +352,7 @@ func familyIn(text string) v1alpha1.IPFamily {
 	return v1alpha1.IPv4
 }
 
-// printed is a block as text, and no block as none.
+// printed returns a block as text, and an invalid block as the empty text.
 func printed(block netip.Prefix) string {
 	if !block.IsValid() {
 		return ""
@@ -361,7 +360,7 @@ func printed(block netip.Prefix) string {
 	return block.String()
 }
 
-// optional is a length; none where it is -1.
+// optional returns a length; nil for -1.
 func optional(bits int16) *int32 {
 	if bits == -1 {
 		return nil
@@ -369,7 +368,7 @@ func optional(bits int16) *int32 {
 	return new(int32(bits))
 }
 
-// listed is a list, one entry a line.
+// listed splits a list, one entry a line.
 func listed(text string) []string {
 	if text == "" {
 		return nil

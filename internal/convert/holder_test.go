@@ -43,7 +43,7 @@ func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
 		}
 	}
 	for pool, want := range map[ipam.PoolKey]string{
-		ipam.PoolNamed(long[:246]): "ippool." + long[:246], // as long as a name may be
+		ipam.PoolNamed(long[:246]): "ippool." + long[:246], // as long as a name can be
 		ipam.PoolNamed("team.p"):   "ippool.team.p", ipam.LocalPoolNamed("team", "p.q"): "localippool.team.p.q",
 	} {
 		if got := RecordOfPool("cadastre-system", pool).Name; got != want {
@@ -52,8 +52,8 @@ func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName has every character that a
-// name may have, beside the last, at the place where a long name is cut.
+// TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName tries every character that a name can
+// have, beside the last, at the place where a long name is cut.
 func TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName(t *testing.T) {
 	tail := strings.Repeat("z", longestName)
 	for name, claim := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// bothKinds are pools of one spec: cluster-scoped, and of the namespace team.
+// bothKinds returns pools of one spec: cluster-scoped, and of the namespace team.
 func bothKinds(spec v1alpha1.PoolSpec) (*v1alpha1.IPPool, *v1alpha1.LocalIPPool) {
 	return &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.IPPoolSpec{PoolSpec: spec}},
 		&v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}, Spec: v1alpha1.LocalIPPoolSpec{PoolSpec: spec}}
@@ -85,7 +85,7 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// What is wrong with a spec is wrong with it in either kind.
+// TestErrorsOfALocalPoolAreThoseOfAnIPPool expects the same faults of a spec in both kinds.
 func TestErrorsOfALocalPoolAreThoseOfAnIPPool(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.PoolSpec{
 		"nothing at all":          {},

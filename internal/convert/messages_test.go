@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// rowsOf are errors about an object's own fields, for the table of messages.
+// rowsOf returns errors about an object's own fields, for the table of messages.
 func rowsOf(object string, errs ...*field.Error) []messages.Row {
 	var rows []messages.Row
 	for _, err := range errs {
@@ -33,7 +33,7 @@ func rowsOf(object string, errs ...*field.Error) []messages.Row {
 	return rows
 }
 
-// TestAClaimThatWaitsSaysWhatToDo has the errors of the core.
+// TestAClaimThatWaitsSaysWhatToDo covers the errors of the core.
 func TestAClaimThatWaitsSaysWhatToDo(t *testing.T) {
 	block, other := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.0.0/25")
 	pool := ipam.PoolNamed("p")

@@ -149,7 +149,7 @@ func TestPoolNetwork(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// written are ranges as from-to.
+// written prints ranges as from-to.
 func written(ranges *space.Ranges) (texts []string) {
 	for r := range ranges.All() {
 		texts = append(texts, r.From.String()+"-"+r.To.String())

@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// poolOf is a pool with this spec.
+// poolOf returns a pool with this spec.
 func poolOf(edit func(*v1alpha1.IPPool)) *v1alpha1.IPPool {
 	obj := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	edit(obj)
@@ -35,7 +35,7 @@ func TestPool(t *testing.T) {
 		"a root needs no more than its CIDR": {
 			poolOf(func(*v1alpha1.IPPool) {}), func(*ipam.Pool) {},
 		},
-		"a root may say its family": {
+		"a root can state its family": {
 			poolOf(func(p *v1alpha1.IPPool) { p.Spec.IPFamily = v1alpha1.IPv4 }), func(*ipam.Pool) {},
 		},
 		"a root of IPv6 hands out up to /128": {
@@ -55,7 +55,7 @@ func TestPool(t *testing.T) {
 				p.Lengths = ipam.Lengths{Min: 0, Max: 128}
 			},
 		},
-		"a child may say its family, which bounds its lengths": {
+		"a child can state its family, which bounds its lengths": {
 			poolOf(func(p *v1alpha1.IPPool) {
 				p.Spec.CIDR, p.Spec.ParentRef, p.Spec.PrefixLength = "-", &v1alpha1.PoolReference{Name: "above"}, new(int32(24))
 				p.Spec.IPFamily = v1alpha1.IPv4
@@ -158,8 +158,8 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolLimits: what one project may hold, and blocks as large as the pool and of one
-// length alone.
+// TestPoolLimits covers the limit of one project, and blocks as large as the pool and of one length
+// alone.
 func TestPoolLimits(t *testing.T) {
 	got, errs := Pool(poolOf(func(p *v1alpha1.IPPool) {
 		p.Spec.CIDR = "10.0.0.0/8"
@@ -177,7 +177,8 @@ func TestPoolLimits(t *testing.T) {
 	}
 }
 
-// A spec that was read is not read again; what is not of the spec is.
+// TestAPoolIsReadAgainWhereItsSpecHasChanged expects that a spec is read once; the fields beside
+// the spec are read again.
 func TestAPoolIsReadAgainWhereItsSpecHasChanged(t *testing.T) {
 	obj := poolOf(func(p *v1alpha1.IPPool) { p.UID, p.Generation, p.Spec.CIDR = "1", 1, "10.0.0.0/8" })
 	before, errs := Pool(obj)
@@ -334,7 +335,7 @@ func TestCapacityWritesCountsOut(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	if got := duration(nil, -1); got != -1 {
-		t.Errorf("duration(nil, -1) = %v, want what it is otherwise", got)
+		t.Errorf("duration(nil, -1) = %v, want the default", got)
 	}
 	if got := duration(&metav1.Duration{}, -1); got != 0 {
 		t.Errorf("duration(0s, -1) = %v, want 0: it is stated", got)

@@ -152,13 +152,13 @@ func TestLastOf(t *testing.T) {
 	}
 }
 
-// twin is what a pool of 256 addresses withholds, worked out address by address.
+// twin holds the withheld addresses of a pool of 256, computed address by address.
 type twin struct {
 	first    netip.Addr
 	withheld [256]bool
 }
 
-// address is the one at an offset from the first.
+// address returns the one at an offset from the first.
 func (w *twin) address(offset int) netip.Addr {
 	bytes := w.first.AsSlice()
 	bytes[len(bytes)-1] = byte(offset)
@@ -166,7 +166,7 @@ func (w *twin) address(offset int) netip.Addr {
 	return addr
 }
 
-// entries writes random ranges, and gives the offsets that they cover.
+// entries writes random ranges, and returns the offsets that they cover.
 func (w *twin) entries(random *rand.Rand, count int) (texts []string, covered [256]bool) {
 	for range count {
 		from := random.IntN(256)
@@ -225,7 +225,7 @@ func TestAPoolWithholdsExactlyWhatItDoesNotHandOut(t *testing.T) {
 	}
 }
 
-// network makes the pool one of host addresses of a subnet of its own size.
+// network turns the pool into one of host addresses of a subnet of the pool's size.
 func (w *twin) network(random *rand.Rand, obj *v1alpha1.IPPool) {
 	gateway := random.IntN(256)
 	obj.Spec.Network = &v1alpha1.PoolNetwork{

@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// withholding is a /24 with some blocks withheld.
+// withholding returns a /24 with some blocks withheld.
 func withholding(name string, blocks ...string) ipam.Pool {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	var ranges []space.Range
@@ -36,8 +36,8 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		policy  string
 	}{
 		"nothing is withheld":               {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a")}, []string{"a"}, "", ""},
-		"as large as what is left":          {ipam.Terms{Length: 25}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, []string{"a"}, "", ""},
-		"larger than what is left":          {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "no /24 can be handed out: the ranges and reserved addresses of pool a (10.0.0.0/24) leave a /25 at most, even when it is empty: ask for a smaller block, or change them", ""},
+		"as large as the rest":              {ipam.Terms{Length: 25}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, []string{"a"}, "", ""},
+		"larger than the rest":              {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "no /24 can be handed out: the ranges and reserved addresses of pool a (10.0.0.0/24) leave a /25 at most, even when it is empty: ask for a smaller block, or change them", ""},
 		"another pool has it":               {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b")}, []string{"b"}, "", ""},
 		"the pool that has most is named":   {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.0/24"), withholding("b", "10.0.0.1/32", "10.0.0.129/32"), withholding("c", "10.0.0.1/32")}, nil, "pool c (10.0.0.0/24) leave a /25", ""},
 		"a later pool withholds all":        {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b", "10.0.0.0/24")}, nil, "pool a (10.0.0.0/24) leave a /25", ""},
@@ -45,7 +45,7 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		"a pool that does not let it wait":  {ipam.Terms{Length: 24}, []ipam.Pool{rejecting}, nil, "", "leave a /25 at most"},
 		"a class that does not let it wait": {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "", "leave a /25 at most"},
 		"a class that does":                 {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionWait}, []ipam.Pool{rejecting}, nil, "leave a /25 at most", ""},
-		"a pool without CIDR may come to":   {ipam.Terms{Length: 24}, []ipam.Pool{{Key: ipam.PoolNamed("child")}}, []string{"child"}, "", ""},
+		"a pool without CIDR can fit later": {ipam.Terms{Length: 24}, []ipam.Pool{{Key: ipam.PoolNamed("child")}}, []string{"child"}, "", ""},
 		"no length is known yet":            {ipam.Terms{Length: ipam.NoLength}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, []string{"a"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,9 +78,9 @@ func TestWhatBecomesOfARequestWithoutRoom(t *testing.T) {
 		pools []ipam.Pool
 		want  ipam.OnExhaustion
 	}{
-		"the class says it":      {ipam.Terms{OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{waiting}, ipam.OnExhaustionReject},
-		"the first pool says it": {ipam.Terms{}, []ipam.Pool{rejecting, waiting}, ipam.OnExhaustionReject},
-		"nobody says it":         {ipam.Terms{}, nil, ipam.OnExhaustionWait},
+		"the class states it":      {ipam.Terms{OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{waiting}, ipam.OnExhaustionReject},
+		"the first pool states it": {ipam.Terms{}, []ipam.Pool{rejecting, waiting}, ipam.OnExhaustionReject},
+		"neither states it":        {ipam.Terms{}, nil, ipam.OnExhaustionWait},
 	} {
 		if got := c.terms.WhenExhausted(c.pools); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

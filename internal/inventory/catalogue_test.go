@@ -9,8 +9,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestWhatTheCatalogueTells of pools: what they back and backed, and that they are paused
-// no more, which somebody may have waited for.
+// TestWhatTheCatalogueTells covers the notifications of pools: the classes that they back and
+// backed, and that they are not paused any more, for which a claim can have waited.
 func TestWhatTheCatalogueTells(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	var told []Change
@@ -39,7 +39,8 @@ func TestWhatTheCatalogueTells(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfPoolsThatAreGone: who may make pools may make and delete any number.
+// TestNothingIsKeptOfPoolsThatAreGone covers users with the right to make pools: they can make and
+// delete any number.
 func TestNothingIsKeptOfPoolsThatAreGone(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "p")} {
@@ -52,7 +53,8 @@ func TestNothingIsKeptOfPoolsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestOfTwoDefaultClassesTheOlderCounts and of two of an age the one whose name comes first.
+// TestOfTwoDefaultClassesTheOlderCounts covers also two of an age: the one whose name comes first
+// counts.
 func TestOfTwoDefaultClassesTheOlderCounts(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	class := func(name string, created time.Time) ClassEntry {

@@ -9,8 +9,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestAPoolOfAClusterFollowsIt has the Cluster of a namespace's own pool come, pause, go on
-// and go.
+// TestAPoolOfAClusterFollowsIt creates, pauses, resumes and deletes the Cluster of a namespace's
+// own pool.
 func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	labels := map[string]string{v1alpha1.LabelCluster: "prod"}
@@ -39,7 +39,7 @@ func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 		changes  int
 		unpaused bool
 	}{
-		{"nobody knows of Clusters", func() {}, "", 0, false},
+		{"Clusters are not watched", func() {}, "", 0, false},
 		{"they are known from now on", c.KnowClusters, none, 0, false},
 		{"it comes", func() { c.SetCluster(prod, false) }, "", 1, true},
 		{"it is seen again", func() { c.SetCluster(prod, false) }, "", 0, false},

@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// defaultOf is a class that is annotated as the default, of an age.
+// defaultOf returns a class that is annotated as the default, of an age.
 func defaultOf(name string, created int64, replaces string) ClassEntry {
 	entry := defaultClass(name, ipam.IPv4, created)
 	entry.Replaces = replaces
@@ -22,8 +22,8 @@ func TestWhichOfSeveralDefaultsCounts(t *testing.T) {
 		"there is none":                              {nil, ""},
 		"the younger replaces the older":             {[]ClassEntry{defaultOf("a", 1, ""), defaultOf("b", 2, "a")}, "b"},
 		"the older replaces the younger":             {[]ClassEntry{defaultOf("a", 2, ""), defaultOf("b", 1, "a")}, "b"},
-		"what was replaced is the default no more":   {[]ClassEntry{defaultOf("b", 2, "a")}, "b"},
-		"one replaces what is not there":             {[]ClassEntry{defaultOf("a", 1, ""), defaultOf("b", 2, "none")}, "a"},
+		"a replaced class is not the default":        {[]ClassEntry{defaultOf("b", 2, "a")}, "b"},
+		"one replaces a missing class":               {[]ClassEntry{defaultOf("a", 1, ""), defaultOf("b", 2, "none")}, "a"},
 		"two replace the same":                       {[]ClassEntry{defaultOf("a", 1, ""), defaultOf("c", 3, "a"), defaultOf("b", 2, "a")}, "b"},
 		"one replaces the one that replaces another": {[]ClassEntry{defaultOf("a", 1, ""), defaultOf("b", 2, "a"), defaultOf("c", 3, "b")}, "c"},
 		"two replace each other":                     {[]ClassEntry{defaultOf("a", 2, "b"), defaultOf("b", 1, "a")}, "b"},
@@ -36,7 +36,7 @@ func TestWhichOfSeveralDefaultsCounts(t *testing.T) {
 	}
 }
 
-// TestAReplacedDefaultServesThoseWhoMayNotUseTheOther while both are annotated.
+// TestAReplacedDefaultServesThoseWhoMayNotUseTheOther covers the time while both are annotated.
 func TestAReplacedDefaultServesThoseWhoMayNotUseTheOther(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	c.SetClass(defaultOf("a", 1, ""))
@@ -47,8 +47,8 @@ func TestAReplacedDefaultServesThoseWhoMayNotUseTheOther(t *testing.T) {
 	}
 }
 
-// TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne has the view of before the switch
-// read what was stored after it, past the watch, in every order in which that can be.
+// TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne lets the view of before the switch read
+// the objects that were stored after it, past the watch, in every possible order.
 func TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne(t *testing.T) {
 	before, old, next := build.Class("a").Default().Obj(), build.Class("a").Obj(), build.Class("b").Default().Obj()
 	before.ResourceVersion, old.ResourceVersion, next.ResourceVersion = "1", "3", "2"

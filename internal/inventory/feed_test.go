@@ -19,11 +19,11 @@ func TestSinceWhenAPoolIsOpen(t *testing.T) {
 		conditions []metav1.Condition
 		want       time.Time
 	}{
-		"nothing is said":   {nil, nil, time.Time{}},
-		"it is not ready":   {nil, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, time.Time{}},
-		"it is ready":       {nil, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, since.Time},
-		"it was ready":      {&first, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, first.Time},
-		"it is ready again": {&first, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, first.Time},
+		"no condition is set": {nil, nil, time.Time{}},
+		"it is not ready":     {nil, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, time.Time{}},
+		"it is ready":         {nil, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, since.Time},
+		"it was ready":        {&first, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, LastTransitionTime: since}}, first.Time},
+		"it is ready again":   {&first, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: since}}, first.Time},
 	} {
 		pool := build.Pool("p").CIDR("10.0.0.0/24").Obj()
 		pool.Status.FirstReadyTime, pool.Status.Conditions = c.first, c.conditions

@@ -21,7 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// reader is an API server to read from live, which counts lists.
+// reader implements an API server that is read live, and counts lists.
 type reader struct {
 	client.Reader
 	mu          sync.Mutex
@@ -54,15 +54,15 @@ func newReader(t *testing.T, each time.Duration, objects ...client.Object) *read
 	return r
 }
 
-// versioned is a pool as it was at a revision.
+// versioned returns a pool as it was at a revision.
 func versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
 	pool = pool.DeepCopy()
 	pool.ResourceVersion = version
 	return pool
 }
 
-// TestAPoolThatIsGoneDoesNotReturnByALateRead that was made before the pool was deleted,
-// and is entered after. What follows the watch is not called for what is read.
+// TestAPoolThatIsGoneDoesNotReturnByALateRead covers a read that was made before the pool was
+// deleted, and is recorded after. The functions that follow the watch are not called for a read.
 func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Catalogue) {
 		var followed []bool
@@ -89,8 +89,8 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 	})
 }
 
-// TestALiveReadIsNeverOlderThanTheWatch for pools and classes, and says nothing where it
-// is no news.
+// TestALiveReadIsNeverOlderThanTheWatch covers pools and classes. A read without news notifies of
+// nothing.
 func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Catalogue) {
 		at := func(version string, classes ...string) *v1alpha1.IPPool {
@@ -106,13 +106,13 @@ func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
 			c.readPool(at(step.version, step.class))
 			pool, _ := c.Pool(ipam.PoolNamed("q"))
 			if pool.Classes[0] != step.want || told != step.told {
-				t.Errorf("read at %s: it backs %v, and %d changes were told, want %s and %d", step.version, pool.Classes, told, step.want, step.told)
+				t.Errorf("read at %s: it backs %v, with %d notifications, want %s and %d", step.version, pool.Classes, told, step.want, step.told)
 			}
 		}
 		c.readPool(at("11", "silver"))
 		c.readPool(at("12", "silver")) // its status alone
 		if told != 1 {
-			t.Errorf("%d changes were told after what changes nothing, want 1", told)
+			t.Errorf("%d notifications after a read without change, want 1", told)
 		}
 		class := build.Class("gold").Obj()
 		class.ResourceVersion = "20"
@@ -125,8 +125,8 @@ func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
 	})
 }
 
-// TestLiveListsAreSharedAndOneASecond has many requests at once, for several seconds, all
-// of which name what is missing.
+// TestLiveListsAreSharedAndOneASecond sends many requests at once, for several seconds, all of
+// which name a missing object.
 func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Catalogue) {
 		live := newReader(t, 20*time.Millisecond)
@@ -159,7 +159,7 @@ func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
 	})
 }
 
-// TestAListIsFreshForASecond and no longer.
+// TestAListIsFreshForASecond expects another list after that.
 func TestAListIsFreshForASecond(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	l := newLiveReads(clock)
@@ -178,7 +178,7 @@ func TestAListIsFreshForASecond(t *testing.T) {
 	}
 }
 
-// TestAPoolThatTheWatchShowsAtOnceIsWaitedFor where all were listed a moment ago.
+// TestAPoolThatTheWatchShowsAtOnceIsWaitedFor covers a pool that comes just after all were listed.
 func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Catalogue) {
 		live := newReader(t, 0)
@@ -201,7 +201,8 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestOnlySoManyThatAreGoneAreRemembered: the first of them could appear again in a late read.
+// TestOnlySoManyThatAreGoneAreRemembered expects a bound: the first of them could appear again in a
+// late read.
 func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
 	l := newLiveReads(nil)
 	named := func(n int) *v1alpha1.IPPool { return versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
@@ -220,7 +221,7 @@ func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
 	}
 }
 
-// TestALiveReadIsComparedWithTheOneBefore of an object that the watch has not shown.
+// TestALiveReadIsComparedWithTheOneBefore covers an object that the watch has not shown.
 func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
 	l, entered := newLiveReads(nil), 0
 	for _, step := range []struct {
@@ -234,7 +235,7 @@ func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissingIsReadLive by its name, or with all others.
+// TestWhatIsMissingIsReadLive covers reads by name, and lists of all.
 func TestWhatIsMissingIsReadLive(t *testing.T) {
 	there := []client.Object{
 		build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), build.Pool("own").CIDR("10.2.0.0/24").In("ns"),
@@ -249,7 +250,7 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 		classes []string
 	}{
 		"a pool":                              {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("p")}, nil, 0, []string{"p"}, nil},
-		"a pool of its own":                   {ipam.Request{Claim: claim, Pool: ipam.LocalPoolNamed("ns", "own")}, nil, 0, []string{"own"}, nil},
+		"a pool of the namespace":             {ipam.Request{Claim: claim, Pool: ipam.LocalPoolNamed("ns", "own")}, nil, 0, []string{"own"}, nil},
 		"a pool that is not there":            {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none")}, nil, 0, nil, nil},
 		"a class, and the pools that back it": {ipam.Request{Claim: claim, Class: "gold"}, nil, 3, []string{"own", "p"}, []string{"gold", "lone"}},
 		"no class at all":                     {ipam.Request{Claim: claim}, nil, 3, []string{"own", "p"}, []string{"gold", "lone"}},
@@ -298,7 +299,7 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 	}
 }
 
-// TestARequestThatIsOverWaitsForNoList which goes on for the others.
+// TestARequestThatIsOverWaitsForNoList expects that the list goes on for the other requests.
 func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Catalogue) {
 		live := newReader(t, time.Second)
@@ -311,7 +312,7 @@ func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
 	})
 }
 
-// inBubble runs a test on an empty catalogue, within a bubble of its own time.
+// inBubble runs a test on an empty catalog, within a bubble that has its own time.
 func inBubble(t *testing.T, test func(*testing.T, *Catalogue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, New(Options{Ledger: emptyLedger()})) })

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// ofEverySort is a catalogue with pools and classes from which a claim of the namespace
-// team gets nothing.
+// ofEverySort returns a catalog with pools and classes from which a claim of the namespace team
+// gets nothing.
 func ofEverySort() *Catalogue {
 	c := New(Options{Ledger: emptyLedger()})
 	c.SetProject("team", "team")
@@ -50,7 +50,7 @@ func ofEverySort() *Catalogue {
 	return c
 }
 
-// TestWhatIsNotServedSaysWhatToDo has claims, and one pool, for which there is nothing.
+// TestWhatIsNotServedSaysWhatToDo covers claims, and one pool, that cannot be served.
 func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 	c := ofEverySort()
 	four, six := netip.MustParsePrefix("10.9.0.0/28"), netip.MustParsePrefix("2001:db8::/64")

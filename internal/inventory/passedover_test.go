@@ -9,7 +9,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARequestIsToldOfEachPoolThatItMayUse why it is not served from there, and of no other.
+// TestARequestIsToldOfEachPoolThatItMayUse expects the reason for each pool that the request can
+// use, and no other pool.
 func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
 	c := unstarted()
 	c.SetProject("team", "red")
@@ -40,7 +41,7 @@ func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
 	for _, passed := range res.PassedOver {
 		got = append(got, passed.Pool.Name+" "+string(passed.Verdict()))
 		if !strings.Contains(passed.Err.Error(), passed.Pool.String()) {
-			t.Errorf("what is said of %s does not name it: %v", passed.Pool, passed.Err)
+			t.Errorf("the reason for %s does not name it: %v", passed.Pool, passed.Err)
 		}
 	}
 	if want := []string{
@@ -51,7 +52,7 @@ func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
 	}
 }
 
-// TestARequestIsToldOfNoPoolThatItMayNotName nor of those of a class that it may not use.
+// TestARequestIsToldOfNoPoolThatItMayNotName covers also the pools of a class that it cannot use.
 func TestARequestIsToldOfNoPoolThatItMayNotName(t *testing.T) {
 	c := unstarted()
 	c.SetProject("team", "red")
@@ -103,14 +104,14 @@ func TestTheClassesOfANamespace(t *testing.T) {
 	}
 }
 
-// asDefault is a class as a default one of its family.
+// asDefault returns a class as a default one of its family.
 func asDefault(class ipam.Class, created int64) ClassEntry {
 	entry := defaultClass(class.Name, class.Family, created)
 	entry.Class = class
 	return entry
 }
 
-// TestWhereTheHolderIsNotNamedThePoolsStillAre in an error for a stranger.
+// TestWhereTheHolderIsNotNamedThePoolsStillAre covers an error for a stranger.
 func TestWhereTheHolderIsNotNamedThePoolsStillAre(t *testing.T) {
 	c := unstarted()
 	c.SetProject("team", "red")

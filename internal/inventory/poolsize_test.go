@@ -17,11 +17,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// entries is how many ranges a pool can state, and how many reserved ones.
+// entries is the largest number of ranges in a pool, and of reserved ones.
 const entries = 1024
 
-// largestPool is a pool of ::/0 that states as much as it can: ranges at random
-// places, and a reserved one inside each of them.
+// largestPool returns a pool of ::/0 that states as much as it can: ranges at random places, and a
+// reserved one inside each of them.
 func largestPool(random *rand.Rand, n int) *v1alpha1.IPPool {
 	ends := make([]netip.Addr, 4*entries)
 	for i := range ends {
@@ -45,7 +45,7 @@ func unstarted() *Catalogue {
 	return New(Options{Ledger: ledger.New(ledger.Options{Clock: clocktesting.NewFakeClock(metav1.Now().Time)})})
 }
 
-// heapInUse collects twice: what a sync.Pool keeps is given up by the second collection.
+// heapInUse collects twice: the second collection frees the objects in a sync.Pool.
 func heapInUse() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -54,8 +54,8 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestAPoolWithAllItCanStateTakes64KiB takes the median, as something else may allocate
-// while it measures.
+// TestAPoolWithAllItCanStateTakes64KiB takes the median, as other code can allocate while it
+// measures.
 func TestAPoolWithAllItCanStateTakes64KiB(t *testing.T) {
 	const most = 64 << 10
 	var sizes []int64
@@ -65,11 +65,11 @@ func TestAPoolWithAllItCanStateTakes64KiB(t *testing.T) {
 	slices.Sort(sizes)
 	t.Logf("a pool takes %v bytes", sizes)
 	if got := sizes[len(sizes)/2]; got > most {
-		t.Errorf("a pool takes %d bytes in ledger and catalogue, want %d at most", got, most)
+		t.Errorf("a pool takes %d bytes in ledger and catalog, want %d at most", got, most)
 	}
 }
 
-// sizeOfPool is how many bytes each of 100 pools takes that state all they can.
+// sizeOfPool returns the bytes that each of 100 pools takes that state all they can.
 func sizeOfPool(t *testing.T) int64 {
 	t.Helper()
 	const pools = 100

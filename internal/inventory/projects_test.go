@@ -18,7 +18,7 @@ func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T)
 			t.Errorf("%s: namespace %s is of project %q (known: %t), want %q", when, namespace, tenant.Project, known, project)
 		}
 		if slices.Sort(told); !slices.Equal(told, changed) {
-			t.Errorf("%s: told of %v, want %v", when, told, changed)
+			t.Errorf("%s: notified of %v, want %v", when, told, changed)
 		}
 		told = nil
 	}
@@ -37,7 +37,7 @@ func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T)
 	c.DropNamespace("team-2")
 	expect("when the last namespace of the label is gone", "red", "red", "red")
 	c.SetProject("red", "red")
-	expect("when it has the label of its own name", "red", "red")
+	expect("when it has the label of the namespace's name", "red", "red")
 	c.SetProject("late", "red")
 	expect("and another one has it too", "red", "red")
 	c.SetProject("late", "red")
@@ -60,7 +60,7 @@ func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 	stop()
 	c.SetProject("team", "green")
 	if want := []string{"a of team", "b of team", "b of team"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+		t.Errorf("notified of %q, want %q", told, want)
 	}
 }
 

@@ -57,8 +57,8 @@ func TestAClaimThatSaysNothingIsOfTheDefaultFamilyWhateverDefaultsThereAre(t *te
 	}
 }
 
-// TestSelectorsAreEvaluatedOutsideTheLock that every create takes: one that takes it itself comes to an
-// end.
+// TestSelectorsAreEvaluatedOutsideTheLock covers the lock that every create takes: a selector that
+// takes it itself ends.
 func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("a"), ipam.PoolNamed("b"), ipam.LocalPoolNamed("team", "c"), ipam.LocalPoolNamed("other", "d")} {
@@ -106,8 +106,8 @@ func TestASelectorFindsOnlyWhatTheNamespaceMayUse(t *testing.T) {
 	}
 }
 
-// That a pool backs the class, and is hidden, must not show; nor must the message say
-// that none does.
+// TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout expects an answer that does not show that a
+// hidden pool backs the class; nor must the message state that none does.
 func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
 	a := New(Options{Ledger: emptyLedger()})
 	class := &ipam.Class{Name: "gold", Family: ipam.IPv4}
@@ -121,7 +121,7 @@ func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
 	}
 }
 
-// TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass: a child that has no CIDR yet.
+// TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass covers a child that has no CIDR yet.
 func TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass(t *testing.T) {
 	a := unstarted()
 	for name, family := range map[string]ipam.Family{"four": ipam.IPv4, "six": ipam.IPv6, "unknown": ""} {
@@ -133,8 +133,8 @@ func TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass(t *testing.T) {
 	}
 }
 
-// TestWhereToNameAPoolTakesARight: with the pool of another project, and where both the
-// namespace and the pool are known.
+// TestWhereToNameAPoolTakesARight covers the pool of another project, once both the namespace and
+// the pool are known.
 func TestWhereToNameAPoolTakesARight(t *testing.T) {
 	a := unstarted()
 	a.SetProject("red", "red")
@@ -149,7 +149,7 @@ func TestWhereToNameAPoolTakesARight(t *testing.T) {
 		"its own project's":     {"blue", "owned", false},
 		"one that is not there": {"red", "none", false},
 		"from a new namespace":  {"new", "owned", false},
-		"neither is there":      {"new", "none", false},
+		"neither exists":        {"new", "none", false},
 	} {
 		if got := a.NeedsGrant(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)

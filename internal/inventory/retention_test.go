@@ -6,7 +6,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestForHowLongABlockIsKept by its class first, then by its pool.
+// TestForHowLongABlockIsKept judges by the block's class first, then by its pool.
 func TestForHowLongABlockIsKept(t *testing.T) {
 	a := unstarted()
 	a.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Retention: 1, ReuseDelay: 2}})
@@ -19,7 +19,7 @@ func TestForHowLongABlockIsKept(t *testing.T) {
 		"the pool alone":            {"", "p", ipam.Keeping{Retention: 3, ReuseDelay: 4}},
 		"a class that is not there": {"none", "p", ipam.Keeping{Retention: 3, ReuseDelay: 4}},
 		"a pool that is not there":  {"gold", "none", ipam.Keeping{Retention: 1, ReuseDelay: 2}},
-		"neither of them is there":  {"", "none", ipam.Keeping{}},
+		"neither of them exists":    {"", "none", ipam.Keeping{}},
 	} {
 		if got := a.Keeping(ipam.Record{Class: c.class, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)

@@ -9,8 +9,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// two namespaces have a pool of one name, class and label each, beside the
-// platform's.
+// twoTenants returns a catalog in which two namespaces have a pool of one name, class and label
+// each, beside the platform's.
 func twoTenants() *Catalogue {
 	c := New(Options{Ledger: emptyLedger()})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("red", "p"), ipam.LocalPoolNamed("blue", "p")} {
@@ -59,7 +59,7 @@ func TestTheCatalogueShowsANamespaceItsOwnPools(t *testing.T) {
 	}
 }
 
-// TestLocalPoolsBackOnlyClassesThatAllowThem follows a class and what is resolved by it.
+// TestLocalPoolsBackOnlyClassesThatAllowThem changes a class, and resolves claims by it.
 func TestLocalPoolsBackOnlyClassesThatAllowThem(t *testing.T) {
 	c := unstarted()
 	c.SetProject("red", "red")
@@ -117,7 +117,7 @@ func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
 			want = err.Error()
 		}
 		if got := a.Redacted(c.from, err).Error(); got != want {
-			t.Errorf("told to %q of what %s holds: %q, want %q", c.from, c.holder, got, want)
+			t.Errorf("shown to %q about the block of %s: %q, want %q", c.from, c.holder, got, want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// withPool is a catalogue that knows the namespace ns, and a pool.
+// withPool returns a catalog that knows the namespace ns, and a pool.
 func withPool() (*Catalogue, ipam.Pool) {
 	c := New(Options{Ledger: emptyLedger()})
 	pool := ipam.Pool{
@@ -20,8 +20,8 @@ func withPool() (*Catalogue, ipam.Pool) {
 	return c, pool
 }
 
-// TestWhatAWaiterWantsSaysTheLimitOfItsClass so that it is passed over while its project
-// has as much as it may.
+// TestWhatAWaiterWantsSaysTheLimitOfItsClass expects the limit, by which a waiter is passed over
+// while its project has reached it.
 func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
 	c, pool := withPool()
 	limit := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
@@ -38,7 +38,7 @@ func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
 	}
 }
 
-// TestWhoIsAlikeIsResolvedOnce counts what is resolved of many that wait.
+// TestWhoIsAlikeIsResolvedOnce counts the resolutions of many waiters.
 func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
 	c, pool := withPool()
 	requests := c.Shared()
@@ -65,8 +65,8 @@ func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
 	}
 }
 
-// TestAChildAsLargeAsItsParentIsNotInLine: it is against policy, and nobody waits behind
-// it when the parent is empty.
+// TestAChildAsLargeAsItsParentIsNotInLine covers a child that is against policy: no claim waits
+// behind it when the parent is empty.
 func TestAChildAsLargeAsItsParentIsNotInLine(t *testing.T) {
 	c, pool := withPool()
 	for length, want := range map[int]int{29: 0, 30: 1} {

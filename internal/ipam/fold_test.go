@@ -22,7 +22,7 @@ func TestFold(t *testing.T) {
 		want  Terms
 		field string // of the refusal
 	}{
-		"the class says what the claim does not": {
+		"the class states the fields that the claim does not": {
 			req: Request{Length: NoLength}, class: &class,
 			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: ReclaimRetain, Retains: "spec.reclaimPolicy", Strategy: StrategyBestFit},
 		},
@@ -30,7 +30,7 @@ func TestFold(t *testing.T) {
 			req: Request{Length: 28, Reclaim: ReclaimDelete}, class: &class,
 			want: Terms{Class: "c", Family: IPv4, Length: 28, Reclaim: ReclaimDelete, Strategy: StrategyBestFit},
 		},
-		"the very block says its length": {
+		"a named block has its length": {
 			req: Request{Length: NoLength, Block: netip.MustParsePrefix("10.1.0.0/26")}, class: &class,
 			want: Terms{Class: "c", Family: IPv4, Length: 26, Reclaim: ReclaimRetain, Retains: "spec.reclaimPolicy", Strategy: StrategyBestFit, Block: netip.MustParsePrefix("10.1.0.0/26")},
 		},
@@ -40,7 +40,7 @@ func TestFold(t *testing.T) {
 		},
 		"a class that deletes does not retain": {req: Request{Length: 24, Reclaim: ReclaimRetain}, class: &deletes, field: "spec.reclaimPolicy"},
 		"nor does it for a sticky key":         {req: Request{Length: 24, Sticky: "node-1"}, class: &deletes, field: FieldSticky},
-		"one address, whatever the class hands out by default": {
+		"one address, with any default of the class": {
 			req: Request{Length: NoLength, Single: true}, class: &hostClass, pools: []Pool{plain},
 			want: Terms{Class: "h", Family: IPv4, Length: 32, Reclaim: ReclaimDelete, Single: true},
 		},
@@ -90,7 +90,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFittingSaysWhichFieldToChange has terms that no pool fits.
+// TestFittingSaysWhichFieldToChange covers terms that no pool fits.
 func TestFittingSaysWhichFieldToChange(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
 	for name, c := range map[string]struct {
@@ -141,8 +141,8 @@ func TestAPoolOfSingleAddressesFitsOne(t *testing.T) {
 	}
 }
 
-// TestAPoolThatWaitsForItsParentFits a request whose block it may hand out later: what is
-// refused because a manifest was applied first would not be asked for again.
+// TestAPoolThatWaitsForItsParentFits expects that a request fits if the pool can hand out its block
+// later: a request that is refused because a manifest was applied first would not be sent again.
 func TestAPoolThatWaitsForItsParentFits(t *testing.T) {
 	waits := Pool{Key: PoolNamed("p"), Home: PoolNamed("parent"), Lengths: Lengths{0, 128}}
 	four := waits
@@ -206,7 +206,7 @@ func TestPoolNamesItsClasses(t *testing.T) {
 	}
 }
 
-// TestClassExcludesPools has the pools of each kind that name a class.
+// TestClassExcludesPools covers the pools of each kind that name a class.
 func TestClassExcludesPools(t *testing.T) {
 	platform, own := PoolNamed("p"), LocalPoolNamed("team", "own")
 	for name, tc := range map[string]struct {
@@ -263,13 +263,13 @@ func TestWhatARequestMayUseAndName(t *testing.T) {
 		use, grant, nameDenied bool
 	}{
 		{"a claim, of a shared pool", Pool{Key: PoolNamed("p")}, claim, true, false, false},
-		{"a claim, of its own project's pool", Pool{Key: PoolNamed("p"), Project: "red"}, claim, true, false, false},
+		{"a claim, of a pool of the same project", Pool{Key: PoolNamed("p"), Project: "red"}, claim, true, false, false},
 		{"a claim, of another project's pool", Pool{Key: PoolNamed("p"), Project: "blue"}, claim, true, true, true},
 		{"a claim, of another project's pool for itself", Pool{Key: PoolNamed("p"), Project: "blue", Visibility: VisibilityConsumer}, claim, false, true, true},
 		{"a claim, of a pool beside it", Pool{Key: LocalPoolNamed("team", "p")}, claim, true, false, false},
 		{"a claim, of a pool of another namespace", Pool{Key: LocalPoolNamed("other", "p")}, claim, false, false, true},
 		{"a local pool, of a shared parent", Pool{Key: PoolNamed("p")}, beside, true, true, true},
-		{"a local pool, of its own project's parent", Pool{Key: PoolNamed("p"), Project: "red"}, beside, true, true, true},
+		{"a local pool, of a parent of the same project", Pool{Key: PoolNamed("p"), Project: "red"}, beside, true, true, true},
 		{"a local pool, of the platform's parent", Pool{Key: PoolNamed("p"), Visibility: VisibilityPlatform}, beside, false, true, true},
 		{"a local pool, of a parent beside it", Pool{Key: LocalPoolNamed("team", "p")}, beside, true, false, false},
 		{"a local pool, of a parent of another namespace", Pool{Key: LocalPoolNamed("other", "p")}, beside, false, false, true},

@@ -43,7 +43,7 @@ func TestALimitIsForBlocksAndForAddresses(t *testing.T) {
 			Limit{Blocks: Maximum{true, space.CountOf64(1)}}, "x", usage(t, "10.0.0.1/32"),
 			"exceeded limit: pool p allows project x 1 block, 1 is held: release some, or ask for a higher limit",
 		},
-		"nobody's": {Limit{Blocks: Maximum{Set: true}}, "", Usage{}, ""},
+		"no project": {Limit{Blocks: Maximum{Set: true}}, "", Usage{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.limit.Check("pool p", c.project, c.held, UsageOf(netip.MustParsePrefix("10.0.0.4/31")))

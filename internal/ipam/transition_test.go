@@ -16,7 +16,7 @@ func TestNextState(t *testing.T) {
 		"a deleted claim's block is free": {
 			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim}, Keeping{}, Transition{Release: true},
 		},
-		"it cools down where the class says so": {
+		"it cools down if the class states so": {
 			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim}, Keeping{ReuseDelay: time.Hour}, Transition{State: StateCooling, ReleaseAfter: hour},
 		},
 		"it goes on cooling until it is due": {
@@ -34,7 +34,7 @@ func TestNextState(t *testing.T) {
 		"until a person deletes it, before its period is over": {
 			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true, ReleaseAfter: hour}, Keeping{Retention: time.Hour}, Transition{Release: true},
 		},
-		"a retained block that a person ends cools down where the class says so": {
+		"a retained block that a person ends cools down if the class states so": {
 			Record{State: StateRetained, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Terminating: true}, Keeping{ReuseDelay: time.Hour}, Transition{State: StateCooling, ReleaseAfter: hour},
 		},
 		"also before its period is over": {
@@ -58,7 +58,7 @@ func TestNextState(t *testing.T) {
 		"one that was taken over for a claim that was never stored is retained again, unchanged": {
 			Record{State: StateBound, Reclaim: ReclaimDelete, Purpose: PurposeClaim, Adopted: true, ReleaseAfter: hour}, Keeping{}, Transition{State: StateRetained, ReleaseAfter: hour},
 		},
-		"also when it would have been due meanwhile": {
+		"also when it would have been due before": {
 			Record{State: StateBound, Reclaim: ReclaimRetain, Purpose: PurposeClaim, Adopted: true, ReleaseAfter: now}, Keeping{}, Transition{State: StateRetained, ReleaseAfter: now},
 		},
 		"one that a claim has had is not": {
@@ -104,12 +104,12 @@ func TestAClassSaysFirstForHowLongABlockIsKept(t *testing.T) {
 		pool  *Pool
 		want  Keeping
 	}{
-		"neither":                         {nil, nil, Keeping{}},
-		"the pool alone":                  {nil, pool, Keeping{ReuseDelay: time.Hour, Retention: 2 * time.Hour}},
-		"the class alone":                 {&Class{ReuseDelay: time.Minute, Retention: 3 * time.Hour}, nil, Keeping{ReuseDelay: time.Minute, Retention: 3 * time.Hour}},
-		"the class before the pool":       {&Class{ReuseDelay: time.Minute, Retention: 3 * time.Hour}, pool, Keeping{ReuseDelay: time.Minute, Retention: 3 * time.Hour}},
-		"a class that wants no delay":     {&Class{ReuseDelay: 0}, pool, Keeping{Retention: 2 * time.Hour}},
-		"a class that says nothing of it": {&Class{ReuseDelay: -1}, pool, Keeping{ReuseDelay: time.Hour, Retention: 2 * time.Hour}},
+		"neither":                        {nil, nil, Keeping{}},
+		"the pool alone":                 {nil, pool, Keeping{ReuseDelay: time.Hour, Retention: 2 * time.Hour}},
+		"the class alone":                {&Class{ReuseDelay: time.Minute, Retention: 3 * time.Hour}, nil, Keeping{ReuseDelay: time.Minute, Retention: 3 * time.Hour}},
+		"the class before the pool":      {&Class{ReuseDelay: time.Minute, Retention: 3 * time.Hour}, pool, Keeping{ReuseDelay: time.Minute, Retention: 3 * time.Hour}},
+		"a class that wants no delay":    {&Class{ReuseDelay: 0}, pool, Keeping{Retention: 2 * time.Hour}},
+		"a class that does not state it": {&Class{ReuseDelay: -1}, pool, Keeping{ReuseDelay: time.Hour, Retention: 2 * time.Hour}},
 	} {
 		if got := KeepingOf(c.class, c.pool); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)

@@ -62,7 +62,7 @@ func TestResultsAreInAnOrderThatStays(t *testing.T) {
 	}
 }
 
-// TestAMessageNamesAFewPools, however many there are: conditions are bounded.
+// TestAMessageNamesAFewPools covers any number of pools: conditions are bounded.
 func TestAMessageNamesAFewPools(t *testing.T) {
 	e := &ExhaustedError{Bits: 24}
 	for i := range 1000 {

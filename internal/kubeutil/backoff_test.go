@@ -22,12 +22,12 @@ type passes struct {
 	*Backoff
 	queue Queue
 	began time.Time
-	// err is what a pass of an object ends with, and during is called in each.
-	// mu guards err, during and at: the test holds it, except while it sleeps.
+	// err returns the result of a pass of an object, and during is called in each. mu guards err,
+	// during and at: the test holds it, except while it sleeps.
 	mu     sync.Mutex
 	err    func(reconcile.Request) error
 	during func(reconcile.Request)
-	// at is when there were passes, by the object.
+	// at holds the times of the passes, by the object.
 	at map[string][]time.Duration
 }
 
@@ -56,7 +56,7 @@ func inPasses(t *testing.T, do func(*passes)) {
 	})
 }
 
-// work is what controller-runtime does.
+// work runs passes as controller-runtime does.
 func (p *passes) work(ctx context.Context) {
 	reconciler := p.Passes(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
 		p.mu.Lock()
@@ -97,7 +97,7 @@ func (p *passes) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// count is how many passes there were.
+// count returns the number of passes.
 func (p *passes) count() int {
 	n := 0
 	for _, at := range p.at {
@@ -149,7 +149,7 @@ func TestAFailedPassDoesNotCauseTheNextOne(t *testing.T) {
 	}
 }
 
-// patched is a client that changes the object for a while.
+// patched runs a client that changes the object for a while.
 func patched(p *passes, req reconcile.Request) {
 	for range 100 {
 		time.Sleep(3 * time.Millisecond)
@@ -180,7 +180,8 @@ func TestAThousandRefusedObjectsAreTriedAFewTimesASecondAndServedAtOnce(t *testi
 	})
 }
 
-// One that succeeds because it is deleted says nothing of the others.
+// TestASuccessCausesFewTriesWhileTheCauseLasts covers a pass that succeeds because its object is
+// deleted, which is no evidence for the others.
 func TestASuccessCausesFewTriesWhileTheCauseLasts(t *testing.T) {
 	inPasses(t, func(p *passes) {
 		deleted := map[string]bool{}

@@ -21,7 +21,7 @@ func TestBudgetIsSpentByEachNameAndComesBack(t *testing.T) {
 		}
 	}
 	if got := spend("b"); got != "0 true" {
-		t.Errorf("another name: %s, want what it has of its own", got)
+		t.Errorf("another name: %s, want its own budget", got)
 	}
 	now.SetTime(now.Now().Add(2 * time.Second))
 	if got := spend("a"); got != "3 true" {

@@ -27,14 +27,14 @@ func TestAnAPIServerThatHasJustStartedSaysNothingOfTheObject(t *testing.T) {
 				t.Errorf("%v: %v, want %v", c.err, got, c.want)
 			}
 			if got := IgnoreNotFound(c.err); (got == nil) != (c.want || c.err == nil) {
-				t.Errorf("what is left of %v: %v", c.err, got)
+				t.Errorf("the rest of %v: %v", c.err, got)
 			}
 		})
 	}
 }
 
-// uncalled is the error of an API server that could not call a webhook, over a connection
-// that differs each time.
+// uncalled returns the error of an API server that could not call a webhook, over a connection that
+// differs each time.
 func uncalled(port int) error {
 	return apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io": failed to call webhook: Post "https://10.0.0.%d:443/secret?timeout=10s": context deadline exceeded`, port))
 }
@@ -85,7 +85,7 @@ func TestTheTextOfARefusalIsTheSameEachTime(t *testing.T) {
 			for n := range 2 {
 				err := c.err(n)
 				if got := Refusal(err); got != c.text {
-					t.Errorf("it says %q, want %q", got, c.text)
+					t.Errorf("got %q, want %q", got, c.text)
 				}
 				if got := Cause(err); got != c.cause {
 					t.Errorf("the cause is %q, want %q", got, c.cause)
@@ -98,7 +98,7 @@ func TestTheTextOfARefusalIsTheSameEachTime(t *testing.T) {
 func TestTheTextOfARefusalKeepsWhatWasBeingDone(t *testing.T) {
 	const want = `creating it: failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io", which does not answer`
 	if got := StableText(fmt.Errorf("creating it: %w", uncalled(1))); got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

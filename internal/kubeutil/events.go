@@ -39,7 +39,7 @@ func NewEvents(recorder events.EventRecorder, scheme *runtime.Scheme, c clock.Pa
 }
 
 // Eventf implements events.EventRecorder.
-func (e *Events) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) { //nolint:revive // the arguments are those of events.EventRecorder
+func (e *Events) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) { //nolint:revive // the arguments of events.EventRecorder
 	ref, err := reference.GetReference(e.scheme, regarding)
 	if err != nil {
 		e.log.Error(err, "Could not refer to the object of an event", "reason", reason)

@@ -15,13 +15,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// noted is a recorder that notes what it is to record.
+// noted implements a recorder that notes its events.
 type noted struct {
 	regarding []*corev1.ObjectReference
 	notes     []string
 }
 
-func (n *noted) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ...any) { //nolint:revive // the arguments are those of events.EventRecorder
+func (n *noted) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ...any) { //nolint:revive // the arguments of events.EventRecorder
 	n.regarding = append(n.regarding, regarding.(*corev1.ObjectReference))
 	n.notes = append(n.notes, fmt.Sprintf(note, args...))
 }
@@ -52,8 +52,8 @@ func TestANamespaceHasSoManyEvents(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneObjectAreOneSeries whatever was written to it meanwhile, which is what the
-// recorder of client-go compares.
+// TestEventsOfOneObjectAreOneSeries covers an object that was written between two events, which is
+// a difference to the recorder of client-go.
 func TestEventsOfOneObjectAreOneSeries(t *testing.T) {
 	to := &noted{}
 	e := NewEvents(to, scheme.Scheme, clocktesting.NewFakePassiveClock(time.Now()), logr.Discard())

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestWhatAnInformerTells also of deletions that it missed.
+// TestWhatAnInformerTells covers also deletions that the informer missed.
 func TestWhatAnInformerTells(t *testing.T) {
 	var calls []string
 	h := Handler(
@@ -22,12 +22,12 @@ func TestWhatAnInformerTells(t *testing.T) {
 		do   func()
 		want []string
 	}{
-		"it comes":                         {func() { h.OnAdd(a, false) }, []string{"take a"}},
-		"it changes":                       {func() { h.OnUpdate(a, a) }, []string{"take a"}},
-		"another is in its place":          {func() { h.OnUpdate(a, b) }, []string{"lose a", "take b"}},
-		"it goes":                          {func() { h.OnDelete(a) }, []string{"lose a"}},
-		"it is gone, and was missed":       {func() { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: a}) }, []string{"lose a"}},
-		"what is gone was not of the kind": {func() { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: "x"}) }, nil},
+		"it comes":                               {func() { h.OnAdd(a, false) }, []string{"take a"}},
+		"it changes":                             {func() { h.OnUpdate(a, a) }, []string{"take a"}},
+		"another is in its place":                {func() { h.OnUpdate(a, b) }, []string{"lose a", "take b"}},
+		"it goes":                                {func() { h.OnDelete(a) }, []string{"lose a"}},
+		"it is gone, and was missed":             {func() { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: a}) }, []string{"lose a"}},
+		"the deleted object was not of the kind": {func() { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: "x"}) }, nil},
 	} {
 		calls = nil
 		if c.do(); !slices.Equal(calls, c.want) {

@@ -14,9 +14,9 @@ func TestOnlyRequestsOfTheNamespacesPass(t *testing.T) {
 		namespaces Namespaces
 		pass       []string
 	}{
-		"all of them when none is named":     {NamespacesOf(""), []string{"", "a", "b", "c"}},
-		"what is in one, or in no namespace": {NamespacesOf("", "b"), []string{"", "b"}},
-		"what is in one of two":              {NamespacesOf("a", "c"), []string{"", "a", "c"}},
+		"all of them when none is named":       {NamespacesOf(""), []string{"", "a", "b", "c"}},
+		"objects in one namespace, or in none": {NamespacesOf("", "b"), []string{"", "b"}},
+		"objects in one of two namespaces":     {NamespacesOf("a", "c"), []string{"", "a", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var passed []string

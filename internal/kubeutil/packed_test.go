@@ -15,7 +15,7 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 )
 
-// packedSecret is a Secret of one value.
+// packedSecret holds a Secret of one value.
 type packedSecret struct{ namespace, name, version, value string }
 
 func (f packedSecret) Unpack() any { return secret(f.namespace, f.name, f.version, f.value) }
@@ -37,7 +37,7 @@ func packSecret(obj any) any {
 	return obj
 }
 
-// notified is what a handler was notified of, in words.
+// notified holds the notifications of a handler, in words.
 type notified chan string
 
 func (c notified) OnAdd(obj any, initial bool) {
@@ -58,7 +58,7 @@ func (c notified) OnDelete(obj any) {
 	c <- "deleted " + text(obj)
 }
 
-// text fails for what is not an object.
+// text prints an object, and fails for any other value.
 func text(obj any) string {
 	s, ok := obj.(*corev1.Secret)
 	if !ok {
@@ -67,7 +67,7 @@ func text(obj any) string {
 	return s.Name + "=" + s.StringData["value"]
 }
 
-// next is what came, in any order.
+// next returns the next n notifications, in any order.
 func (c notified) next(t *testing.T, n int) []string {
 	t.Helper()
 	var all []string
@@ -83,7 +83,7 @@ func (c notified) next(t *testing.T, n int) []string {
 	return all
 }
 
-// runPacked runs an informer of what the source has, in which values are in upper case.
+// runPacked runs an informer of the objects of the source, in which values are in upper case.
 func runPacked(t *testing.T, source cache.ListerWatcher, resync time.Duration) (cache.SharedIndexInformer, notified) {
 	t.Helper()
 	i := PackedInformer(cache.NewSharedIndexInformer(source, &corev1.Secret{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), packSecret)
@@ -110,7 +110,7 @@ func runPacked(t *testing.T, source cache.ListerWatcher, resync time.Duration) (
 	return i, notes
 }
 
-// TestHandlersAreNotifiedOfObjects of what is packed, and of what is not.
+// TestHandlersAreNotifiedOfObjects covers packed and other objects.
 func TestHandlersAreNotifiedOfObjects(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
@@ -143,7 +143,8 @@ func TestHandlersAreNotifiedOfObjects(t *testing.T) {
 	}
 }
 
-// TestAMissedDeletionComesAsAnObject, when a list after a watch that broke shows it.
+// TestAMissedDeletionComesAsAnObject covers a deletion that only the list after a broken watch
+// shows.
 func TestAMissedDeletionComesAsAnObject(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
@@ -156,7 +157,7 @@ func TestAMissedDeletionComesAsAnObject(t *testing.T) {
 	}
 }
 
-// TestTheStoreShowsObjects though it stores them packed.
+// TestTheStoreShowsObjects expects objects from a store that keeps them packed.
 func TestTheStoreShowsObjects(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
@@ -165,7 +166,7 @@ func TestTheStoreShowsObjects(t *testing.T) {
 	notes.next(t, 2)
 	kept, _, _ := i.(*packedInformer).SharedIndexInformer.GetStore().GetByKey("a/one")
 	if diff := cmp.Diff(packedSecret{"a", "one", "1", "X"}, kept, cmp.AllowUnexported(packedSecret{})); diff != "" {
-		t.Errorf("what is stored: %s", diff)
+		t.Errorf("the stored object: %s", diff)
 	}
 	store := i.GetIndexer()
 	one := func(obj any, found bool, err error) ([]any, error) {
@@ -193,7 +194,7 @@ func TestTheStoreShowsObjects(t *testing.T) {
 		}
 	}
 	if _, found, _ := store.GetByKey("a/none"); found {
-		t.Error("what is not there is found")
+		t.Error("a missing object is found")
 	}
 	if err := store.AddIndexers(cache.Indexers{"later": func(obj any) ([]string, error) { return []string{text(obj)}, nil }}); err != nil {
 		t.Fatal(err)
@@ -203,12 +204,13 @@ func TestTheStoreShowsObjects(t *testing.T) {
 	}
 }
 
-// TestWhatIsPackedIsNotPackedAgain: client-go also transforms what it has stored already.
+// TestWhatIsPackedIsNotPackedAgain covers client-go, which also transforms the objects that it has
+// stored already.
 func TestWhatIsPackedIsNotPackedAgain(t *testing.T) {
 	var transform cache.TransformFunc
 	i := PackedInformer(transforming{cache.NewSharedIndexInformer(nil, &corev1.Secret{}, 0, nil), &transform}, packSecret)
 	if got, err := transform(secret("a", "one", "1", "x")); err != nil || got != (packedSecret{"a", "one", "1", "x"}) {
-		t.Errorf("without a transform function of its own: %v, %v", got, err)
+		t.Errorf("without another transform function: %v, %v", got, err)
 	}
 	failed := errors.New("failed")
 	if err := i.SetTransform(func(any) (any, error) { return nil, failed }); err != nil {
@@ -216,14 +218,14 @@ func TestWhatIsPackedIsNotPackedAgain(t *testing.T) {
 	}
 	kept := packedSecret{"a", "one", "1", "x"}
 	if got, err := transform(kept); err != nil || got != kept {
-		t.Errorf("what is stored already: %v, %v", got, err)
+		t.Errorf("a stored object: %v, %v", got, err)
 	}
 	if _, err := transform(secret("a", "one", "1", "x")); !errors.Is(err, failed) {
 		t.Errorf("got %v, want %v", err, failed)
 	}
 }
 
-// transforming records its transform function.
+// transforming implements an informer that records its transform function.
 type transforming struct {
 	cache.SharedIndexInformer
 	f *cache.TransformFunc

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// scriptedLease answers with what it is told to.
+// scriptedLease implements a lease with the answers of a script.
 type scriptedLease struct {
 	resourcelock.Interface
 	holder string
@@ -45,18 +45,18 @@ func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
 		err    error
 		lost   bool
 	}{
-		"it is renewed":                             {"us", ours, nil, false},
-		"no answer in time":                         {"us", ours, stall, false},
-		"no connection":                             {"us", ours, errors.New("connection refused"), false},
-		"too many requests":                         {"us", ours, apierrors.NewTooManyRequests("later", 1), false},
-		"etcd does not answer":                      {"us", ours, apierrors.NewInternalError(stall), false},
-		"somebody has written to it":                {"us", ours, apierrors.NewConflict(leases, "x", stall), true},
-		"it is gone":                                {"us", ours, apierrors.NewNotFound(leases, "x"), true},
-		"the right to it is gone":                   {"us", ours, apierrors.NewForbidden(leases, "x", stall), true},
-		"the process ends":                          {"us", ours, context.Canceled, true},
-		"no answer to who does not have it yet":     {"them", ours, stall, true},
-		"no answer to who wants it, and nobody has": {"", ours, stall, true},
-		"no answer to who gives it back":            {"us", resourcelock.LeaderElectionRecord{}, stall, true},
+		"it is renewed":                    {"us", ours, nil, false},
+		"no answer in time":                {"us", ours, stall, false},
+		"no connection":                    {"us", ours, errors.New("connection refused"), false},
+		"too many requests":                {"us", ours, apierrors.NewTooManyRequests("later", 1), false},
+		"etcd does not answer":             {"us", ours, apierrors.NewInternalError(stall), false},
+		"another client has written to it": {"us", ours, apierrors.NewConflict(leases, "x", stall), true},
+		"it is gone":                       {"us", ours, apierrors.NewNotFound(leases, "x"), true},
+		"the right to it is gone":          {"us", ours, apierrors.NewForbidden(leases, "x", stall), true},
+		"the process ends":                 {"us", ours, context.Canceled, true},
+		"no answer to a candidate that does not hold it": {"them", ours, stall, true},
+		"no answer to a candidate for a free lease":      {"", ours, stall, true},
+		"no answer to a holder that gives it back":       {"us", resourcelock.LeaderElectionRecord{}, stall, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := &scriptedLease{holder: test.holder}

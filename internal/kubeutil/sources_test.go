@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// syncing notes when it is started and when it is waited for.
+// syncing notes the times of its start and of the wait for it.
 type syncing struct {
 	name  string
 	notes *[]string

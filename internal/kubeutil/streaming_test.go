@@ -43,7 +43,7 @@ func recordList(t *testing.T, count int) (*v1alpha1.IPAllocationList, string) {
 	return list, string(text)
 }
 
-// withoutManagedFields stands for what makes objects smaller.
+// withoutManagedFields stands for any function that makes objects smaller.
 func withoutManagedFields(obj any) (any, error) {
 	obj.(*v1alpha1.IPAllocation).ManagedFields = nil
 	return obj, nil
@@ -86,8 +86,8 @@ func TestAListIsReadWhole(t *testing.T) {
 	}
 }
 
-// TestHalfAListIsNone cuts a list after each of its bytes: blocks that are in use
-// would be handed out if what came were taken for all.
+// TestHalfAListIsNone cuts a list after each of its bytes: blocks that are in use would be handed
+// out if the received part counted as the whole list.
 func TestHalfAListIsNone(t *testing.T) {
 	_, text := recordList(t, 2)
 	for length := range len(text) {
@@ -171,7 +171,7 @@ func TestRecordsAreListedAndWatched(t *testing.T) {
 		t.Errorf("the list is of version %s and continues at %q; want %s, %q", meta.GetResourceVersion(), meta.GetContinue(), list.ResourceVersion, list.Continue)
 	}
 	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("what the server refuses: %v, want that the version is too old", err)
+		t.Errorf("a refused list: %v, want that the version is too old", err)
 	}
 	watch, err := source.WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {

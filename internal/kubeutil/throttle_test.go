@@ -17,7 +17,7 @@ func TestThrottleSchedules(t *testing.T) {
 		{0, 0, "the first is written at once"},
 		{100 * time.Millisecond, 900 * time.Millisecond, "the second waits for its turn"},
 		{400 * time.Millisecond, 600 * time.Millisecond, "the third shares that turn"},
-		{1000 * time.Millisecond, time.Second, "what comes after that turn waits for the next"},
+		{1000 * time.Millisecond, time.Second, "a call after that turn waits for the next"},
 		{5 * time.Second, 0, "after a quiet time nothing waits"},
 	} {
 		clock.SetTime(time.Unix(0, 0).Add(step.at))

@@ -20,8 +20,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// history is a store whose events are at the revisions that they state. A watch shows
-// those above the revision from which it is asked for, and then a bookmark.
+// history represents a store whose events are at the revisions that they state. A watch shows the
+// events above the revision from which it starts, and then a bookmark.
 type history struct {
 	revision int
 	events   []watch.Event
@@ -77,7 +77,7 @@ func (h *history) source() *cache.ListWatch {
 	}
 }
 
-// shown are the events of one watch, in short.
+// shown returns the events of one watch, in short.
 func shown(t *testing.T, s *VerifiedSource) []string {
 	t.Helper()
 	w, err := s.Watch(metav1.ListOptions{ResourceVersion: "0"})
@@ -136,7 +136,7 @@ func TestAWatchIsResumedOnlyInTheHistoryThatWasSeen(t *testing.T) {
 			want: []string{"Expired"}, wentBack: []string{"3 3"},
 		},
 		{
-			name: "it goes back behind the last event, and other resources pass what was seen",
+			name: "it goes back behind the last event, and other resources pass the seen events",
 			then: func(h *history) {
 				h.restore(2)
 				h.write("", "")
@@ -232,7 +232,7 @@ func TestAListThatShowsThatTheStoreHasGoneBackIsReported(t *testing.T) {
 	}
 }
 
-// Where the store has gone back is reported once, however many writes show it.
+// TestThatTheStoreHasGoneBackIsReportedOnce covers any number of writes that show it.
 func TestThatTheStoreHasGoneBackIsReportedOnce(t *testing.T) {
 	h, reported := &history{revision: 7}, 0
 	s := NewVerifiedSource(h.source(), Verification{WentBack: func(string, string) { reported++ }})
@@ -299,7 +299,8 @@ func isClosed(done chan struct{}) bool {
 	}
 }
 
-// A Reflector stops a watch while an event is on its way.
+// TestAFilteredWatchEndsWhenItIsStopped covers a Reflector that stops a watch while an event is on
+// its way.
 func TestAFilteredWatchEndsWhenItIsStopped(*testing.T) {
 	from := watch.NewFakeWithChanSize(1, false)
 	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true }, func() {})

@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew has a record that is known to be
-// stored shown at once, late, never, or not before nobody waits for it any more.
+// TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew shows a record that is known to be stored
+// at once, late, never, or only after every wait for it has ended.
 func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 	const silence = 2 * time.Second
 	for name, c := range map[string]struct {
@@ -47,15 +47,15 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 				l.book(pool)
 				l.AwaitStored(ctx, ipam.Name{Namespace: record.Namespace, Name: record.Name}, []ipam.PoolKey{pool})
 				if waited := time.Since(began); waited != c.waits || relists != c.relists {
-					t.Errorf("it waited for %s, and the watch began anew %d times; want %s, %d", waited, relists, c.waits, c.relists)
+					t.Errorf("it waited for %s, and the watch began again %d times; want %s, %d", waited, relists, c.waits, c.relists)
 				}
 			})
 		})
 	}
 }
 
-// TestARequestWaitsForAReleaseThatIsOnItsWay has blocks freed, or not, in the time in
-// which a request waits for one.
+// TestARequestWaitsForAReleaseThatIsOnItsWay frees blocks, or not, in the time in which a request
+// waits for one.
 func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	const patience, deadline = time.Second, 5 * time.Second
 	other := ipam.PoolNamed("other")
@@ -136,7 +136,7 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// TestAReleaseBeforeIsNotWaitedFor has a block freed between two looks.
+// TestAReleaseBeforeIsNotWaitedFor frees a block between two looks.
 func TestAReleaseBeforeIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute})

@@ -29,8 +29,8 @@ func TestTheAddressAheadStaysWithinItsFamily(t *testing.T) {
 	}
 }
 
-// TestWhoeverLostARaceGoesOnFromElsewhere has another replica be faster, after which
-// blocks are taken one after the other from a random one on, for a while.
+// TestWhoeverLostARaceGoesOnFromElsewhere lets another replica be faster, after which blocks are
+// taken one after the other from a random one on, for a while.
 func TestWhoeverLostARaceGoesOnFromElsewhere(t *testing.T) {
 	all := netip.MustParsePrefix("10.0.0.0/8")
 	elsewhere := map[netip.Prefix]bool{}
@@ -60,8 +60,7 @@ func TestWhoeverLostARaceGoesOnFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestARecordOnItsWayIsCountedAsSuch has a record come to be about to be released, again
-// and again, and be kept.
+// TestARecordOnItsWayIsCountedAsSuch moves a record in and out of its release, again and again.
 func TestARecordOnItsWayIsCountedAsSuch(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28")), "0"))
@@ -98,7 +97,7 @@ func TestARecordOnItsWayIsCountedAsSuch(t *testing.T) {
 	}
 }
 
-// TestAClaimMayBeSeenBeforeItsRecord: the two come by watches of their own.
+// TestAClaimMayBeSeenBeforeItsRecord covers the two watches, which are independent.
 func TestAClaimMayBeSeenBeforeItsRecord(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -130,8 +129,8 @@ func TestAClaimMayBeSeenBeforeItsRecord(t *testing.T) {
 	}
 }
 
-// TestARecordOfOurNameWithAnotherBlockIsNotOurs: of two replicas that make the record of
-// one name, one has made it with its own block.
+// TestARecordOfOurNameWithAnotherBlockIsNotOurs covers two replicas that make the record of one
+// name: one has made it with its own block.
 func TestARecordOfOurNameWithAnotherBlockIsNotOurs(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -142,7 +141,7 @@ func TestARecordOfOurNameWithAnotherBlockIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone forgets pools with and without.
+// TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone forgets pools with and without records.
 func TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone(t *testing.T) {
 	l := newLedger(1)
 	empty := ipam.PoolNamed("empty")
@@ -159,7 +158,7 @@ func TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone(t *testing.T) {
 	}
 }
 
-// TestListenersAreNotifiedOfConflictsInTime has a conflict last for long enough.
+// TestListenersAreNotifiedOfConflictsInTime lets a conflict last for long enough.
 func TestListenersAreNotifiedOfConflictsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)

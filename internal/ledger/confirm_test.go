@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// marked is a pool's own record that is being released.
+// marked returns a pool's own record that is being released.
 func marked(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
 	m := o.DeepCopy()
 	m.Spec.State, m.ResourceVersion = v1alpha1.AllocationReleasing, version
@@ -28,8 +28,8 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 		events func(f feed) error
 		want   error
 	}{
-		"it is there": {func(f feed) error { return f.Add(mine) }, nil},
-		"it is gone":  {func(f feed) error { return errors.Join(f.Delete(pools), f.Add(mine)) }, ErrPoolClosed},
+		"it exists":  {func(f feed) error { return f.Add(mine) }, nil},
+		"it is gone": {func(f feed) error { return errors.Join(f.Delete(pools), f.Add(mine)) }, ErrPoolClosed},
 		"it is being released": {
 			func(f feed) error { return errors.Join(f.Update(marked(pools, "2")), f.Add(mine)) }, ErrPoolClosed,
 		},
@@ -60,7 +60,7 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 		"another pool's overlaps it, and was recorded later": {
 			func(f feed) error { return errors.Join(f.Add(other), f.Add(mine)) }, nil,
 		},
-		"a list shows both, and nobody knows the order": {
+		"a list shows both, without their order": {
 			func(f feed) error {
 				return errors.Join(f.Delete(pools), f.Replace([]any{mine, other, pools}, "9"))
 			}, ErrPoolClosed,
@@ -97,8 +97,7 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 	}
 }
 
-// TestTheRecordThatCameFirstStaysConfirmed is about two records that overlap, however
-// they came to be.
+// TestTheRecordThatCameFirstStaysConfirmed covers two records that overlap, for any cause.
 func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	of := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := convert.Record(o); return r }
@@ -129,7 +128,7 @@ func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	fresh := newLedger(1)
 	must(t, feed{fresh}.Replace(listed(first, second), "3"))
 	if !isTaken(fresh.Confirmed(of(first))) || !isTaken(fresh.Confirmed(of(second))) {
-		t.Error("a list does not say which was first: want that neither is confirmed")
+		t.Error("a list does not show which was first: want that neither is confirmed")
 	}
 }
 
@@ -150,7 +149,7 @@ func TestAPoolsRecordCanBeReleasedOnceTheMarkIsSeenAndNothingIsRecorded(t *testi
 	must(t, feed{l}.Delete(block))
 	check("without", Unused)
 	must(t, feed{l}.Update(marked(pools, "3")))
-	check("when somebody else marked it again", Overtaken)
+	check("when another process marked it again", Overtaken)
 	must(t, feed{l}.Delete(pools))
 	check("when it is gone, or the view is older", Overtaken)
 }
@@ -225,7 +224,7 @@ func TestARecordThatALiveClaimNamesWasConfirmedBeforeTheClaimWasStored(t *testin
 	must(t, feed{l}.Replace(listed(first, second), "3"))
 	record, _ := convert.Record(first)
 	if err := l.Confirmed(record); err == nil {
-		t.Error("it is confirmed before anybody says that a claim names it")
+		t.Error("it is confirmed before it is known that a claim names it")
 	}
 	l.Claimed(record.Name, true)
 	if err := l.Confirmed(record); err != nil {
@@ -299,7 +298,7 @@ func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
 	}
 }
 
-// of is an object with a project.
+// of returns an object with a project.
 func of(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 	o.Spec.Project = project
 	return o

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestBothRecordsOfAConflictAreNotified has two records that overlap, and a third one
-// that overlaps neither.
+// TestBothRecordsOfAConflictAreNotified stores two records that overlap, and a third one that
+// overlaps neither.
 func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
 	first, second, other := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"), allocation("c", "3", "3", "10.0.0.16/30")
 	l := newLedger(1)
@@ -44,7 +44,7 @@ func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
 			t.Errorf("%s: %s is in conflict with %q, want %q", when, name, got, want)
 		}
 	}
-	check("at once: the second may be about to give way")
+	check("at once: the second can be about to give way")
 	conflict("at once", "a", "")
 	conflict("at once", "b", "")
 	clock.Step(conflictAfter)
@@ -64,9 +64,9 @@ func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
 	}
 }
 
-// TestRecordsThatLiveClaimsNameMayBeInConflict has two records as admission makes them,
-// without the UID of a claim: that a claim names each of them confirms both, and does not
-// hide that they overlap.
+// TestRecordsThatLiveClaimsNameMayBeInConflict stores two records as admission makes them, without
+// the UID of a claim: a claim that names each of them confirms both, and does not hide that they
+// overlap.
 func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	claimed := func(l *Ledger) {
@@ -113,7 +113,7 @@ func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 	}
 }
 
-// TestARecordThatNoClaimEverNamedIsKnown where this process could have seen it.
+// TestARecordThatNoClaimEverNamedIsKnown covers records whose claim this process would have seen.
 func TestARecordThatNoClaimEverNamedIsKnown(t *testing.T) {
 	made := allocation("a", "1", "1", "10.0.0.0/28")
 	name := ipam.Name{Namespace: "ns", Name: "a"}

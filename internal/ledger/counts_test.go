@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestCountsAgainstTwin compares the counts, which are kept, with those of all records that
-// there are, while records come, change their state, are claimed and go.
+// TestCountsAgainstTwin compares the kept counts with counts of all records, while records come,
+// change their state, are claimed and go.
 func TestCountsAgainstTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 2))

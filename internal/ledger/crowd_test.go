@@ -13,9 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestReplicasKeepOutOfEachOthersWay plays replicas that fill one pool, each with
-// several requests under way at a time that do not know of the others'. A record
-// that gives way was written in vain.
+// TestReplicasKeepOutOfEachOthersWay plays replicas that fill one pool, each with several requests
+// under way at a time that do not know of the others'. A record that gives way was written in vain.
 func TestReplicasKeepOutOfEachOthersWay(t *testing.T) {
 	seeds := uint64(5)
 	if testing.Short() {
@@ -32,8 +31,8 @@ func TestReplicasKeepOutOfEachOthersWay(t *testing.T) {
 	}
 }
 
-// crowd has replicas record blocks in rounds: all find, then all record, in the
-// order of the requests, and all see what was recorded.
+// crowd lets replicas record blocks in rounds: all find, then all record, in the order of the
+// requests, and all see the new records.
 func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
 	const rounds, underWay = 150, 16
 	crowded := make([]*Ledger, replicas)
@@ -62,8 +61,8 @@ func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
 	return recorded, vain
 }
 
-// recordOne has all see the record of a hold, and reports whether the
-// block is its holder's. If not, the record is deleted.
+// recordOne shows the record of a hold to all, and reports whether the block is its holder's. If
+// not, the record is deleted.
 func recordOne(t *testing.T, crowded []*Ledger, h *Hold) bool {
 	name := h.entry.name
 	obj := allocation(name, "uid-"+name, "1", h.Block.String())

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// inDomain asks for a block of a routing domain, as a root pool does for its CIDR.
+// inDomain returns a request for a block of a routing domain, as a root pool makes it for its CIDR.
 func inDomain(name, block string) Ask {
 	return Ask{
 		Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: name, Family: ipam.IPv4}, Block: netip.MustParsePrefix(block), Bits: 24,
@@ -77,7 +77,7 @@ func TestARoutingDomainIsKeptWhileARequestAwaitsSomethingThere(t *testing.T) {
 	select {
 	case <-wake:
 	default:
-		t.Fatal("it is not told that the block was freed")
+		t.Fatal("it is not notified that the block was freed")
 	}
 	if l.books[keys[0]] == nil {
 		t.Error("it is forgotten while it is awaited")

@@ -17,16 +17,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// FuzzEvents plays any sequence of events and of what processes do between them,
-// three bytes a step: what, about which of eight names, and how. A twin of maps
-// and an array of addresses says what must come of it.
+// FuzzEvents plays any sequence of events and of steps of processes between them, three bytes a
+// step: the step, the index of one of eight names, and its variant. A twin of maps and an array of
+// addresses gives the expected result.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 0, 0x80, 5, 0, 0})                                           // hold, record, confirm
 	f.Add([]byte{3, 0, 0, 0, 1, 3, 0, 0, 0x80, 5, 0, 0})                                  // a rival was first
 	f.Add([]byte{3, 0, 0, 0, 0, 0x80, 2, 0, 0, 5, 0, 0})                                  // gone before it is confirmed
 	f.Add([]byte{3, 0, 0, 3, 1, 0, 0, 0, 0x80, 0, 1, 0x80, 6, 0, 0xff, 5, 0, 0, 5, 1, 0}) // a list in between
 	f.Add([]byte{0, 0, 0, 0, 0, 1, 2, 0, 0, 7, 0, 0, 3, 0, 0, 7, 0, 0, 0, 0, 0})          // one name, several records
-	f.Add([]byte{0, 0, 0, 1, 0, 2, 3, 1, 0, 6, 0, 0xff, 1, 0, 0, 1, 0, 2, 2, 0, 0})       // not to be read for a while
+	f.Add([]byte{0, 0, 0, 1, 0, 2, 3, 1, 0, 6, 0, 0xff, 1, 0, 0, 1, 0, 2, 2, 0, 0})       // unreadable for a while
 	f.Fuzz(func(t *testing.T, script []byte) {
 		p := &played{
 			ledger: newLedger(1), objects: map[string]*v1alpha1.IPAllocation{},
@@ -44,18 +44,18 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// played is a ledger and its twin.
+// played holds a ledger and its twin.
 type played struct {
 	ledger  *Ledger
 	step    int
 	objects map[string]*v1alpha1.IPAllocation
 	holds   map[string]*Hold
-	// formers are the records that were there of names which are held.
+	// formers holds the former records of names which are held.
 	formers  map[string]types.UID
 	verdicts map[string]*seen
 }
 
-// seen is what the watch has told of a record that is awaited.
+// seen holds the verdict of the watch on a record that is awaited.
 type seen struct {
 	uid  types.UID
 	ours bool
@@ -75,7 +75,7 @@ func (p *played) play(t *testing.T, what byte, name string, how byte) {
 			next.DeletionTimestamp = &now // frees nothing
 		}
 		if how&2 != 0 {
-			next.Spec.PoolRef = nil // it stays as it was last read
+			next.Spec.PoolRef = nil // the ledger keeps the last readable state
 		}
 		p.objects[name] = next
 		p.read(t, name, feed{p.ledger}.Update(next))
@@ -99,7 +99,7 @@ func (p *played) play(t *testing.T, what byte, name string, how byte) {
 	}
 }
 
-// read checks what came of reading the object of a name.
+// read checks the result of reading the object of a name.
 func (p *played) read(t *testing.T, name string, err error) {
 	t.Helper()
 	if readable := p.objects[name].Spec.PoolRef != nil; readable != (err == nil) {
@@ -107,7 +107,7 @@ func (p *played) read(t *testing.T, name string, err error) {
 	}
 }
 
-// add is a record of a name: of the block that is held for it, or another's.
+// add stores a record of a name: of the block that is held for it, or of another one.
 func (p *played) add(t *testing.T, name string, how byte) {
 	block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, how << 2}), 26+int(how>>5)%7).Masked()
 	if h := p.holds[name]; h != nil && how&0x80 != 0 {
@@ -121,7 +121,7 @@ func (p *played) add(t *testing.T, name string, how byte) {
 	p.sight(name)
 }
 
-// list is one in which some records are missing, and some are new.
+// list shows a list in which some records are missing, and some are new.
 func (p *played) list(t *testing.T, keep byte) {
 	var all []any
 	for n := range 8 {
@@ -175,7 +175,7 @@ func (p *played) hold(t *testing.T, name string) {
 func (p *played) confirm(t *testing.T, name string, how byte) {
 	t.Helper()
 	verdict, want := p.verdicts[name], ipam.ErrUnconfirmed
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it does not wait, or there is a fault
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it does not wait, or the code is wrong
 	defer cancel()
 	uid := types.UID("another")
 	if obj := p.objects[name]; obj != nil && how&1 == 0 {
@@ -201,7 +201,7 @@ func (p *played) end(name string) {
 	delete(p.verdicts, name)
 }
 
-// sight is when the watch shows a record that may be awaited.
+// sight notes that the watch shows a record that can be awaited.
 func (p *played) sight(name string) {
 	h := p.holds[name]
 	if h == nil || p.verdicts[name] != nil || p.objects[name].UID == p.formers[name] {
@@ -228,7 +228,7 @@ func (p *played) lose(name string) {
 	}
 }
 
-// room is a block of the length that is asked for and that nothing overlaps.
+// room returns a block of the length of the request that nothing overlaps.
 func (p *played) room() (netip.Prefix, bool) {
 	for i := range 16 {
 		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(16 * i)}), 28)

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// networked is the pool with a gateway, and without the edges of its subnet withheld.
+// networked returns the pool with a gateway, and without the edges of its subnet withheld.
 func networked(gateway string) ipam.Pool {
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Network: &ipam.Network{Length: 24}}
 	if gateway != "" {
@@ -24,7 +24,7 @@ func networked(gateway string) ipam.Pool {
 	return pool
 }
 
-// recorded is an address with the gateway that was handed out with it.
+// recorded returns an address with the gateway that was handed out with it.
 func recorded(name, addr, gateway string) *v1alpha1.IPAllocation {
 	obj := allocation(name, "uid-"+name, "1", addr+"/32")
 	obj.Spec.Gateway = gateway
@@ -37,8 +37,8 @@ func askForOne(name string) Ask {
 	return a
 }
 
-// TestFormerGatewayIsWithheldWhileAnAddressHasIt has everything that ends that, and what does
-// not.
+// TestFormerGatewayIsWithheldWhileAnAddressHasIt covers every event that ends that, and events that
+// do not.
 func TestFormerGatewayIsWithheldWhileAnAddressHasIt(t *testing.T) {
 	one := netip.MustParsePrefix("10.0.0.1/32")
 	for name, tc := range map[string]struct {
@@ -109,7 +109,7 @@ func TestNextAddressIsNotTheFormerGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayOfARequestIsWithheld has a pool change while a request is under way.
+// TestGatewayOfARequestIsWithheld changes a pool while a request is under way.
 func TestGatewayOfARequestIsWithheld(t *testing.T) {
 	l := newLedger(1)
 	l.Describe(networked("10.0.0.0"))
@@ -125,8 +125,8 @@ func TestGatewayOfARequestIsWithheld(t *testing.T) {
 	}
 }
 
-// TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway has another replica, which does not
-// know of the new gateway yet, hand out the old one.
+// TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway lets another replica, which does not know
+// of the new gateway yet, hand out the old one.
 func TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		block string
@@ -161,7 +161,7 @@ func TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway(t *testing.T) {
 	}
 }
 
-// TestRecordThatStatesNoGatewayCountsWithThatOfItsPool has records from before they stated one.
+// TestRecordThatStatesNoGatewayCountsWithThatOfItsPool covers records from before they stated one.
 func TestRecordThatStatesNoGatewayCountsWithThatOfItsPool(t *testing.T) {
 	former := netip.MustParseAddr("10.0.0.1")
 	l := New(Options{})
@@ -201,7 +201,7 @@ func TestFormerGatewaysAreCountedAsWithheld(t *testing.T) {
 	}
 }
 
-// TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder has a dump without records.
+// TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder covers a dump without records.
 func TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder(t *testing.T) {
 	l := newLedger(1)
 	l.Describe(networked("10.0.0.2"))
@@ -213,7 +213,7 @@ func TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder(t *testing.T) {
 	}
 }
 
-// TestHolderAtLooksInTheWholeRoutingDomain has a gateway outside of its pool.
+// TestHolderAtLooksInTheWholeRoutingDomain covers a gateway outside of its pool.
 func TestHolderAtLooksInTheWholeRoutingDomain(t *testing.T) {
 	parent, sibling := ipam.PoolNamed("parent"), ipam.PoolNamed("sibling")
 	below := func(name, cidr string) *v1alpha1.IPAllocation {

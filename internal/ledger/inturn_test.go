@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// turnFunc is a Turn that decides by a function.
+// turnFunc implements a Turn by a function.
 type turnFunc func(Room, netip.Prefix) (bool, netip.Prefix)
 
 func (f turnFunc) MayTake(room Room, block netip.Prefix) (bool, netip.Prefix) { return f(room, block) }
 
-// TestWhatOthersWantIsPassedOver: the block that is held is the first free one that
-// nobody else wants.
+// TestWhatOthersWantIsPassedOver expects the hold of the first free block that no other waiter
+// wants.
 func TestWhatOthersWantIsPassedOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		wanted []string
-		block  string // the very block that is asked for
+		block  string // the block of the request
 		got    string // none: out of turn
 	}{
 		"nothing":                          {nil, "", "10.0.0.0/28"},

@@ -21,7 +21,8 @@ func confirmed(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) error {
 	return l.Confirmed(recordOf(t, obj))
 }
 
-// A block that was recorded while its pool was closed is confirmed once the pool is open.
+// TestABlockIsConfirmedWhenItsPoolIsOpenAgain covers a block that was recorded while its pool was
+// closed.
 func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
 	mine, pools := allocation("a", "1", "5", "10.0.0.0/28"), own(key, small.String())
 	unmarked := pools.DeepCopy()
@@ -64,7 +65,8 @@ func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
 	}
 }
 
-// Where the pool's spec is not known, its own record says which block it has.
+// TestABlockOfAPoolWithoutSpecIsConfirmed covers a pool whose spec is not known: its own record
+// states its block.
 func TestABlockOfAPoolWithoutSpecIsConfirmed(t *testing.T) {
 	l := newLedger(1)
 	other := ipam.PoolNamed("other")
@@ -76,7 +78,8 @@ func TestABlockOfAPoolWithoutSpecIsConfirmed(t *testing.T) {
 	}
 }
 
-// What was not confirmed, and is gone, is forgotten.
+// TestARecordThatIsGoneIsNotConfirmedLater expects that a record is forgotten that was not
+// confirmed, and is gone.
 func TestARecordThatIsGoneIsNotConfirmedLater(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "5", "10.0.0.0/28")
@@ -87,7 +90,7 @@ func TestARecordThatIsGoneIsNotConfirmedLater(t *testing.T) {
 	}
 }
 
-// A pool that is made again with another CIDR has other blocks.
+// TestAPoolOfAnotherCIDRHasOtherBlocks covers a pool that is made again with another CIDR.
 func TestAPoolOfAnotherCIDRHasOtherBlocks(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -99,7 +102,8 @@ func TestAPoolOfAnotherCIDRHasOtherBlocks(t *testing.T) {
 	}
 }
 
-// A record may overlap several: it is in conflict for as long as one of them is there.
+// TestAConflictLastsUntilTheLastRivalIsGone covers a record that overlaps several: it is in
+// conflict as long as one of them exists.
 func TestAConflictLastsUntilTheLastRivalIsGone(t *testing.T) {
 	l := newLedger(1)
 	large, first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"), allocation("c", "3", "3", "10.0.0.4/30")
@@ -117,7 +121,8 @@ func TestAConflictLastsUntilTheLastRivalIsGone(t *testing.T) {
 	}
 }
 
-// A new version of a record is news, and one that is shown again is none.
+// TestListenersAreNotifiedOfNewVersions expects a notification of a new version of a record, but
+// not of one that is shown again.
 func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
@@ -131,7 +136,7 @@ func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 		}
 	})
 	if len(there) != 2 {
-		t.Errorf("notified of %v, want both that are there", there)
+		t.Errorf("notified of %v, want both that exist", there)
 	}
 	newer := mine.DeepCopy()
 	newer.ResourceVersion = "2"
@@ -141,7 +146,8 @@ func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	}
 }
 
-// A record that is made under the name of an earlier one, which a claim had, is unclaimed.
+// TestANameIsNotClaimedForGood expects that a record is unclaimed that is made under the name of an
+// earlier one, which a claim had.
 func TestANameIsNotClaimedForGood(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -157,7 +163,8 @@ func TestANameIsNotClaimedForGood(t *testing.T) {
 	}
 }
 
-// A request for a block in use is refused with the name of the other holder.
+// TestWhatIsInUseIsTaken expects that a request for a block in use is refused with the name of the
+// other holder.
 func TestWhatIsInUseIsTaken(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
@@ -169,11 +176,12 @@ func TestWhatIsInUseIsTaken(t *testing.T) {
 	if want := (ipam.TakenError{Block: again.Block, Pool: key, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: "a"}, Overlap: netip.MustParsePrefix("10.0.0.0/28")}); !ok || *taken != want {
 		t.Errorf("got %v, want %v", err, &want)
 	}
-	again.Block = netip.MustParsePrefix("10.0.0.32/30") // withheld, and in nobody's way
+	again.Block = netip.MustParsePrefix("10.0.0.32/30") // withheld, but not in the way of another
 	mustHold(t, l, again)
 }
 
-// A record that is acknowledged and not shown makes the watch begin anew, once.
+// TestASilentWatchBeginsAnew expects that a record that is acknowledged and not shown restarts the
+// watch, once.
 func TestASilentWatchBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 0))})
@@ -202,7 +210,7 @@ func TestASilentWatchBeginsAnew(t *testing.T) {
 	})
 }
 
-// A record whose creation is acknowledged, and that is gone before it is shown, is lost.
+// TestAHoldWhoseRecordIsGoneBeforeItIsShownIsLost covers a record whose creation is acknowledged.
 func TestAHoldWhoseRecordIsGoneBeforeItIsShownIsLost(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -214,7 +222,8 @@ func TestAHoldWhoseRecordIsGoneBeforeItIsShownIsLost(t *testing.T) {
 	}
 }
 
-// What is held counts for its project until its record does, and then once.
+// TestAHoldCountsUntilItsRecordDoes expects that a hold counts for its project until its record
+// does, and that the two count once.
 func TestAHoldCountsUntilItsRecordDoes(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
@@ -241,7 +250,8 @@ func TestAHoldCountsUntilItsRecordDoes(t *testing.T) {
 	}
 }
 
-// No more occupants are named than are wanted, though several have one block.
+// TestOccupantsAreBounded expects at most the requested number of occupants, though several have
+// one block.
 func TestOccupantsAreBounded(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/28"), allocation("c", "3", "3", "10.0.0.0/28")), "0"))
@@ -252,8 +262,8 @@ func TestOccupantsAreBounded(t *testing.T) {
 	}
 }
 
-// Who waits is notified of a claim that names a record, and no more once it has what it
-// waited for.
+// TestWhoWaitsIsNotifiedUntilItWaitsNoMore expects that a waiter is notified of a claim that names
+// a record, but not after its wait has ended.
 func TestWhoWaitsIsNotifiedUntilItWaitsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)

@@ -36,7 +36,7 @@ func newLedger(seed uint64) *Ledger {
 	return l
 }
 
-// allocation is an object as a watch delivers it.
+// allocation returns an object as a watch delivers it.
 func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "ns", Name: name}, UID: uid, Version: version,
@@ -45,7 +45,7 @@ func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 	})
 }
 
-// own is the record of a root pool's own CIDR.
+// own returns the record of a root pool's own CIDR.
 func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "uid-of-" + pool.Name, Version: "1",
@@ -54,7 +54,7 @@ func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 	})
 }
 
-// listed is a list of records, with the pool's own.
+// listed returns a list of records, with the pool's own.
 func listed(records ...any) []any { return append(records, own(key, small.String())) }
 
 func ask(name string) Ask {
@@ -96,7 +96,7 @@ func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
 		return !r.IsFree(block) && r.Has(25) && !r.Has(24), netip.Prefix{}
 	})
 	mustHold(t, l, newcomer).Drop()
-	h.Drop() // the block for which somebody waits
+	h.Drop() // the block for which a request waits
 	if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
 		t.Errorf("a hold: got %v, want ErrOutOfTurn", err)
 	}
@@ -114,8 +114,7 @@ func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
 	}
 }
 
-// TestEveryBlockThatBecomesFreeIsTold has blocks become free in each of the ways in
-// which they can.
+// TestEveryBlockThatBecomesFreeIsTold frees blocks in each possible way.
 func TestEveryBlockThatBecomesFreeIsTold(t *testing.T) {
 	l := newLedger(1)
 	var freed []string
@@ -142,7 +141,7 @@ func TestEveryBlockThatBecomesFreeIsTold(t *testing.T) {
 		freed = nil
 		step.do()
 		if got := fmt.Sprint(freed); got != fmt.Sprint(strings.FieldsFunc(step.want, func(r rune) bool { return r == ',' })) {
-			t.Errorf("%s: %s was told, want [%s]", step.what, got, step.want)
+			t.Errorf("%s: notified of %s, want [%s]", step.what, got, step.want)
 		}
 	}
 }
@@ -165,13 +164,13 @@ func TestConfirm(t *testing.T) {
 				return errors.Join(f.Add(allocation("a", "1", "1", "10.0.0.0/28")), f.Add(allocation("b", "2", "2", "10.0.0.0/25")))
 			}, nil,
 		},
-		"another that was gone by then does not count": {
+		"another that was gone before does not count": {
 			func(f feed) error {
 				other := allocation("b", "2", "1", "10.0.0.0/30")
 				return errors.Join(f.Add(other), f.Delete(other), f.Add(allocation("a", "1", "3", "10.0.0.0/28")))
 			}, nil,
 		},
-		"of a list nobody knows the order: with a rival it is not": {
+		"a list has no order: with a rival it is not": {
 			func(f feed) error {
 				return f.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")), "2")
 			}, ErrLost,
@@ -209,8 +208,8 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestConfirmAfterAnotherOfTheName: the name of a claim's record is used again where the
-// first gave way, whose events may still be under way.
+// TestConfirmAfterAnotherOfTheName uses the name of a claim's record again after the first gave
+// way, whose events can still be under way.
 func TestConfirmAfterAnotherOfTheName(t *testing.T) {
 	l := newLedger(1)
 	former := allocation("a", "1", "1", "10.0.0.128/28")
@@ -270,7 +269,7 @@ func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
 	must(t, feed{l}.Add(b))
 	must(t, feed{l}.Replace(listed(a, b, c), "2"))
 	if fmt.Sprint(initial) != "[1 uid-of-p]" {
-		t.Errorf("told that %v were there before, want [1 uid-of-p]", initial)
+		t.Errorf("notified that %v existed before, want [1 uid-of-p]", initial)
 	}
 }
 
@@ -290,7 +289,7 @@ func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 		must(t, feed{l}.Delete(allocation("x", "1", "1", "10.0.0.0/28")))
 	}
 	if fmt.Sprint(told) != "[c of 1 c of 1]" {
-		t.Errorf("when a and b have stopped: told %v, want c of both changes", told)
+		t.Errorf("when a and b have stopped: notified %v, want c of both changes", told)
 	}
 }
 
@@ -330,8 +329,8 @@ func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 	mustHold(t, l, bounded).Drop()
 }
 
-// TestViewAgainstTwin plays random events, holds and lists, overlapping ones
-// too, and compares what the ledger counts with an array of addresses.
+// TestViewAgainstTwin plays random events, holds and lists, overlapping ones too, and compares the
+// ledger's counts with an array of addresses.
 func TestViewAgainstTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -346,7 +345,7 @@ func TestViewAgainstTwin(t *testing.T) {
 	}
 }
 
-// world is a ledger, and what it has been told.
+// world holds a ledger, and the events that it has received.
 type world struct {
 	ledger  *Ledger
 	random  *rand.Rand
@@ -359,11 +358,11 @@ func (w *world) act(t *testing.T, step int) {
 	l, random, objects, holds := w.ledger, w.random, w.objects, w.holds
 	name := strconv.Itoa(random.IntN(30))
 	switch random.IntN(10) {
-	case 0, 1, 2, 3: // a record, of us or of others, that may overlap
+	case 0, 1, 2, 3: // a record of the operator or of others, which can overlap
 		bits := 26 + random.IntN(7)
 		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked()
 		obj := allocation(name, fmt.Sprintf("%s-%d", name, step), strconv.Itoa(step), block.String())
-		obj.Spec.Gateway = fmt.Sprintf("10.0.0.%d", random.IntN(256)) // which only an address has
+		obj.Spec.Gateway = fmt.Sprintf("10.0.0.%d", random.IntN(256)) // only an address has one
 		objects[name] = obj
 		must(t, feed{l}.Add(obj))
 	case 4, 5, 6:

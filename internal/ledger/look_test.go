@@ -29,8 +29,8 @@ func recordOf(t *testing.T, obj *v1alpha1.IPAllocation) ipam.Record {
 	return record
 }
 
-// TestWhatAPoolHasIsCounted has blocks in withheld space too, whose addresses are counted
-// twice, however the pool comes to know of them.
+// TestWhatAPoolHasIsCounted stores blocks in withheld space too, whose addresses are counted twice,
+// for each way in which the pool becomes known.
 func TestWhatAPoolHasIsCounted(t *testing.T) {
 	l := newLedger(1)
 	check := func(when, want string, utilized float64) {
@@ -70,7 +70,7 @@ func TestRoom(t *testing.T) {
 	block := netip.MustParsePrefix
 	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.128/25"), allocation("b", "2", "1", "10.0.0.64/26")), "0"))
 	seen := allocation("c", "3", "1", "10.9.0.0/28")
-	seen.Spec.PoolRef.Name = "seen" // of which the pool itself has not been seen
+	seen.Spec.PoolRef.Name = "seen" // a pool that itself has not been seen
 	must(t, feed{l}.Add(seen))
 	for name, tc := range map[string]struct {
 		pool   ipam.PoolKey
@@ -152,8 +152,8 @@ func TestTheFewRecordsOfAPool(t *testing.T) {
 	}
 }
 
-// TestOccupantsAreWhatKeepsAPool: neither holds nor what is about to be released do, but
-// what is kept for another claim does.
+// TestOccupantsAreWhatKeepsAPool expects neither holds nor records that are about to be released,
+// but those that are kept for another claim.
 func TestOccupantsAreWhatKeepsAPool(t *testing.T) {
 	terminating := func(o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 		o.DeletionTimestamp = new(metav1.Now())
@@ -275,8 +275,8 @@ func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedRecordIsExpectedForAWhile: a record whose creation failed may turn up as
-// long as an API server may take, and is forgotten then.
+// TestAnAbandonedRecordIsExpectedForAWhile covers a record whose creation failed: it can turn up as
+// long as a call to an API server can take, and is forgotten then.
 func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
@@ -307,7 +307,7 @@ func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
 	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
 	l.Follow(func(c Change) { abandoned = append(abandoned, fmt.Sprintf("%t %s", c.Kind == Abandoned, c.Record.UID)) })
 	if h.Abandon(); !slices.Equal(abandoned, []string{"true 1"}) {
-		t.Errorf("of a record that was shown before, it was told %v", abandoned)
+		t.Errorf("of a record that was shown before, it was notified: %v", abandoned)
 	}
 }
 
@@ -346,6 +346,6 @@ func TestARandomBlockMayBeAnyFreeOne(t *testing.T) {
 		h.Drop()
 	}
 	if len(drawn) != 15 || drawn[withheld] > 0 {
-		t.Errorf("drawn were %v, want all but what is withheld", drawn)
+		t.Errorf("drawn were %v, want all except the withheld ones", drawn)
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// x was recorded while y had the block, and confirmed when y was gone. The store goes back
-// to where both are there: y is its holder's, and x is not.
+// TestAConfirmationIsForgottenWhenTheStoreHasGoneBack records x while y has the block, and confirms
+// it when y is gone. The store goes back to a revision with both: the block is y's, and x is not
+// confirmed.
 func TestAConfirmationIsForgottenWhenTheStoreHasGoneBack(t *testing.T) {
 	x, y := allocation("x", "x", "6", "10.0.0.0/28"), allocation("y", "y", "5", "10.0.0.0/28")
 	gone := y.DeepCopy()

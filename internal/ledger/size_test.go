@@ -14,8 +14,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARecordIsSmall fails when what is kept of a record grows: with the claim in
-// the cache it is what the operator needs for each block.
+// TestARecordIsSmall fails when the memory for a record grows: with the claim in the cache it is
+// the memory that the operator needs for each block.
 func TestARecordIsSmall(t *testing.T) {
 	const many, most = 20_000, 500 // bytes
 	l := New(Options{})
@@ -43,7 +43,7 @@ func TestARecordIsSmall(t *testing.T) {
 	}
 }
 
-// allocationText is the nth record as the API server sends it.
+// allocationText returns the nth record as the API server sends it.
 func allocationText(t *testing.T, n int) []byte {
 	t.Helper()
 	obj := convert.Allocation(ipam.Record{

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestUnclaimedRecordsOfAProjectAreBounded has one tenant with many namespaces.
+// TestUnclaimedRecordsOfAProjectAreBounded covers one tenant with many namespaces.
 func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
 	of := func(namespace, project, name string, limit int) Ask {
 		a := ask(name)
@@ -50,7 +50,7 @@ func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
 	})
 }
 
-// unclaimedWorld is a ledger, and what has happened to it.
+// unclaimedWorld holds a ledger, and the events that it has received.
 type unclaimedWorld struct {
 	ledger  *Ledger
 	random  *rand.Rand
@@ -60,7 +60,7 @@ type unclaimedWorld struct {
 }
 
 // TestUnclaimedCountsAreAsTheirTwin plays random records, holds, claims and lists of three
-// namespaces in two projects, and compares the counts with a count of all that there is.
+// namespaces in two projects, and compares the counts with a count over all of them.
 func TestUnclaimedCountsAreAsTheirTwin(t *testing.T) {
 	for seed := range uint64(20) {
 		w := &unclaimedWorld{
@@ -127,7 +127,7 @@ func (w *unclaimedWorld) act(t *testing.T, step int) {
 	}
 }
 
-// twin counts what is unclaimed of all that there is.
+// twin counts the unclaimed records and holds over all of them.
 func (w *unclaimedWorld) twin() map[share]ipam.Usage {
 	counts := map[share]ipam.Usage{}
 	add := func(name ipam.Name, block netip.Prefix) {

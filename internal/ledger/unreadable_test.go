@@ -10,20 +10,20 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// unreadableOf returns an IPAllocation of which the block can be read, and the pool cannot.
+// unreadableOf returns an IPAllocation with a readable block, and without a pool.
 func unreadableOf(name, uid, version, block string) *v1alpha1.IPAllocation {
 	obj := allocation(name, uid, version, block)
 	obj.Spec.PoolRef = nil
 	return obj
 }
 
-// spaces are those that have the block which is withheld: a pool, one in another routing
-// domain, one that is seen only later, and a routing domain that nothing has used yet.
+// spaces returns the spaces that have the withheld block: a pool, one in another routing domain,
+// one that is seen only later, and a routing domain that nothing has used yet.
 func spaces() []ipam.PoolKey {
 	return []ipam.PoolKey{key, ipam.PoolNamed("lab"), ipam.LocalPoolNamed("ns", "late"), ipam.DomainNamed("new", ipam.IPv4)}
 }
 
-// blocked returns in how many of the spaces the block cannot be had.
+// blocked returns the number of spaces in which the block is not available.
 func blocked(t *testing.T, l *Ledger, block string) int {
 	t.Helper()
 	n := 0
@@ -96,7 +96,7 @@ func unreadableWithoutBlock() *v1alpha1.IPAllocation {
 	return obj
 }
 
-// elsewhere is the same object, which can be read: it lies in a pool that nothing is asked of.
+// elsewhere returns the same object in a readable form: it lies in a pool without requests.
 func elsewhere() *v1alpha1.IPAllocation {
 	obj := allocation("bad", "1", "6", "10.0.0.64/27")
 	obj.Spec.PoolRef.Name = "other"
@@ -107,7 +107,7 @@ func TestUnreadableAllocationIsPassedOver(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(unreadableOf("bad", "1", "5", "10.0.0.0/27"), unreadableOf("worse", "2", "5", "10.0.0.0/30")), "5"))
 	if h := mustHold(t, l, ask("a")); h.Block.String() != "10.0.0.48/28" {
-		t.Errorf("the first free block is %s, want the one after what is withheld", h.Block)
+		t.Errorf("the first free block is %s, want the one after the withheld blocks", h.Block)
 	}
 	if capacity, _ := l.Capacity(key); capacity.Records != 0 || capacity.Allocated.String() != "48" {
 		t.Errorf("the capacity is %+v, want no record, and 48 addresses that are in use", capacity)

@@ -84,7 +84,7 @@ func clientAuthority(file string) (func(*tls.Config), error) {
 	if file == "" {
 		return func(*tls.Config) {}, nil
 	}
-	bundle, err := os.ReadFile(file) //nolint:gosec // it is what the flag names
+	bundle, err := os.ReadFile(file) //nolint:gosec // the flag names it
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-client-ca: %w", err)
 	}

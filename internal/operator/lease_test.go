@@ -18,7 +18,7 @@ func TestTheLeaseSaysWhichVersionLeads(t *testing.T) {
 		lease := &resourcelock.LeaseLock{}
 		label(lease, version)
 		if got := lease.Labels[versionLabel]; got != want {
-			t.Errorf("%q is labelled %q, want %q", version, got, want)
+			t.Errorf("%q has the label %q, want %q", version, got, want)
 		}
 	}
 }

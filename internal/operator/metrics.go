@@ -163,7 +163,7 @@ func (m *measures) countClaims(ctx context.Context, from cache.Cache) {
 	_ = wait.PollUntilContextCancel(ctx, countAgain, true, func(ctx context.Context) (bool, error) {
 		informer, err := from.GetInformer(ctx, &v1alpha1.IPClaim{}, cache.BlockUntilSynced(false))
 		if err != nil {
-			return false, nil //nolint:nilerr // the informer's own log says why, and it is tried again
+			return false, nil //nolint:nilerr // the informer logs the reason, and it is tried again
 		}
 		_, err = informer.AddEventHandler(m.claims.Handler(keyOfClaim))
 		return err == nil, nil

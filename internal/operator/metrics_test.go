@@ -37,14 +37,14 @@ var (
 	shared = netip.MustParsePrefix("10.0.0.0/24")
 )
 
-// guarding is a guard with a certificate until began, that has replaced a path once.
+// guarding implements a guard with a certificate until began, that has replaced a path once.
 type guarding struct{}
 
 func (guarding) NotAfter() (time.Time, bool) { return began, true }
 
 func (guarding) Replacements() map[string]int { return map[string]int{"start": 1} }
 
-// measured are measures of a ledger that a source feeds.
+// measured returns the measures of a ledger that a source feeds.
 func measured(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
@@ -79,7 +79,7 @@ func record(name, block string, state ipam.State) ipam.Record {
 	}
 }
 
-// populated is a registry of which every metric has a time series.
+// populated returns a registry of which every metric has a time series.
 func populated(t testing.TB) (*measures, *prometheus.Registry) {
 	t.Helper()
 	bound := record("bound", "10.0.0.128/26", ipam.StateBound)
@@ -108,8 +108,8 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 	return m, registry
 }
 
-// TestEveryMetricIsAsItIsDefined compares what a registry exports with the definitions, of
-// which the documentation is made: names, types, help and labels.
+// TestEveryMetricIsAsItIsDefined compares the exports of a registry with the definitions, from
+// which the documentation is generated: names, types, help and labels.
 func TestEveryMetricIsAsItIsDefined(t *testing.T) {
 	_, registry := populated(t)
 	families, err := registry.Gather()

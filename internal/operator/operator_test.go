@@ -7,7 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRunReturnsWhatCannotBeUsed before it asks the API server, of which there is none.
+// TestRunReturnsWhatCannotBeUsed expects an error before the first call to the API server, which
+// does not exist here.
 func TestRunReturnsWhatCannotBeUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string

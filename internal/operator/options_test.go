@@ -19,8 +19,8 @@ func parsed(t *testing.T, args ...string) Options {
 	return o
 }
 
-// TestProvidersFlagsAreTaken has the flags that Cluster API's contract demands,
-// and those that its providers have in common.
+// TestProvidersFlagsAreTaken sets the flags that Cluster API's contract demands, and those that its
+// providers have in common.
 func TestProvidersFlagsAreTaken(t *testing.T) {
 	o := parsed(t,
 		"--namespace=team", "--watch-filter=blue", "--sync-period=15m",
@@ -28,7 +28,7 @@ func TestProvidersFlagsAreTaken(t *testing.T) {
 		"--leader-elect=false", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s",
 	)
 	if o.WatchNamespace != "team" || o.WatchFilter != "blue" || o.SyncPeriod != 15*time.Minute {
-		t.Errorf("what is watched: %q %q %v", o.WatchNamespace, o.WatchFilter, o.SyncPeriod)
+		t.Errorf("the watched namespace, filter and period: %q %q %v", o.WatchNamespace, o.WatchFilter, o.SyncPeriod)
 	}
 	if o.Manager.DiagnosticsAddress != ":1" || !o.Manager.InsecureDiagnostics || o.ProbeAddress != ":2" {
 		t.Errorf("where it listens: %+v, %q", o.Manager, o.ProbeAddress)

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// informer is one that has listed these objects.
+// informer implements one that has listed these objects.
 type informer struct {
 	toolscache.SharedIndexInformer
 	objects []any
@@ -26,7 +26,7 @@ func (i informer) GetStore() toolscache.Store {
 	return store
 }
 
-// inMemory are the policies as shipped, of which all but the first have no binding.
+// inMemory returns a watch of the policies as shipped, of which all but the first have no binding.
 func inMemory(t testing.TB) *policyWatch {
 	t.Helper()
 	p := &policyWatch{}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestThePolicyOfTheRemovalKnowsEveryFinalizer compares it with what is removed.
+// TestThePolicyOfTheRemovalKnowsEveryFinalizer compares the policy with the removed finalizers.
 func TestThePolicyOfTheRemovalKnowsEveryFinalizer(t *testing.T) {
 	for _, p := range protections() {
 		if !strings.Contains(removal, "'"+p.finalizer+"'") {
@@ -13,6 +13,6 @@ func TestThePolicyOfTheRemovalKnowsEveryFinalizer(t *testing.T) {
 		}
 	}
 	if !strings.Contains(removal, `"`+removalMessage) {
-		t.Errorf("nothing in the policy says %q", removalMessage)
+		t.Errorf("the policy does not contain %q", removalMessage)
 	}
 }

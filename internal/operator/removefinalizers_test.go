@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestWhatChangesMeanwhileLosesItsFinalizerInALaterPass has somebody change a record before
-// each attempt of the first passes, as the operator does that may not make an IPAddress.
+// TestWhatChangesMeanwhileLosesItsFinalizerInALaterPass changes a record before each attempt of the
+// first passes, as an operator does that has no right to make an IPAddress.
 func TestWhatChangesMeanwhileLosesItsFinalizerInALaterPass(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// running is an operator that runs in this process, on a control plane of its own.
+// running holds an operator that runs in this process, on its own control plane.
 type running struct {
 	*suite.World
 	options  Options
@@ -111,7 +111,7 @@ func (r *running) answersProbes() {
 	}
 }
 
-// serves has an IPClaim served in the answer to its create, an IPAddressClaim by the
+// serves expects an IPClaim to be served in the answer to its create, an IPAddressClaim by the
 // controllers, and both in the history.
 func (r *running) serves() {
 	claim, address := build.Claim("team", "claim").Pool("p").Length(32).Obj(), build.AddressClaim("team", "address").Pool("p").Obj()
@@ -170,7 +170,7 @@ func (r *running) leads() {
 	}
 }
 
-// ends has the lease given up, for the next leader, and the metrics taken back.
+// ends expects the lease to be given up, for the next leader, and the metrics to be removed.
 func (r *running) ends() {
 	r.stop()
 	select {
@@ -187,7 +187,7 @@ func (r *running) ends() {
 	}
 }
 
-// removesFinalizers for the operator, and for no administrator.
+// removesFinalizers expects that the operator can remove finalizers, and an administrator cannot.
 func (r *running) removesFinalizers() {
 	config, err := r.OperatorConfig(r.Context())
 	suite.Must(r, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// large is the register of a large installation: so many pools with so many blocks each, a
+// large returns the register of a large installation: so many pools with so many blocks each, a
 // limit on each tenth pool of which ten projects hold blocks, and so many waiting claims.
 func large(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
 	t.Helper()
@@ -52,7 +52,7 @@ func large(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
 	return registry
 }
 
-// scraped answers one scrape as Prometheus asks for it, and returns its size.
+// scraped answers one scrape in the format that Prometheus requests, and returns its size.
 func scraped(registry *prometheus.Registry) int {
 	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept-Encoding", "gzip")
@@ -61,7 +61,7 @@ func scraped(registry *prometheus.Registry) int {
 	return answer.Body.Len()
 }
 
-// cpu is what this process has used of the processors.
+// cpu returns the time that this process has used of the processors.
 func cpu(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage

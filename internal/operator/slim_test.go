@@ -22,8 +22,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestTheCacheKeepsOnlyWhatIsRead of the labels and annotations of what tenants make: they
-// may be as long as the API server stores.
+// TestTheCacheKeepsOnlyWhatIsRead covers the labels and annotations of the tenants' objects: they
+// can be as long as the API server stores.
 func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	cluster := map[string]string{clusterv1.ClusterNameLabel: "fleet"}
 	watched := map[string]string{clusterv1.ClusterNameLabel: "fleet", clusterv1.WatchLabel: "here"}
@@ -67,7 +67,8 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething. Others of the same length mean as little as the whole.
+// TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething expects that a long value is cut: other values
+// of the same length have as little meaning as the whole.
 func TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething(t *testing.T) {
 	long := strings.Repeat("x", 1<<18)
 	owners, finalizers := []metav1.OwnerReference{{UID: "1"}}, []string{"example.com/f"}
@@ -99,13 +100,14 @@ func TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething(t *testing.T) {
 	}
 }
 
-// TestFortyOfTheLargestClaimsWaitInFiveMebibytes as the cache, the queue and the catalogue keep them.
+// TestFortyOfTheLargestClaimsWaitInFiveMebibytes measures them in the cache, the queue and the
+// catalog.
 func TestFortyOfTheLargestClaimsWaitInFiveMebibytes(t *testing.T) {
 	parts := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), WaitingLimit: 1000})
 	heap := func() uint64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // what a sync.Pool has kept of other tests goes with the second
+		runtime.GC() // the second collection frees the objects of other tests in a sync.Pool
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
@@ -139,7 +141,7 @@ func TestFortyOfTheLargestClaimsWaitInFiveMebibytes(t *testing.T) {
 	runtime.KeepAlive(parts)
 }
 
-// largestClaim is a claim with as much as may be, as a watch decodes it.
+// largestClaim returns a claim of the largest allowed size, as a watch decodes it.
 func largestClaim(t *testing.T, n int) *v1alpha1.IPClaim {
 	t.Helper()
 	claim := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &v1alpha1.PoolSelector{}}}

@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRequestsOfASpanCarryItOn: others, such as those of informers, are left as they are.
+// TestRequestsOfASpanCarryItOn expects that other requests, such as those of informers, are left as
+// they are.
 func TestRequestsOfASpanCarryItOn(t *testing.T) {
 	var header string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { header = r.Header.Get("Traceparent") }))
@@ -48,7 +49,7 @@ func TestRequestsOfASpanCarryItOn(t *testing.T) {
 }
 
 func TestWithoutCollectorNothingIsTraced(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // it is the flag that switches traces on
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // this flag switches traces on
 	cfg := &rest.Config{}
 	tracer, stop, err := startTracing(t.Context(), cfg, Options{TracingSamplingRate: 1000})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestWhoseProjectHasAsMuchAsItMayIsPassedOver in that pool, and keeps its place: it may
-// wait for room in another one.
+// TestWhoseProjectHasAsMuchAsItMayIsPassedOver expects it in that pool alone: the waiter keeps its
+// position, as it can wait for room in another one.
 func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
 	q := newLines(0)
 	join := func(project string, since int64, length int) Waiter {
@@ -37,12 +37,12 @@ func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
 		}
 		newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "green", Name: "new"}
 		if got := mayTake(q, free(c.atLimit...), newcomer, Waiter{}, 24); got != (c.want == "") {
-			t.Errorf("when %v are at their limits a newcomer may take a block: %t", c.atLimit, got)
+			t.Errorf("when %v are at their limits a newcomer can take a block: %t", c.atLimit, got)
 		}
 	}
 	plenty := room{largest: 8, atLimit: []string{"red"}}
 	if due := q.Due(pool, plenty); len(due) != 2 || due[0].Name != "red-too" || due[1].Name != "blue" {
-		t.Errorf("where there is plenty %v are due, want those that may", due)
+		t.Errorf("with plenty of room %v are due, want those below their limits", due)
 	}
 	if !q.IsQueued(first.Holder, pool.Key) {
 		t.Error("it has lost its place")

@@ -19,10 +19,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// many is how many wait of every kind.
+// many is the number of waiters of every kind.
 const many = 10_000
 
-// kinds are those that wait, by what they are and what they want.
+// kinds maps the name of each kind of waiters to a function that returns the nth of them.
 var kinds = kindsOver(theirs(50))
 
 func kindsOver(pools []ipam.PoolKey) map[string]func(n int) (Waiter, ipam.Wants) {
@@ -57,7 +57,7 @@ func numbered(kind string, n int) Waiter {
 	}
 }
 
-// theirs are the first n pools that are waited for.
+// theirs returns the first n pools that have waiters.
 func theirs(n int) []ipam.PoolKey {
 	keys := make([]ipam.PoolKey, n)
 	for i := range keys {
@@ -66,16 +66,16 @@ func theirs(n int) []ipam.PoolKey {
 	return keys
 }
 
-// creates is what a create does under the ledger's lock: it finds a block of a pool, is
-// asked whose turn it is, and holds the block.
+// creates holds the state of a create under the ledger's lock: it finds a block of a pool, asks the
+// queue for the turn, and holds the block.
 type creates struct {
 	ledger *ledger.Ledger
 	queue  *lines
 	n      int
 }
 
-// newCreates has many of the kinds wait. Of each pool that is waited for, all but its
-// upper half is held, and nothing of what the exact ones ask for is free.
+// newCreates queues many waiters of the kinds. Of each pool with waiters, all but its upper half is
+// held, and no block of the exact ones is free.
 func newCreates(tb testing.TB, kind ...string) *creates {
 	tb.Helper()
 	c := &creates{queue: newLines(0), ledger: ledger.New(ledger.Options{
@@ -105,8 +105,8 @@ func newCreates(tb testing.TB, kind ...string) *creates {
 	return c
 }
 
-// create is one create of a /length in a pool, which is not stored in the end; it
-// reports whether it was its turn.
+// create runs one create of a /length in a pool, which is not stored in the end; it reports whether
+// it was its turn.
 func (c *creates) create(tb testing.TB, pool ipam.PoolKey, length int) bool {
 	c.n++
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "new", Name: "new"}
@@ -124,14 +124,14 @@ func (c *creates) create(tb testing.TB, pool ipam.PoolKey, length int) bool {
 	return true
 }
 
-// The cases of a create while many wait.
+// The cases of a create while many claims wait.
 var benchmarks = []struct {
 	name  string
 	kinds []string
 	pool  string
 	turn  bool
 }{
-	{"unrelated, nobody waits", nil, "other", true},
+	{"unrelated, without waiters", nil, "other", true},
 	{"unrelated, class-less wait", []string{"class-less"}, "other", true},
 	{"unrelated, selectors wait", []string{"selector"}, "other", true},
 	{"unrelated, exact blocks wait", []string{"exact block"}, "other", true},
@@ -143,7 +143,7 @@ var benchmarks = []struct {
 	{"into the pool of all", []string{"class-less", "selector", "exact block", "missing pool"}, "theirs-0", false},
 }
 
-// BenchmarkCreate is what the ledger and the queue cost a create, under their locks.
+// BenchmarkCreate measures the cost of the ledger and the queue for a create, under their locks.
 func BenchmarkCreate(b *testing.B) {
 	for _, c := range benchmarks {
 		b.Run(c.name, func(b *testing.B) {
@@ -157,8 +157,8 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// TestACreateCostsTheSameWhoeverWaits compares in one run what creates cost while nobody
-// waits with what they cost while many do: an unrelated one, and one into their pool.
+// TestACreateCostsTheSameWhoeverWaits compares in one run the cost of creates without waiters and
+// with many: of an unrelated create, and of one into their pool.
 func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
 	const rounds, times, mostUnrelated, mostRelated = 20, 100, 5, 30
 	none := newCreates(t)
@@ -171,7 +171,7 @@ func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
 	}
 	for _, c := range benchmarks[1:] {
 		creates := newCreates(t, c.kinds...)
-		// The least of several is what it costs where nothing else is in the way.
+		// The least of several is the cost without disturbance by other work.
 		alone, waiting := time.Hour, time.Hour
 		for range rounds {
 			alone, waiting = min(alone, cost(none, "other")), min(waiting, cost(creates, c.pool))
@@ -181,13 +181,13 @@ func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
 			most = mostRelated
 		}
 		if ratio := float64(waiting) / float64(alone); ratio > float64(most) {
-			t.Errorf("%s: %.1f times as much as while nobody waits (%v for %d), want at most %d times", c.name, ratio, waiting, times, most)
+			t.Errorf("%s: %.1f times as much as without waiters (%v for %d), want at most %d times", c.name, ratio, waiting, times, most)
 		}
 	}
 }
 
-// TestATenantsPoolCostsNobodyElse compares in one run what a change of a namespace's pool
-// costs while it alone waits with what that costs while many wait in other namespaces.
+// TestATenantsPoolCostsNobodyElse compares in one run the cost of a change of a namespace's pool
+// while it alone waits with the cost while many wait in other namespaces.
 func TestATenantsPoolCostsNobodyElse(t *testing.T) {
 	const times, most = 100, 5
 	change := inventory.Change{Pool: ipam.LocalPoolNamed("alone", "p")}

@@ -8,7 +8,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestALargeWaiterCountsAsSeveral small ones, and the first of a namespace waits however large it is.
+// TestALargeWaiterCountsAsSeveral counts it as several small ones; the first of a namespace waits
+// even if it is large.
 func TestALargeWaiterCountsAsSeveral(t *testing.T) {
 	q := newLines(4)
 	join := func(name string, since int64, bytes int) ipam.Holder {

@@ -37,7 +37,7 @@ func TestWhoWaitsIsCountedByItsLine(t *testing.T) {
 	if diff := cmp.Diff(want, q.Counts()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	q.Leave(refused) // the one beyond the limit is in line instead
+	q.Leave(refused) // the one beyond the limit is queued instead
 	join("missing", 50, "")
 	if got := q.Counts()[Line{Pool: a}]; got.Waiters != 2 {
 		t.Errorf("%d wait for a, want 2", got.Waiters)
@@ -49,6 +49,6 @@ func TestWhoWaitsIsCountedByItsLine(t *testing.T) {
 		q.Leave(ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: name})
 	}
 	if got := q.Counts()[Line{Standing: Missing}]; got != (Count{1, since(50)}) {
-		t.Errorf("for what is missing: %+v", got)
+		t.Errorf("for the missing pool: %+v", got)
 	}
 }

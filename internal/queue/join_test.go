@@ -18,7 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// TestAPoolIsReconciledWhenItsLineChanges: whose turn it is there may be another one's now.
+// TestAPoolIsReconciledWhenItsLineChanges expects it because the turn there can be another one's
+// now.
 func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -50,8 +51,8 @@ func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 	})
 }
 
-// TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen, and not before: it would have to be done
-// again for every pool and class of the first lists.
+// TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen expects no earlier resolution: it would be
+// repeated for every pool and class of the first lists.
 func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.pool.Lengths = ipam.Lengths{Max: 32}
@@ -73,13 +74,13 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 		s.waits("waits", ipam.Request{Pool: s.pool.Key, Length: 30})
 		provisional("provisional")
 		if got := stand(); got != nil || len(s.woken()) > 0 {
-			t.Errorf("before, %v are in line", got)
+			t.Errorf("before, %v are queued", got)
 		}
 		if err := s.queue.Synced(); err != nil {
 			t.Fatal(err)
 		}
 		if got := stand(); !slices.Equal(got, []string{"waits", "provisional"}) {
-			t.Errorf("then %v are in line, want both", got)
+			t.Errorf("then %v are queued, want both", got)
 		}
 		if got := s.woken(); !slices.Equal(got, []ipam.PoolKey{s.pool.Key}) {
 			t.Errorf("then %v are enqueued, want the pool", got)
@@ -87,13 +88,13 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 		s.waits("waits-later", ipam.Request{Pool: s.pool.Key, Length: 30})
 		provisional("provisional-later")
 		if got := stand(); len(got) != 4 {
-			t.Errorf("in the end %v are in line, want all", got)
+			t.Errorf("in the end %v are queued, want all", got)
 		}
 	})
 }
 
-// TestWhichPoolsAreReconciledWhenTheCatalogueChanges: the one that changes, those of a class
-// that changes, and those that somebody waits for who did not before.
+// TestWhichPoolsAreReconciledWhenTheCatalogueChanges expects the pool that changes, those of a
+// class that changes, and those for which a claim waits that did not before.
 func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -112,12 +113,12 @@ func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
 			do   func()
 			want []ipam.PoolKey
 		}{
-			{"a pool that nobody waits for comes", func() { s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
+			{"a pool without waiters comes", func() { s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
 			{"it is selected", func() { other.Labels = red; s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key, pool.Key}},
 			{"it changes in something else", func() { other.Paused = true; s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
 			{"the class comes that the first backs", func() { s.catalogue.SetClass(class("gold")) }, []ipam.PoolKey{pool.Key}},
 			{"a class comes that none backs", func() { s.catalogue.SetClass(class("silver")) }, nil},
-			{"the namespace comes to another project", func() { s.catalogue.SetProject("ns", "blue") }, []ipam.PoolKey{other.Key, pool.Key}},
+			{"the namespace moves to another project", func() { s.catalogue.SetProject("ns", "blue") }, []ipam.PoolKey{other.Key, pool.Key}},
 			{"another namespace does", func() { s.catalogue.SetProject("ns-2", "blue") }, nil},
 		} {
 			c.do()
@@ -128,7 +129,7 @@ func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
 	})
 }
 
-// TestNobodyIsServedBeforeAllHasBeenSeen, nor because of a pool that is not there.
+// TestNobodyIsServedBeforeAllHasBeenSeen covers also a pool that does not exist.
 func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -146,8 +147,8 @@ func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 	})
 }
 
-// TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess of the pool, or of the class,
-// whose other pools are enqueued then too.
+// TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess covers the limits of a pool, and of
+// a class, whose other pools are enqueued then too.
 func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) {
 	of, other, third := ipam.PoolNamed("p"), ipam.PoolNamed("other"), ipam.PoolNamed("third")
 	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: of}, ipam.Awaited{Project: "red", Class: "gold"}
@@ -156,14 +157,14 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 		limit          ipam.Limit
 		awaits         ipam.Awaited
 		resumed        bool
-		// woken is whether the other pool of the class that somebody waits for is enqueued.
+		// woken reports whether the other awaited pool of the class is enqueued.
 		woken bool
 	}{
 		"of the pool":                     {"red", "", oneBlock(), ofPool, true, false},
 		"of the pool, by another project": {"blue", "", oneBlock(), ofPool, false, false},
-		"of the pool, by nobody":          {"", "", oneBlock(), ipam.Awaited{Pool: of}, false, false},
+		"of the pool, without project":    {"", "", oneBlock(), ipam.Awaited{Pool: of}, false, false},
 		"of the class":                    {"red", "gold", oneBlock(), ofClass, true, true},
-		"of the class, by nobody":         {"", "gold", oneBlock(), ipam.Awaited{Class: "gold"}, false, false},
+		"of the class, without project":   {"", "gold", oneBlock(), ipam.Awaited{Class: "gold"}, false, false},
 		"of another class":                {"red", "silver", oneBlock(), ofClass, false, false},
 		"of the class, without limit":     {"red", "gold", ipam.Limit{}, ofClass, false, false},
 	} {
@@ -195,7 +196,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 				s.records.Delete(record)
 				synctest.Wait()
 				if got := s.isQueued("parked"); got != c.resumed {
-					t.Errorf("it is in line again: %t, want %t", got, c.resumed)
+					t.Errorf("it is queued again: %t, want %t", got, c.resumed)
 				}
 				want := []ipam.PoolKey{of}
 				if c.woken {
@@ -209,8 +210,8 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 	}
 }
 
-// TestWhatALimitThatIsReachedTells: what its status says does not change with what others
-// release, and it waits for just that limit.
+// TestWhatALimitThatIsReachedTells expects a status that does not change with the releases of
+// others, and a wait for just that limit.
 func TestWhatALimitThatIsReachedTells(t *testing.T) {
 	limit := &ipam.LimitError{
 		Of: "pool p", Project: "red", Unit: "block", Most: space.CountOf64(3), Held: space.CountOf64(3),
@@ -225,7 +226,7 @@ func TestWhatALimitThatIsReachedTells(t *testing.T) {
 	}
 	policy := &ipam.PolicyError{Field: "spec.prefixLength"}
 	for _, want := range []error{nil, &ipam.MissingError{}, policy} {
-		if retry, err := q.Yield(holder, want); err != want || retry != 0 { //nolint:errorlint // the very same
+		if retry, err := q.Yield(holder, want); err != want || retry != 0 { //nolint:errorlint // the same error
 			t.Errorf("got %v, to be tried again after %v; want %v", err, retry, want)
 		}
 	}

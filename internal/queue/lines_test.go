@@ -12,14 +12,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// pool is that in which the tests wait.
+// pool is the pool in which the tests wait.
 var pool = ipam.Pool{Key: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.0.0/8")}
 
-// room is what is free, as a test says.
+// room holds the free blocks that a test defines.
 type room struct {
 	largest int
 	free    func(netip.Prefix) bool
-	// atLimit are projects that may have nothing more.
+	// atLimit holds the projects that have reached their limit.
 	atLimit []string
 }
 
@@ -41,7 +41,7 @@ func freeBeside(largest int, blocks ...string) room {
 	return room{largest: largest, free: func(p netip.Prefix) bool { return slices.Contains(blocks, p.String()) }}
 }
 
-// waiter waits for a /length of the pool, since the second.
+// waiter returns a waiter for a /length of the pool, since the second.
 func waiter(name string, second int64, length int) (Waiter, ipam.Wants) {
 	n := ipam.Name{Namespace: "red", Name: name}
 	w := Waiter{Since: time.Unix(second, 0), Holder: ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}}
@@ -49,7 +49,7 @@ func waiter(name string, second int64, length int) (Waiter, ipam.Wants) {
 	return w, ipam.Wants{Pools: []ipam.PoolKey{pool.Key}, Length: length}
 }
 
-// forBlock waits for that block alone.
+// forBlock returns a waiter for that block alone.
 func forBlock(name string, second int64, block string) (Waiter, ipam.Wants) {
 	p := netip.MustParsePrefix(block)
 	w, wants := waiter(name, second, p.Bits())
@@ -87,7 +87,7 @@ func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
 		"the one block is free, and larger": {freeBeside(24, "10.9.0.0/32"), "exact"},
 	} {
 		open := pool
-		open.OpenSince = time.Unix(-1, 0) // nobody returns: by age and name alone
+		open.OpenSince = time.Unix(-1, 0) // no block is returned: by age and name alone
 		q.Freed(pool.Key, pool.CIDR)
 		if got := q.first(open, c.room); got != c.want {
 			t.Errorf("%s: first is %q, want %q", name, got, c.want)
@@ -133,13 +133,13 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 		place func(*lines) (ipam.Holder, Waiter)
 		want  bool
 	}{
-		"nobody waits":         {want: true, room: roomFor(24)},
+		"no claim waits":       {want: true, room: roomFor(24)},
 		"a waiter has room":    {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(28)},
 		"a waiter has no room": {join: func(q *lines) { q.Join(waiter("a", 1, 24)) }, room: roomFor(28), want: true},
-		"a block that somebody waits for is free": {
+		"an awaited block is free": {
 			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
 		},
-		"a block that somebody waits for is not": {
+		"an awaited block is not": {
 			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: roomFor(32), want: true,
 		},
 		"there is plenty for all": {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(19), want: true},
@@ -147,11 +147,11 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 			join: func(q *lines) { q.Join(waiter("a", 1, 28)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
 			place: placeOf("a"), want: true,
 		},
-		"it is in line, and it is another's turn": {
+		"it is queued, and it is another's turn": {
 			join: func(q *lines) { q.Join(waiter("a", 1, 28)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
 			place: placeOf("b"),
 		},
-		"it is in line, and for the one before it there is no room": {
+		"it is queued, and for the one before it there is no room": {
 			join: func(q *lines) { q.Join(waiter("a", 1, 24)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
 			place: placeOf("b"), want: true,
 		},
@@ -172,7 +172,7 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 	}
 }
 
-// mayTake asks for the first block of a length of the pool.
+// mayTake reports whether the holder can take the first block of a length of the pool.
 func mayTake(q *lines, room Room, holder ipam.Holder, place Waiter, length int) bool {
 	may, _ := q.MayTake(pool, room, holder, place, netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), length))
 	return may
@@ -186,9 +186,9 @@ func placeOf(name string) func(*lines) (ipam.Holder, Waiter) {
 	}
 }
 
-// TestALargeWaiterDoesNotStarveAmongSmallOnes: what is plenty is decided by the largest
-// that waits. Where the smallest decided, newcomers would take, and release, what there
-// is, and never leave a block that is large enough.
+// TestALargeWaiterDoesNotStarveAmongSmallOnes expects the largest waiter to decide whether there is
+// plenty. If the smallest decided, newcomers would take, and release, the free blocks, and never
+// leave a block that is large enough.
 func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
 	q := newLines(0)
 	for i := range 20 {
@@ -238,8 +238,8 @@ func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestABlockThatBecomesFreeIsNoticed has a block checked while it is in use, so that it
-// is not checked again, and then become free with a larger and in a smaller one.
+// TestABlockThatBecomesFreeIsNoticed checks a block while it is in use, so that it is not checked
+// again, and then frees it with a larger and in a smaller one.
 func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 	for _, freed := range []string{"10.0.1.0/24", "10.0.0.0/16", "10.0.1.128/25", "10.0.2.0/24"} {
 		q := newLines(0)
@@ -251,7 +251,7 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 		q.Freed(pool.Key, netip.MustParsePrefix(freed))
 		want := "a"
 		if freed == "10.0.2.0/24" {
-			want = "" // not checked: nothing of its block became free
+			want = "" // not checked: no part of its block became free
 		}
 		if got := q.first(pool, everythingFree()); got != want {
 			t.Errorf("after %s became free %q is due, want %q", freed, got, want)
@@ -262,7 +262,7 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 func TestAPlaceIsKeptProvisionally(t *testing.T) {
 	for name, c := range map[string]struct {
 		then  func(*lines)
-		first string // of the line, when those that did not join are taken out
+		first string // of the queue, when those that did not join are taken out
 		gone  int
 	}{
 		"does not come":                  {func(*lines) {}, "young", 1},
@@ -324,25 +324,25 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	}
 	due("when that has changed", "stuck")
 	if parked := q.Park(stuck.Holder, ipam.Awaited{}, refusal); parked.Retry != time.Second {
-		t.Errorf("parked anew it is tried after %v, want as for the first time", parked.Retry)
+		t.Errorf("parked again it is tried after %v, want as for the first time", parked.Retry)
 	}
 	stuck.Reason = ReasonNoRoom
 	q.Join(stuck, wants)
-	due("when its status says that it wants room", "stuck")
+	due("when its status is that it wants room", "stuck")
 	stuck.Reason = ReasonRefused
 	q.Join(stuck, wants)
-	due("when its status says that it is refused", "behind")
+	due("when its status is that it is refused", "behind")
 	if got := q.Keep(stuck.Holder); !errors.Is(got, refusal) {
-		t.Errorf("when it failed for want of room it says %v", got)
+		t.Errorf("when it failed for want of room it returns %v", got)
 	}
-	q.Join(stuck, wants) // its status says the same still
+	q.Join(stuck, wants) // its status is the same still
 	due("when it failed for want of room", "stuck")
 	q.Park(stuck.Holder, ipam.Awaited{}, refusal)
 	if !q.Update(stuck.Holder, ipam.Wants{Pools: wants.Pools, Length: 30}) || q.Update(stuck.Holder, ipam.Wants{Pools: wants.Pools, Length: 30}) {
-		t.Error("a change of what it wants is not reported once")
+		t.Error("a change of its request is not reported once")
 	}
 	q.Update(stuck.Holder, wants)
-	due("when what it wants has changed", "stuck")
+	due("when its request has changed", "stuck")
 	for i := range tolerated + 1 {
 		if got := q.Stumble(stuck.Holder); got != (i == tolerated) {
 			t.Errorf("after %d failures that pass by themselves it is to be parked: %t", i+1, got)
@@ -350,8 +350,8 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	}
 }
 
-// TestSelectorsAreEvaluatedOutsideTheLock that every create takes: one that takes it itself comes to an
-// end.
+// TestSelectorsAreEvaluatedOutsideTheLock covers the lock that every create takes: a selector that
+// takes it itself ends.
 func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
 	q := newLines(0)
 	w, wants := waiter("a", 1, 32)
@@ -365,7 +365,8 @@ func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
 	}
 }
 
-// TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore: it may have before.
+// TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore covers a pool that it can have
+// selected before.
 func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T) {
 	q := newLines(0)
 	w, wants := waiter("c", 1, 32)
@@ -382,13 +383,13 @@ func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T)
 	}
 }
 
-// TestThereIsPlentyForAsManyAsWait and for 256 more.
+// TestThereIsPlentyForAsManyAsWait expects room for the waiters and for 256 more.
 func TestThereIsPlentyForAsManyAsWait(t *testing.T) {
 	q := newLines(0)
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	for i := range 300 {
 		q.Join(waiter("w-"+strconv.Itoa(i), int64(i), 32))
-		// 512 blocks are enough for 255 that wait, and 256 others; 1,024 for all.
+		// 512 blocks are enough for 255 waiters, and 256 others; 1,024 for all.
 		for length, want := range map[int]bool{24: false, 23: i < 255, 22: true} {
 			if got := mayTake(q, roomFor(length), newcomer, Waiter{}, 32); got != want {
 				t.Fatalf("with %d that wait, in a /%d: may take %t, want %t", i+1, length, got, want)

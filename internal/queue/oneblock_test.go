@@ -7,14 +7,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestWhoAsksForOneBlockKeepsNobodyFromOthers: a claim or a child pool that asks for one
-// block may wait for long, or only seem to, where this process is behind with what it has
-// seen. Where there is plenty, others take another block.
+// TestWhoAsksForOneBlockKeepsNobodyFromOthers covers a claim or a child pool that requests one
+// block: it can wait for long, or only seem to, if this process is behind in its view. If there is
+// plenty, others take another block.
 func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		room  Room
 		block string
-		want  string // what is wanted in its place
+		want  string // the block wanted in its place
 		may   bool
 		as    string
 	}{
@@ -41,8 +41,9 @@ func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
 	}
 }
 
-// A block that a waiter asks for by CIDR is not kept for it where that may not have it, or
-// where a part of it is in use: others come before the newcomer, but there is plenty.
+// TestABlockIsNotKeptForWhoMayNotHaveIt expects that a block that a waiter requests by CIDR is not
+// kept for it if it cannot have the block, or if a part of it is in use: others come before the
+// newcomer, but there is plenty.
 func TestABlockIsNotKeptForWhoMayNotHaveIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		room Room

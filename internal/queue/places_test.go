@@ -48,10 +48,10 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 		t.Error("it does not stand in its line, or stands in another")
 	}
 	if got := q.Pools(); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
-		t.Errorf("somebody is in line for %v", got)
+		t.Errorf("a waiter is queued for %v", got)
 	}
 	if got := q.Waited([]ipam.PoolKey{other, pool.Key}); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
-		t.Errorf("of both somebody is in line for %v", got)
+		t.Errorf("of both a waiter is queued for %v", got)
 	}
 	left, was := q.Leave(w.Holder)
 	if !was || !slices.Equal(left.Pools, wants.Pools) || left.Moved != nil {
@@ -61,7 +61,7 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 		t.Errorf("it left twice: %+v", left)
 	}
 	if _, is := q.Place(w.Holder); is || q.Has(w.Holder) || q.IsQueued(w.Holder, pool.Key) {
-		t.Error("it is there still")
+		t.Error("it still exists")
 	}
 	q.Leave(holder("b"))
 	if len(q.targets)+len(q.byPool)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.Waited([]ipam.PoolKey{pool.Key})) != 0 {
@@ -69,10 +69,11 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 	}
 }
 
-// A waiter that comes to want something else is in that line, and in no other.
+// TestAWaiterIsInTheLineOfWhatItWants expects that a waiter whose request changes moves to the
+// queue of the new one, and leaves the other.
 func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 	other := ipam.Pool{Key: ipam.PoolNamed("other")}
-	for name, park := range map[string]bool{"in line": false, "parked": true} {
+	for name, park := range map[string]bool{"queued": false, "parked": true} {
 		t.Run(name, func(t *testing.T) {
 			q := newLines(0)
 			w, wants := waiter("a", 1, 24)
@@ -85,7 +86,7 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 			}
 			wants.Pools = []ipam.PoolKey{other.Key}
 			if !q.Update(w.Holder, wants) || q.Update(holder("nobody"), wants) {
-				t.Error("something else is the same, or somebody waits who does not")
+				t.Error("another request is the same, or a missing waiter is updated")
 			}
 			if due := q.Due(pool, roomFor(0)); len(due) != 0 {
 				t.Errorf("in the line of before: %v", due)
@@ -108,7 +109,7 @@ func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
 		wants.Account.Project = project
 		q.Join(w, wants)
 	}
-	for range 10 { // whatever the order of maps
+	for range 10 { // in any order of maps
 		if got := dueNames(q, roomFor(0)); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
 			t.Fatalf("due are %v", got)
 		}
@@ -119,12 +120,12 @@ func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
 }
 
 func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
-	for range 10 { // whatever the order of maps
+	for range 10 { // in any order of maps
 		q := newLines(0)
 		for i, name := range []string{"a", "b", "c", "d", "e"} {
 			w, wants := forBlock(name, int64(i), "10.0.0.0/28")
 			q.Join(w, wants)
-			q.Join(w, wants) // again, and not told yet
+			q.Join(w, wants) // again, and not reported yet
 		}
 		q.Leave(holder("c"))
 		var got []string
@@ -137,7 +138,8 @@ func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 	}
 }
 
-// One that is beyond the bound of its namespace comes behind all, however old it is.
+// TestWhoIsBeyondTheBoundOvertakesNobody expects that a waiter beyond the bound of its namespace
+// comes behind all, however old it is.
 func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 	q := newLines(1)
 	q.Join(waiter("within", 5, 24))
@@ -151,7 +153,7 @@ func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 		t.Error("a place that is kept is not bounded")
 	}
 	if q.IsQueued(w.Holder, pool.Key) || q.IsQueued(provisional.Holder, pool.Key) {
-		t.Error("who is beyond the bound is in line")
+		t.Error("the waiter beyond the bound is queued")
 	}
 }
 
@@ -171,7 +173,7 @@ func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
 		}
 	}
 	if len(q.awaiting) != 0 {
-		t.Errorf("awaited by nobody: %v", q.awaiting)
+		t.Errorf("awaited without a waiter: %v", q.awaiting)
 	}
 	if q.Keep(w.Holder) != nil || q.Park(w.Holder, ipam.Awaited{}, nil).Retry != firstRetry {
 		t.Error("after it kept its place it is not tried again soon")
@@ -186,7 +188,8 @@ func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
 	}
 }
 
-// Who is parked until something changes is resumed by just that, and once.
+// TestWhoIsParkedIsResumedByWhatItAwaits expects that a waiter that is parked until a change is
+// resumed by just that change, and once.
 func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 	q := newLines(0)
 	w, wants := waiter("a", 1, 24)
@@ -195,7 +198,7 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 	q.Park(w.Holder, first, nil)
 	q.Park(w.Holder, second, nil)
 	if got := q.Resume(first); len(got) != 0 || q.IsQueued(w.Holder, pool.Key) {
-		t.Errorf("resumed by what it does not await: %v", got)
+		t.Errorf("resumed by a change that it does not await: %v", got)
 	}
 	if got := q.Resume(second); !slices.Equal(got, wants.Pools) || !q.IsQueued(w.Holder, pool.Key) {
 		t.Errorf("resumed: %v", got)
@@ -212,8 +215,8 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesTakesNobodyAlong who waits for the same: a change of it concerns the other
-// still.
+// TestWhoLeavesTakesNobodyAlong covers two waiters for the same pool: a change of it concerns the
+// other still.
 func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
 	q := newLines(0)
 	for i, name := range []string{"a", "b", "c"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAPoolThatCannotBeReadHandsOutNothing nor is it in line.
+// TestAPoolThatCannotBeReadHandsOutNothing expects that it is not queued either.
 func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -72,7 +72,7 @@ func TestWhichPoolsWaitForTheirParent(t *testing.T) {
 	}
 }
 
-// versioned is a pool as it was at a revision.
+// versioned returns a pool as it was at a revision.
 func versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
 	pool = pool.DeepCopy()
 	pool.ResourceVersion = version

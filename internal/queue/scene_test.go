@@ -28,8 +28,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// scene is a queue on a ledger that has seen all that is stored, in a bubble of synctest:
-// synctest.Wait returns when everybody in it waits.
+// scene holds a queue on a ledger that has seen all stored records, in a bubble of synctest:
+// synctest.Wait returns when every goroutine in it waits.
 type scene struct {
 	t         *testing.T
 	pool      ipam.Pool
@@ -37,18 +37,18 @@ type scene struct {
 	catalogue *inventory.Catalogue
 	ledger    *ledger.Ledger
 	records   *fcache.FakeControllerSource
-	// namespaces and pools feed the catalogue.
+	// namespaces and pools feed the catalog.
 	namespaces, pools *controllertest.FakeInformer
 }
 
 // listFirst lists first, then watches.
 type listFirst struct{ *fcache.FakeControllerSource }
 
-// IsWatchListSemanticsUnSupported has the reflector list first, then watch.
+// IsWatchListSemanticsUnSupported makes the reflector list first, then watch.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// inScene plays a scene. The own record of its pool is stored, and a namespace has at most
-// so many waiters as the options say.
+// inScene plays a scene. The own record of its pool is stored, and a namespace has at most as many
+// waiters as the options state.
 func inScene(t *testing.T, o Options, play func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func inScene(t *testing.T, o Options, play func(*scene)) {
 	})
 }
 
-// informers are those that feed the catalogue.
+// informers returns those that feed the catalog.
 func (s *scene) informers() *informertest.FakeInformers {
 	s.t.Helper()
 	scheme := runtime.NewScheme()
@@ -97,7 +97,7 @@ func (s *scene) informers() *informertest.FakeInformers {
 	}}
 }
 
-// stores stores a record, and returns what can be released.
+// stores stores a record, and returns the object to release.
 func (s *scene) stores(record ipam.Record) *v1alpha1.IPAllocation {
 	record.Reclaim, record.State = ipam.ReclaimDelete, ipam.StateBound
 	record.UID = record.Name.String()
@@ -107,8 +107,7 @@ func (s *scene) stores(record ipam.Record) *v1alpha1.IPAllocation {
 	return obj
 }
 
-// open has all been seen, and the scene's pool known with the project of the claims'
-// namespace.
+// open shows all objects, and the scene's pool with the project of the claims' namespace.
 func (s *scene) open() {
 	s.t.Helper()
 	s.catalogue.SetProject("ns", "ns")
@@ -118,7 +117,7 @@ func (s *scene) open() {
 	}
 }
 
-// holds holds a block of the scene's pool as another request would.
+// holds holds a block of the scene's pool as another request does.
 func (s *scene) holds(name string, bits int) *ledger.Hold {
 	s.t.Helper()
 	hold, err := s.ledger.Hold(ledger.Ask{Pool: s.pool.Key, Bits: bits, Record: ipam.Name{Namespace: "ns", Name: name}})
@@ -128,7 +127,7 @@ func (s *scene) holds(name string, bits int) *ledger.Hold {
 	return hold
 }
 
-// ask is what a newcomer asks of the ledger.
+// ask returns the request of a newcomer to the ledger.
 func (s *scene) ask(name string, bits int) ledger.Ask {
 	return ledger.Ask{
 		Pool: s.pool.Key, Bits: bits, Record: ipam.Name{Namespace: "ns", Name: name}, Holder: claim(name),
@@ -140,16 +139,16 @@ func claim(name string) ipam.Holder {
 	return convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: name})
 }
 
-// waits has a claim wait.
+// waits queues a claim.
 func (s *scene) waits(name string, r ipam.Request) {
 	r.Claim = ipam.Name{Namespace: "ns", Name: name}
 	s.queue.Wait(Waiter{Holder: claim(name), Request: r})
 }
 
-// isQueued reports whether a claim is in the line of the scene's pool.
+// isQueued reports whether a claim is in the queue of the scene's pool.
 func (s *scene) isQueued(name string) bool { return s.queue.lines.IsQueued(claim(name), s.pool.Key) }
 
-// served notes whose turn it is, as Run says, until the test ends.
+// served notes each turn that Run serves, until the test ends.
 func (s *scene) served() func() []string {
 	turns := make(chan string, 100)
 	s.queue.OnTurn("IPClaim", func(h ipam.Holder) { turns <- h.Name })

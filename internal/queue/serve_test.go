@@ -22,16 +22,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile has the block freed that is
-// missing to the claim that waits for the whole pool, before a newcomer is served its
-// half: at the very moment at which the newcomer's half is found, and just before.
+// TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile frees the block that the claim that waits
+// for the whole pool lacks, before a newcomer is served its half: at the moment at which the
+// newcomer's half is found, and just before.
 func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits bool
 		want  bool
 	}{
-		"when somebody waits for it": {waits: true},
-		"when nobody does":           {want: true},
+		"when a claim waits for it": {waits: true},
+		"when no claim does":        {want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inScene(t, Options{}, func(s *scene) {
@@ -40,7 +40,7 @@ func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 				if c.waits {
 					s.waits("first", ipam.Request{Pool: s.pool.Key, Length: 29})
 				}
-				ask := s.ask("newcomer", 30) // when there is a half alone
+				ask := s.ask("newcomer", 30) // while only a half is free
 				other.Drop()
 				_, err := s.ledger.Hold(ask)
 				if got := err == nil; got != c.want {
@@ -51,8 +51,8 @@ func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAHoldThatIsDroppedIsOfferedToWhoWaits: its block is free again, and no event of
-// the watch says so.
+// TestAHoldThatIsDroppedIsOfferedToWhoWaits covers a block that is free again without an event of
+// the watch.
 func TestAHoldThatIsDroppedIsOfferedToWhoWaits(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -60,7 +60,7 @@ func TestAHoldThatIsDroppedIsOfferedToWhoWaits(t *testing.T) {
 		served := s.served()
 		s.waits("any", ipam.Request{Pool: s.pool.Key, Length: 30})
 		s.waits("exact", ipam.Request{Pool: s.pool.Key, Length: 32, Block: netip.MustParsePrefix("10.0.0.7/32")})
-		if got := served(); len(got) != 1 || got[0] != "exact" { // its block is taken: it is to say so
+		if got := served(); len(got) != 1 || got[0] != "exact" { // its block is taken: its status has to state that
 			t.Fatalf("served were %v before there is room", got)
 		}
 		other.Drop()
@@ -74,8 +74,8 @@ func TestAHoldThatIsDroppedIsOfferedToWhoWaits(t *testing.T) {
 	})
 }
 
-// TestWhoCannotBeRecordedStallsNobody has the API server refuse the record of the claim
-// that comes first, again and again.
+// TestWhoCannotBeRecordedStallsNobody makes the API server refuse the record of the claim that
+// comes first, again and again.
 func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipallocations"}, "stuck", errors.New("exceeded quota"))
 	var rows []messages.Row
@@ -83,12 +83,12 @@ func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 		err    error
 		passes bool
 	}{
-		"a quota is exceeded":           {err: quota},
-		"its name is invalid":           {err: apierrors.NewInvalid(schema.GroupKind{Kind: "IPAllocation"}, "stuck", nil)},
-		"its namespace is gone":         {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
-		"somebody's webhook fails":      {err: apierrors.NewInternalError(errors.New("failed calling webhook")), passes: true},
-		"the API server does not reply": {err: context.DeadlineExceeded, passes: true},
-		"it is not confirmed in time":   {err: ipam.ErrUnconfirmed, passes: true},
+		"a quota is exceeded":                 {err: quota},
+		"its name is invalid":                 {err: apierrors.NewInvalid(schema.GroupKind{Kind: "IPAllocation"}, "stuck", nil)},
+		"its namespace is gone":               {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
+		"a webhook of another operator fails": {err: apierrors.NewInternalError(errors.New("failed calling webhook")), passes: true},
+		"the API server does not reply":       {err: context.DeadlineExceeded, passes: true},
+		"it is not confirmed in time":         {err: ipam.ErrUnconfirmed, passes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inScene(t, Options{}, func(s *scene) {
@@ -123,7 +123,7 @@ func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 					t.Errorf("a newcomer overtakes the one behind it: %v", err)
 				}
 				if _, err := s.queue.Yield(stuck, &ipam.ExhaustedError{}); !isRefusal(err) {
-					t.Errorf("when it fails for want of room it says %v, want what it said before", err)
+					t.Errorf("when it fails for want of room it returns %v, want the status before", err)
 				}
 				if got := served(); len(got) > 0 && got[0] == "behind" {
 					t.Errorf("when it wants room %v are served, want it", got)
@@ -143,25 +143,25 @@ func isRefusal(err error) bool {
 	return ok && parked.Reason == v1alpha1.ReasonRecordRefused
 }
 
-// TestWhatNoControllerServesIsNotInLine: with --namespace, claims of other namespaces
-// are another operator's to serve.
+// TestWhatNoControllerServesIsNotInLine covers --namespace: another operator serves the claims of
+// other namespaces.
 func TestWhatNoControllerServesIsNotInLine(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.queue.watched = "watched"
 		s.open()
 		s.waits("outside", ipam.Request{Pool: s.pool.Key, Length: 29})
 		if n := s.queue.Len(); n != 0 {
-			t.Errorf("%d are in line", n)
+			t.Errorf("%d are queued", n)
 		}
 		s.queue.Wait(Waiter{Holder: convert.HolderOfPool(ipam.LocalPoolNamed("ns", "child"))})
 		if n := s.queue.Len(); n != 1 {
-			t.Errorf("%d are in line, want the child pool, which is served whatever its namespace", n)
+			t.Errorf("%d are queued, want the child pool, which is served for any namespace", n)
 		}
 	})
 }
 
-// TestWhatAWaiterWantsFollowsTheCatalogue has everything that a claim waits for come,
-// change and go, and asks in which lines it stands.
+// TestWhatAWaiterWantsFollowsTheCatalogue creates, changes and deletes every object for which a
+// claim waits, and expects the queues of the claim.
 func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		if err := s.queue.Synced(); err != nil {
@@ -178,11 +178,11 @@ func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 		for _, step := range []struct {
 			what string
 			do   func()
-			want int // who stands in the pool's line
+			want int // the length of the pool's queue
 		}{
 			{"their namespace is not known", func() { pool.Labels = map[string]string{"of": "red"}; s.catalogue.SetPool(pool) }, 0},
 			{"it is", func() { s.namespaces.Add(namespace) }, 1},
-			{"the class is there", func() { s.catalogue.SetClass(gold) }, 1},
+			{"the class exists", func() { s.catalogue.SetClass(gold) }, 1},
 			{"the pool backs it", func() { pool.Classes = []string{"gold"}; s.catalogue.SetPool(pool) }, 2},
 			{"the class is the default", func() { gold.Default = true; s.catalogue.SetClass(gold) }, 3},
 			{"the pool is larger", func() { pool.CIDR = netip.MustParsePrefix("10.0.0.0/28"); s.catalogue.SetPool(pool) }, 4},
@@ -203,14 +203,14 @@ func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 				}
 			}
 			if got != step.want {
-				t.Errorf("%s: %d are in line, want %d", step.what, got, step.want)
+				t.Errorf("%s: %d are queued, want %d", step.what, got, step.want)
 			}
 		}
 	})
 }
 
-// TestWhoAwaitsALimitIsServedWhenItIsKept: an error may say itself that a claim loses its
-// turn, and until when.
+// TestWhoAwaitsALimitIsServedWhenItIsKept covers an error that states that a claim loses its turn,
+// and until when.
 func TestWhoAwaitsALimitIsServedWhenItIsKept(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -235,7 +235,7 @@ func TestWhoAwaitsALimitIsServedWhenItIsKept(t *testing.T) {
 	})
 }
 
-// TestWhoIsBeyondTheBoundSaysSo until it moves up.
+// TestWhoIsBeyondTheBoundSaysSo expects that status until it moves up.
 func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 	var row messages.Row
 	inScene(t, Options{Limit: 1}, func(s *scene) {
@@ -243,7 +243,7 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 		served := s.served()
 		s.waits("a", ipam.Request{Pool: ipam.PoolNamed("missing"), Length: 30})
 		if err := s.queue.MayWait("ns", ipam.Request{}); err == nil || err.Error() != "namespace ns has reached its limit of 1 waiting claims: delete some, or wait until they are bound" {
-			t.Errorf("another may wait: %v", err)
+			t.Errorf("another can wait: %v", err)
 		}
 		s.waits("b", ipam.Request{Pool: s.pool.Key, Length: 30})
 		if got := served(); len(got) != 0 {
@@ -252,7 +252,7 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 		retry, err := s.queue.Yield(claim("b"), &ipam.ExhaustedError{})
 		parked, ok := errors.AsType[*ipam.ParkedError](err)
 		if !ok || parked.Reason != "TooManyWaiting" || retry != 0 {
-			t.Fatalf("it says %v, and is tried again after %v", err, retry)
+			t.Fatalf("it returns %v, and is tried again after %v", err, retry)
 		}
 		row = messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + parked.Reason, Value: "ns", Message: parked.Message}
 		s.queue.Leave(claim("a"))
@@ -260,14 +260,14 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 			t.Errorf("when the other has left %v are served, want b", got)
 		}
 		if _, err := s.queue.Yield(claim("b"), &ipam.ExhaustedError{}); !ipam.IsNoRoom(err) {
-			t.Errorf("in line it says %v", err)
+			t.Errorf("queued it returns %v", err)
 		}
 	})
 	messages.Golden(t, []messages.Row{row})
 }
 
-// TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools until the limit is not in its way: also
-// where there is no room by then, which is no news.
+// TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools expects the same status until the limit is not
+// in its way, even if the room is used up before, which is no news.
 func TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -276,18 +276,18 @@ func TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools(t *testing.T) {
 		pools := []ipam.PoolResult{{Pool: s.pool.Key, Err: limit}}
 		_, err := s.queue.Yield(claim("a"), ipam.WithPools(limit, pools))
 		if parked, ok := errors.AsType[*ipam.ParkedError](err); !ok || !slices.Equal(ipam.PoolsOf(err), pools) {
-			t.Errorf("it says %v of %v, want that it is parked, and %v", parked, ipam.PoolsOf(err), pools)
+			t.Errorf("it returns %v of %v, want that it is parked, and %v", parked, ipam.PoolsOf(err), pools)
 		}
 		full := &ipam.ExhaustedError{Pools: []ipam.PoolKey{s.pool.Key}}
 		_, err = s.queue.Yield(claim("a"), ipam.WithPools(full, []ipam.PoolResult{{Pool: s.pool.Key, Err: full}}))
 		if !slices.Equal(ipam.PoolsOf(err), pools) {
-			t.Errorf("without room it says %v of %v, want %v", err, ipam.PoolsOf(err), pools)
+			t.Errorf("without room it returns %v of %v, want %v", err, ipam.PoolsOf(err), pools)
 		}
 	})
 }
 
-// TestWhoeverComesToLeadServesThoseWhoWait has a replica that does not lead follow what
-// happens: pools do not pile up there, and once it leads it serves who waits.
+// TestWhoeverComesToLeadServesThoseWhoWait lets a replica that does not lead follow the events:
+// pools do not pile up there, and once it leads it serves the waiters.
 func TestWhoeverComesToLeadServesThoseWhoWait(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -306,7 +306,7 @@ func TestWhoeverComesToLeadServesThoseWhoWait(t *testing.T) {
 		s.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		synctest.Wait()
 		if !slices.Equal(served, []string{"first"}) {
-			t.Errorf("%v are served, want the one who waits", served)
+			t.Errorf("%v are served, want the one that waits", served)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func TestWhoStopsServingIsNotCalledAnyMore(t *testing.T) {
 		stop := s.queue.OnTurn("IPClaim", serve("a"))
 		s.queue.serve(ipam.Holder{Kind: "IPClaim", Name: "x"})
 		stopB := s.queue.OnTurn("IPClaim", serve("b"))
-		stop() // late: b serves by now
+		stop() // late: b serves already
 		s.queue.serve(ipam.Holder{Kind: "IPClaim", Name: "y"})
 		stopB()
 		s.queue.serve(ipam.Holder{Kind: "IPClaim", Name: "z"})
@@ -331,8 +331,8 @@ func TestWhoStopsServingIsNotCalledAnyMore(t *testing.T) {
 	})
 }
 
-// TestAPoolIsReconciledWhenItsOwnRecordIsSeen: it may be ready now, and a record of a claim
-// changes nothing in that.
+// TestAPoolIsReconciledWhenItsOwnRecordIsSeen expects it because the pool can be ready now; a
+// record of a claim has no effect on that.
 func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		if got := s.woken(); !slices.Equal(got, []ipam.PoolKey{s.pool.Key}) {
@@ -359,7 +359,7 @@ func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 	})
 }
 
-// TestAQueueThatIsClosedServesNobody so that Run returns.
+// TestAQueueThatIsClosedServesNobody expects that Run returns.
 func TestAQueueThatIsClosedServesNobody(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.woken()

@@ -11,17 +11,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// twin is a queue that looks at every waiter each time, over pools of 256 addresses each.
+// twin implements a queue that looks at every waiter each time, over pools of 256 addresses each.
 type twin struct {
 	waiters map[ipam.Holder]Waiter
 	wants   map[ipam.Holder]ipam.Wants
 	parked  map[ipam.Holder]bool
 }
 
-// addresses is what is free in one pool, address by address.
+// addresses holds the free space of one pool, address by address.
 type addresses struct {
 	used [256]bool
-	// least is, by project, the shortest prefix that it may have.
+	// least holds, by project, the shortest prefix that it can have.
 	least map[string]int
 }
 
@@ -49,7 +49,7 @@ func extent(block netip.Prefix) (at, size int) {
 	return int(block.Addr().As4()[3]), 1 << (32 - block.Bits())
 }
 
-// first is the rule as it is written down in the package's documentation.
+// first implements the rule as the package's documentation states it.
 func (w *twin) first(pool ipam.Pool, room *addresses, aside ipam.Holder) (Waiter, bool) {
 	var first Waiter
 	for holder, waiter := range w.waiters {
@@ -65,8 +65,8 @@ func (w *twin) first(pool ipam.Pool, room *addresses, aside ipam.Holder) (Waiter
 	return first, !first.IsZero()
 }
 
-// TestTheQueueIsAsItsTwin does the same at random with both, and compares whose turn it
-// is. A pool of 256 addresses never has plenty.
+// TestTheQueueIsAsItsTwin does the same random steps with both, and compares the turns. A pool of
+// 256 addresses never has plenty.
 func TestTheQueueIsAsItsTwin(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playTwin(t, rand.New(rand.NewPCG(seed, 0)), 3000) })
@@ -113,14 +113,14 @@ func holderOf(n int) ipam.Holder {
 	return ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: fmt.Sprint("c-", n)}
 }
 
-// step does one thing with both, and says what.
+// step does one thing with both, and describes it.
 func (w *twin) step(q *lines, random *rand.Rand, pools []ipam.Pool, spaces map[ipam.PoolKey]*addresses) string {
 	holder, pool := holderOf(random.IntN(40)), pools[random.IntN(len(pools))].Key
 	_, waits := w.waiters[holder]
 	switch random.IntN(8) {
 	case 0, 1:
 		waiter, wants := w.draw(random, holder, pools)
-		if waits { // its age is what it was
+		if waits { // its age stays
 			waiter.Since = w.waiters[holder].Since
 		}
 		w.waiters[holder], w.wants[holder] = waiter, wants

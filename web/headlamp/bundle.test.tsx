@@ -1,5 +1,5 @@
-// What `npm run build` has made, run as Headlamp runs it: by its own loader, with what the loader
-// finds of Headlamp in pluginLib.
+// Runs the output of `npm run build` as Headlamp runs it: by its own loader, with the modules of
+// Headlamp that the loader finds in pluginLib.
 
 import * as lib from '@kinvolk/headlamp-plugin/lib';
 import * as CommonComponents from '@kinvolk/headlamp-plugin/lib/CommonComponents';
@@ -26,7 +26,7 @@ let source: string;
 beforeAll(() => {
   if (!existsSync(BUILT)) throw new Error(`${BUILT} is missing: run \`npm run build\` first`);
   source = readFileSync(BUILT, 'utf8');
-  // As lib/plugin/index.js of Headlamp has it, which cannot be imported without its editor.
+  // As in lib/plugin/index.js of Headlamp, which cannot be imported without its editor.
   Object.assign(globalThis, {
     pluginLib: { ...lib, CommonComponents, Crd, MuiMaterial, React, ReactJSX },
   });

@@ -56,7 +56,7 @@ async function shown(text: string | RegExp) {
   await screen.findAllByText(text);
 }
 
-it('draws a map, and says the same in a table', async () => {
+it('draws a map, and shows the same in a table', async () => {
   show(<AddressesPage />);
   await shown('10.0.1.0/24');
   expect(screen.getByRole('application', { name: /^Map of default · IPv4/ })).toBeInstanceOf(
@@ -106,7 +106,7 @@ it('searches', async () => {
   expect(screen.getByText('Nothing of this is found by the search.')).toBeTruthy();
 });
 
-it('leads from a search to what it has found', async () => {
+it('leads from a search to the found block', async () => {
   show(<AddressesPage />);
   await shown('10.0.1.0/24');
   fireEvent.change(screen.getByRole('searchbox', { name: 'Search' }), {
@@ -116,7 +116,7 @@ it('leads from a search to what it has found', async () => {
   expect(await screen.findByRole('region', { name: 'Block 10.0.2.0/24' })).toBeTruthy();
 });
 
-it('tells of what is selected, with links to the objects', async () => {
+it('describes the selected block, with links to the objects', async () => {
   show(<AddressesPage />);
   await shown('10.0.1.0/24');
   fireEvent.click(screen.getByRole('button', { name: '10.0.1.0/24' }));
@@ -160,7 +160,7 @@ it('follows the cluster', async () => {
   await waitFor(() => expect(screen.queryByText('10.0.1.0/24')).toBeNull());
 });
 
-describe('what may not be read', () => {
+describe('an unreadable resource', () => {
   it('is said in words, and the rest is shown', async () => {
     cluster.allowed.set('ippools', []);
     show(<AddressesPage />);
@@ -171,7 +171,7 @@ describe('what may not be read', () => {
     expect(screen.getByRole('application', { name: /^Map of default · IPv4/ })).toBeTruthy();
   });
 
-  it('leaves what nobody is seen to hold as not known', async () => {
+  it('leaves space without a seen holder as not known', async () => {
     cluster.allowed.set('ipallocations', []);
     show(<AddressesPage />);
     await shown('10.0.0.0/16');
@@ -198,7 +198,7 @@ describe('what may not be read', () => {
     );
   });
 
-  it('is what lies outside of the allowed namespaces of the cluster', async () => {
+  it('lies outside of the allowed namespaces of the cluster', async () => {
     cluster.allowed.set('ipallocations', ['team-a']);
     localStorage.setItem(
       `cluster_settings.${CLUSTER}`,
@@ -224,7 +224,7 @@ it('does without Cluster API', async () => {
   expect(screen.queryByRole('alert')).toBeNull();
 });
 
-it('says that Cadastre is not installed', async () => {
+it('states that Cadastre is not installed', async () => {
   for (const resource of [
     'ippools',
     'localippools',
@@ -237,7 +237,7 @@ it('says that Cadastre is not installed', async () => {
   await shown(/install Cadastre/);
 });
 
-it('says what is still being read, and draws the rest', async () => {
+it('names the resources that are still being read, and draws the rest', async () => {
   cluster.hanging.add('ipallocations');
   show(<AddressesPage />);
   await shown('10.0.0.0/16');

@@ -8,7 +8,7 @@ const forbidden = (resource: string): Reading => ({
   message: 'no',
 });
 
-describe('what a list has come to', () => {
+describe('the state of a list', () => {
   const list = { items: [], list: {} };
 
   it.each([
@@ -53,7 +53,7 @@ describe('what a list has come to', () => {
   });
 });
 
-describe('what is said of it', () => {
+describe('the text about it', () => {
   it('is nothing where all was read', () => {
     expect(unreadText([read, { ...read, resource: 'ipallocations' }])).toEqual([]);
   });
@@ -62,7 +62,7 @@ describe('what is said of it', () => {
     expect(unreadText([{ ...read, resource: 'ipaddressclaims', state: 'missing' }])).toEqual([]);
   });
 
-  it('names resources, and what is missing without them', () => {
+  it('names resources, and the parts that are missing without them', () => {
     expect(unreadText([read, forbidden('localippools'), forbidden('ipclaims')])[0]).toMatch(
       /^You may not list localippools and ipclaims in all namespaces, so pools of namespaces and claims that wait are not shown\./
     );

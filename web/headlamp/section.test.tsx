@@ -122,7 +122,7 @@ it('shows a claim of a LocalIPPool', async () => {
   );
 });
 
-it('says why a claim waits, for each pool that could serve it', async () => {
+it('states why a claim waits, for each pool that could serve it', async () => {
   const candidates = [
     { poolRef: { kind: 'IPPool', name: 'vips' }, reason: 'NoFreeBlock', message: NO_BLOCK },
   ];
@@ -144,7 +144,7 @@ it('says why a claim waits, for each pool that could serve it', async () => {
   await rowsAround('vips', '192.0.2.6/31');
 });
 
-it('shows the block that a claim waits for, and who holds it', async () => {
+it('shows the block that a claim waits for, and its holder', async () => {
   const status = {
     phase: 'Exhausted',
     conditions: waits('InUse', '192.0.2.6/31 is held by IPClaim team-b/vip'),
@@ -158,12 +158,12 @@ it('shows the block that a claim waits for, and who holds it', async () => {
   expect(screen.getByText(/It waits for exactly 192.0.2.6\/31/)).toBeTruthy();
 });
 
-it('shows an IPAddressClaim that nobody has answered', async () => {
+it('shows an IPAddressClaim without answer', async () => {
   showSection(addressClaim('team-a/new', 'IPPool', 'vips'));
   expect(await screen.findByText('NoAnswer')).toBeTruthy();
 });
 
-describe('what may not be read', () => {
+describe('an unreadable resource', () => {
   it('leaves the blocks of the namespace, where others may not be listed', async () => {
     cluster.allowed.set('ipallocations', ['team-a']);
     showSection(claim('team-a/vip', { poolRef: { name: 'vips' } }, bound));
@@ -176,7 +176,7 @@ describe('what may not be read', () => {
     );
   });
 
-  it('leaves what the claim itself says, where no record may be read', async () => {
+  it('leaves the status of the claim, if no record can be read', async () => {
     cluster.allowed.set('ipallocations', []);
     cluster.allowed.set('ippools', []);
     showSection(claim('team-a/vip', { poolRef: { name: 'vips' } }, bound));
@@ -195,7 +195,7 @@ describe('what may not be read', () => {
   });
 });
 
-it('says that a record is missing', async () => {
+it('states that a record is missing', async () => {
   showSection(
     claim('team-a/lost', { poolRef: { name: 'vips' } }, { ...bound, allocatedCIDR: '192.0.2.2/31' })
   );

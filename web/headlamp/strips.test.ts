@@ -103,7 +103,7 @@ describe('pools of config/samples', () => {
     expect(strips.has('p:IPPool/region-west')).toBe(false);
   });
 
-  it('withhold what their specs say', () => {
+  it('withhold the addresses that their specs exclude', () => {
     const register = registerOf({ pools });
     const withheld = (id: string) =>
       register.store.pools.get(id).spans.map((span: { reason: string }) => span.reason);
@@ -184,7 +184,7 @@ describe('blocks of every state', () => {
     expect(Number(usage.total)).toBe(256);
   });
 
-  it('count what claims hold of child pools', () => {
+  it('count the blocks of claims in child pools', () => {
     const core = pool('core', { cidr: '10.0.0.0/8' });
     const west = pool('west', { cidr: '10.1.0.0/16', parentRef: { name: 'core' } });
     const register = registerOf({
@@ -219,7 +219,7 @@ describe('blocks of every state', () => {
   });
 });
 
-describe('what may not be read', () => {
+describe('an unreadable resource', () => {
   it('a pool is shown by its blocks, as not known', () => {
     const register = registerOf({
       allocations: [held('team-a/web', 'core', '10.1.0.0/24')],
@@ -233,7 +233,7 @@ describe('what may not be read', () => {
     });
   });
 
-  it('what no block is drawn for is not known to be free', () => {
+  it('space without a drawn block is not known to be free', () => {
     const core = pool(
       'core',
       { cidr: '10.0.0.0/24' },
@@ -276,7 +276,7 @@ describe('claims that wait', () => {
     });
   });
 
-  it('say why, and name the pools of their candidates', () => {
+  it('state the reason, and name the pools of their candidates', () => {
     const status = {
       phase: 'Exhausted',
       conditions: waits('PoolExhausted', message),
@@ -347,7 +347,7 @@ describe('claims that wait', () => {
 });
 
 describe('changes', () => {
-  it('are those of what has changed alone', () => {
+  it('concern only changed objects', () => {
     const register = new Register();
     const first = held('team-b/used', 'yard', '198.51.100.2/32');
     first.metadata.resourceVersion = '1';
@@ -363,7 +363,7 @@ describe('changes', () => {
     expect(register.take(objects({ pools: [yard], allocations: [again, second] }))).toBe(false);
   });
 
-  it('take away what is gone', () => {
+  it('remove deleted objects', () => {
     const register = registerOf({
       pools: [yard],
       allocations: yardBlocks,
@@ -380,7 +380,7 @@ describe('changes', () => {
     expect(register.spaces).toEqual([]);
   });
 
-  it('drain blocks that a pool comes to withhold', () => {
+  it('drain blocks that a pool withholds from then on', () => {
     const allocations = [held('team-b/used', 'yard', '198.51.100.2/32')];
     const register = registerOf({ pools: [yard], allocations });
     const edited = structuredClone(yard);

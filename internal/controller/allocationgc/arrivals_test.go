@@ -26,8 +26,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestOnlyRecordsWithoutHolderAreReconciled shows a new leader some records: those
-// with a holder cost no pass, those without, and those that are not merely held, do.
+// TestOnlyRecordsWithoutHolderAreReconciled shows some records to a new leader: a record with a
+// holder costs no pass; a record without, and a record that is not merely held, do.
 func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	seen := make(chan struct{}, 10)
@@ -73,8 +73,8 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	}
 }
 
-// TestNewRecordsAreScannedAMomentLater by a leader, which exports what it alone counts from
-// then on.
+// TestNewRecordsAreScannedAMomentLater covers a leader, which exports the counts that it alone has
+// from then on.
 func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}})

@@ -33,8 +33,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// recordStory is one record on a real API server, a view of it, and a controller
-// whose clock is ours.
+// recordStory holds one record on a real API server, a view of it, and a controller with the test's
+// clock.
 type recordStory struct {
 	t          *testing.T
 	k8s        client.WithWatch
@@ -84,13 +84,13 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 	return s
 }
 
-// changed has somebody else change a record by a merge patch.
+// changed changes a record by a merge patch, as another client does.
 func (s *recordStory) changed(record ipam.Record, patch string) {
 	s.t.Helper()
 	must(s.t, s.k8s.Patch(s.t.Context(), convert.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// seen waits until the view shows the record so.
+// seen waits until the view shows the record in this state.
 func (s *recordStory) seen(as func(ipam.Record, bool) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
@@ -111,10 +111,10 @@ func (s *recordStory) seen(as func(ipam.Record, bool) bool) {
 	}
 }
 
-// sawDeletion has the controller see that the claim is deleted.
+// sawDeletion shows the deletion of the claim to the controller.
 func (s *recordStory) sawDeletion() { s.controller.gone[s.name] = "uid" }
 
-// reconciled is when the controller wants to look again.
+// reconciled returns the time after which the controller looks again.
 func (s *recordStory) reconciled() time.Duration {
 	s.t.Helper()
 	result, err := s.controller.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}})
@@ -179,7 +179,7 @@ func TestOrphan(t *testing.T) {
 		must(t, s.k8s.Create(t.Context(), claim))
 		s.passes(time.Hour)
 		if again := s.reconciled(); again != 180*time.Second {
-			t.Errorf("checks again after %s, want 180s: the end of the claim may not be notified", again)
+			t.Errorf("checks again after %s, want 180s: the end of the claim can lack an event", again)
 		}
 		must(t, s.k8s.Delete(t.Context(), claim))
 		s.reconciledAway()
@@ -218,7 +218,7 @@ func TestOrphan(t *testing.T) {
 		}
 	})
 
-	t.Run("a record that is left in a namespace that is gone is released when that is there again", func(t *testing.T) {
+	t.Run("a record that is left in a namespace that is gone is released when that exists again", func(t *testing.T) {
 		s := begin(t, plane, pool("left-behind", 0), ipam.ReclaimDelete)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}
 		must(t, s.k8s.Delete(t.Context(), namespace))
@@ -242,7 +242,7 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, plane, pool("unseen-release", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.sawDeletion()
-		s.controller.released[s.name] = lastRelease{uid: record.UID, at: s.clock.Now()} // so an API server said that had just started
+		s.controller.released[s.name] = lastRelease{uid: record.UID, at: s.clock.Now()} // as an API server answered that had just started
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
@@ -274,7 +274,7 @@ func TestOrphan(t *testing.T) {
 			t.Errorf("looks again after %s, want about 1h", again)
 		}
 		if n := len(s.events.Events); n != 1 {
-			t.Errorf("%d events tell of it, want 1", n)
+			t.Errorf("%d events report it, want 1", n)
 		}
 		record, _ := s.controller.Ledger.Record(s.name)
 		must(t, s.k8s.Delete(t.Context(), convert.Allocation(record)))
@@ -282,7 +282,7 @@ func TestOrphan(t *testing.T) {
 		s.reconciledAway()
 	})
 
-	// another is a record that is made while all claims are known.
+	// another makes a record while all claims are known.
 	another := func(s *recordStory, name, block string) {
 		made, _ := s.controller.Ledger.Record(s.name)
 		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
@@ -300,7 +300,7 @@ func TestOrphan(t *testing.T) {
 		s.passes(180 * time.Second)
 		s.reconciledAway()
 
-		s.name = before // of this one nobody knows: it was there already
+		s.name = before // its age is unknown: it existed before
 		s.reconciled()
 		s.passes(180 * time.Second)
 		s.reconciledTo(ipam.StateRetained)
@@ -406,15 +406,15 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-// blind is a cache that shows nothing.
+// blind implements a cache that shows nothing.
 type blind struct{ client.Reader }
 
 func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// TestACollectorThatFreesAnAllocationInFlight has the claim persisted at the very
-// moment when the collector looks for it, and not before.
+// TestACollectorThatFreesAnAllocationInFlight persists the claim at the moment when the collector
+// looks for it, and not before.
 func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	s := begin(t, plane, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
@@ -426,16 +426,16 @@ func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
 		t.Errorf("a record that is new is enqueued again after %s, want the grace", again)
 	}
 	s.passes(s.controller.Grace)
-	s.reconciled() // the cache showed no claim; the API server does by now
+	s.reconciled() // the cache showed no claim, the API server does
 	must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 	record := &v1alpha1.IPAllocation{}
 	must(t, s.k8s.Get(t.Context(), client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}, record))
 	if !record.DeletionTimestamp.IsZero() {
-		t.Error("the record of a claim that was persisted meanwhile is released")
+		t.Error("the record of a claim that was persisted before is released")
 	}
 }
 
-// persisting is an API server on which something happens just before it is asked.
+// persisting implements an API server on which a callback runs just before each read.
 type persisting struct {
 	client.Reader
 	first func()

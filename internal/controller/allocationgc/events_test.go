@@ -19,19 +19,19 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// TestRecords are what has records reconciled, and what is counted of them.
+// TestRecords covers the events that make records reconciled, and the counts of records.
 func TestRecords(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*orphans){
-		"a record that has changed or is gone is reconciled":       changedRecords,
-		"a record that is new is scanned":                          newRecords,
-		"the record of a pool that is gone follows its last":       lastOfPool,
-		"the deletion of a holder is noted for its records":        deletedHolders,
-		"the records of a kind are judged when that is known":      judgedKind,
-		"records without holder are counted, and their releases":   countedOrphans,
-		"what becomes of a block without holder is in the history": orphansHistory,
-		"a release is counted once, until the view shows it":       releasedOnce,
-		"nothing is kept after a claim that never had its block":   func(e *orphans) { keptBlocks(e, plane) },
+		"a record that has changed or is gone is reconciled":     changedRecords,
+		"a record that is new is scanned":                        newRecords,
+		"the record of a pool that is gone follows its last":     lastOfPool,
+		"the deletion of a holder is noted for its records":      deletedHolders,
+		"the records of a kind are judged when that is known":    judgedKind,
+		"records without holder are counted, and their releases": countedOrphans,
+		"the fate of a block without holder is in the history":   orphansHistory,
+		"a release is counted once, until the view shows it":     releasedOnce,
+		"nothing is kept after a claim that never had its block": func(e *orphans) { keptBlocks(e, plane) },
 	} {
 		t.Run(name, func(t *testing.T) { tell(beginOrphans(t, plane)) })
 	}
@@ -54,7 +54,7 @@ func changedRecords(e *orphans) {
 	q.Enqueued("team/b-12345678")
 }
 
-// newRecords has the holder of a record come before it is scanned, or not.
+// newRecords lets the holder of a record come before the record is scanned, or not.
 func newRecords(e *orphans) {
 	q := e.Started(e.controller.records())
 	e.controller.scan(e.t.Context(), q)
@@ -92,7 +92,7 @@ func lastOfPool(e *orphans) {
 func deletedHolders(e *orphans) {
 	record := e.orphan(1, "")
 	own := e.RecordsOf(convert.HolderOfPool(ipam.PoolNamed("p")))[0]
-	q := e.Started(e.controller.arrivals()) // of which nothing comes in this time
+	q := e.Started(e.controller.arrivals()) // no event comes in this time
 	bound, waiting := claimOf(record), claimOf(record)
 	bound.UID, waiting.UID, waiting.Spec.AllocationName = "bound", "waiting", ""
 	for _, test := range []struct {
@@ -118,12 +118,12 @@ func deletedHolders(e *orphans) {
 	q.Enqueued()
 }
 
-// judgedKind has the kind of a record's holder become known while the leader waits for it.
+// judgedKind registers the kind of a record's holder while the leader waits for it.
 func judgedKind(e *orphans) {
 	record := recordNamed("a", ipam.StateBound)
 	record.Pool, record.Block = ipam.PoolNamed("p"), story.Block("a", "p", "172.16.1.0/32").Block
 	e.Recorded(record)
-	e.controller.Look(record.Name) // by a replica that does not lead
+	e.controller.Look(record.Name) // on a replica that does not lead
 	q := e.Started(e.controller.records())
 	e.controller.news = nil
 	e.controller.judges = map[string]Judge{}
@@ -197,7 +197,7 @@ func orphansHistory(e *orphans) {
 	e.HasHistory("Released 172.16.3.0/28 RetentionExpired")
 }
 
-// keptBlocks has records that are retained and cool down, unless that is for nothing.
+// keptBlocks retains records and lets them cool down, unless that is useless.
 func keptBlocks(e *orphans, plane *story.Plane) {
 	orphan := func(n int, change func(*ipam.Record)) ipam.Name {
 		record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
@@ -228,19 +228,19 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 	kept[disputed] = true
 	e.keeps(e.controller, kept)
 
-	// Another process lists all of them: of some it is not known since when they are there.
+	// Another process lists all of them: the age of some is unknown to it.
 	kept = map[ipam.Name]bool{never: true, first: false, second: false, disputed: false}
 	other := plane.Begin(e.t)
 	e.keeps(&Controller{Ledger: other.Ledger, Catalogue: other.Catalogue, Allocator: other.Allocator, Metrics: other.Metrics, History: other.History}, kept)
 }
 
-// recordOf is the record of a name.
+// recordOf returns the record of a name.
 func (e *orphans) recordOf(name ipam.Name) ipam.Record {
 	record, _ := e.Ledger.Record(name)
 	return record
 }
 
-// keeps expects which records the controller would keep.
+// keeps expects the controller to keep exactly these records.
 func (e *orphans) keeps(by *Controller, kept map[ipam.Name]bool) {
 	e.t.Helper()
 	for name, want := range kept {
@@ -264,7 +264,7 @@ func releasedOnce(e *orphans) {
 	e.HasHistory("Released 172.16.1.0/28 Orphaned")
 }
 
-// claimOf is the claim that has a record.
+// claimOf returns the claim that has a record.
 func claimOf(record ipam.Record) *v1alpha1.IPClaim {
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: record.Holder.Namespace, Name: record.Holder.Name}}
 	claim.Spec.CIDR, claim.Spec.AllocationName = record.Block.String(), record.Name.Name

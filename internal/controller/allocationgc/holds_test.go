@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestRecordIsHeldByTheObjectThatNamesIt has a record of an object of the UID "uid", or one
-// that was made before its object had a UID, and what is stored under the object's name.
+// TestRecordIsHeldByTheObjectThatNamesIt stores a record of an object of the UID "uid", or one that
+// was made before its object had a UID, and another object under the name of the holder.
 func TestRecordIsHeldByTheObjectThatNamesIt(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "uid"}
 	claim := func(uid types.UID, record string) client.Object {
@@ -72,7 +72,8 @@ func TestRecordIsHeldByTheObjectThatNamesIt(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnotherKindIsJudgedByWhatKnowsTheKind once that is registered.
+// TestRecordOfAnotherKindIsJudgedByWhatKnowsTheKind covers a kind before and after it is
+// registered.
 func TestRecordOfAnotherKindIsJudgedByWhatKnowsTheKind(t *testing.T) {
 	failure := errors.New("not now")
 	c := &Controller{judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, record ipam.Record) (bool, error) {

@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// TestOrphanIsCollectedOnlyIfNothingTookItOver has an admission or another leader come in
-// between any two calls of a collection.
+// TestOrphanIsCollectedOnlyIfNothingTookItOver lets an admission or another leader act between any
+// two calls of a collection.
 func TestOrphanIsCollectedOnlyIfNothingTookItOver(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*orphans){
@@ -37,8 +37,8 @@ func TestOrphanIsCollectedOnlyIfNothingTookItOver(t *testing.T) {
 	t.Run("the record of an earlier claim or pool is not kept by the next one of its name", func(t *testing.T) { ofEarlier(beginOrphans(t, plane)) })
 }
 
-// takenOver has admission take a record over for a claim that was deleted and is restored:
-// it names the record, and is stored up to a minute later.
+// takenOver lets admission take a record over for a claim that was deleted and is restored: it
+// names the record, and is stored up to a minute later.
 func takenOver(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		record := e.orphan(n, "")
@@ -55,8 +55,8 @@ func deletedTakenOver(e *orphans) {
 	})
 }
 
-// writtenByLeader has a leader that was paused write a record into its claim, as it had read
-// that before.
+// writtenByLeader lets a leader that was paused write a record into its claim, from its former
+// read.
 func writtenByLeader(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		claim := build.Claim(story.Team, fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
@@ -73,7 +73,7 @@ func writtenByLeader(e *orphans) {
 	})
 }
 
-// poolMadeAgain has admission record the CIDR of a pool that is made again.
+// poolMadeAgain lets admission record the CIDR of a pool that is made again.
 func poolMadeAgain(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
@@ -117,7 +117,7 @@ func ofEarlier(e *orphans) {
 	}
 }
 
-// collectionFails has each call fail that is made to collect a record.
+// collectionFails makes each call fail that collects a record.
 func collectionFails(e *orphans, uid string) {
 	e.Failing(func(n int) story.Interruption {
 		record := e.orphan(n, uid)
@@ -126,7 +126,7 @@ func collectionFails(e *orphans, uid string) {
 	})
 }
 
-// poolCollectionFails has each call fail that is made to collect the record of a pool.
+// poolCollectionFails makes each call fail that collects the record of a pool.
 func poolCollectionFails(e *orphans) {
 	e.Failing(func(n int) story.Interruption {
 		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
@@ -138,7 +138,7 @@ func poolCollectionFails(e *orphans) {
 	})
 }
 
-// retentionFails has each call fail that is made to retain a block.
+// retentionFails makes each call fail that retains a block.
 func retentionFails(e *orphans) {
 	e.Failing(func(n int) story.Interruption {
 		record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
@@ -155,8 +155,8 @@ func retentionFails(e *orphans) {
 	})
 }
 
-// collected is the passes over a record that is gone in the end. One that is being deleted
-// when a pass fails is a new state of the record, with a grace of its own.
+// collected returns the passes over a record that is gone in the end. A record that is being
+// deleted when a pass fails is a new state of the record, which has another grace.
 func (e *orphans) collected(record ipam.Record) story.Interruption {
 	i := e.interruption(record, nil)
 	i.Check = func() {
@@ -167,7 +167,7 @@ func (e *orphans) collected(record ipam.Record) story.Interruption {
 	return i
 }
 
-// orphans has the verbs for records without a holder.
+// orphans holds the verbs for records without a holder.
 type orphans struct {
 	*story.World
 	t          *testing.T

@@ -14,11 +14,11 @@ func TestWhyARecordIsReleased(t *testing.T) {
 		record ipam.Record
 		want   metrics.ReleaseReason
 	}{
-		"its claim was seen to go":         {ipam.Record{Name: name("seen"), Purpose: ipam.PurposeClaim, State: ipam.StateBound}, metrics.HolderDeleted},
-		"it has no claim":                  {ipam.Record{Name: name("other"), Purpose: ipam.PurposeClaim, State: ipam.StateBound}, metrics.Orphaned},
-		"its retention is over":            {ipam.Record{Name: name("seen"), State: ipam.StateRetained}, metrics.RetentionExpired},
-		"somebody has ended its retention": {ipam.Record{Name: name("seen"), State: ipam.StateRetained, Terminating: true}, metrics.Deleted},
-		"it has cooled down":               {ipam.Record{Name: name("seen"), State: ipam.StateCooling, Terminating: true}, metrics.ReuseDelayOver},
+		"its claim was seen to go":        {ipam.Record{Name: name("seen"), Purpose: ipam.PurposeClaim, State: ipam.StateBound}, metrics.HolderDeleted},
+		"it has no claim":                 {ipam.Record{Name: name("other"), Purpose: ipam.PurposeClaim, State: ipam.StateBound}, metrics.Orphaned},
+		"its retention is over":           {ipam.Record{Name: name("seen"), State: ipam.StateRetained}, metrics.RetentionExpired},
+		"its retention was ended by hand": {ipam.Record{Name: name("seen"), State: ipam.StateRetained, Terminating: true}, metrics.Deleted},
+		"it has cooled down":              {ipam.Record{Name: name("seen"), State: ipam.StateCooling, Terminating: true}, metrics.ReuseDelayOver},
 	} {
 		if got := c.reasonOf(of.record); got != of.want {
 			t.Errorf("%s: %s, want %s", what, got, of.want)

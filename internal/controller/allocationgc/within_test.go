@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Requests of other namespaces are dropped before they reach the controller, so that
-// nothing would remove what it notes of them.
+// TestNothingIsNotedOfOtherNamespaces covers requests of other namespaces, which are dropped before
+// they reach the controller, so that a note of them would stay for ever.
 func TestNothingIsNotedOfOtherNamespaces(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()

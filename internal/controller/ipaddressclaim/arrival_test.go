@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// The last event of the CRDs comes before the API server serves their kinds.
+// TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed sends the last event of the CRDs
+// before the API server serves their kinds.
 func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
 	scheme := schemeOf(t, apiextensionsv1.AddToScheme)
 	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0

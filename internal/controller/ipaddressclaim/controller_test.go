@@ -26,18 +26,18 @@ func TestAddressClaims(t *testing.T) {
 	plane := story.Start(t, cluster.Options{ClusterAPICRDs: true})
 	for name, tell := range map[string]func(*addresses){
 		"a claim is served in three writes":                                  servedInThreeWrites,
-		"an address says how to use it and whose it is":                      addressInFull,
+		"an address states its use and its holder":                           addressInFull,
 		"a claim that admission missed gets the finalizer before an address": missedClaim,
 		"a claim of a class is served by one of its pools":                   ofClass,
-		"a class that forbids single addresses says so and takes nothing":    classOfBlocks,
+		"a class that forbids single addresses states so and takes nothing":  classOfBlocks,
 		"a claim of a pool that is missing is served once that exists":       missingPool,
 		"a kind that our group lacks is reported in the claim":               unknownKind,
-		"what a claim says is an event once it is written":                   eventOnceWritten,
+		"the status of a claim is an event once it is written":               eventOnceWritten,
 		"a claim of another provider is left untouched":                      foreignClaim,
 		"a claim waits for its Cluster":                                      waitsForCluster,
 		"a claim that waits is served when an address is released":           servedWhenReleased,
 		"a claim that asks for nothing valid any more loses its place":       invalidWaiter,
-		"a deleted claim is released when nobody uses its address":           deletedClaim,
+		"a deleted claim is released when its address is unused":             deletedClaim,
 		"an address that exists is adopted":                                  adopted,
 		"an address that exists is bound to its record that is retained":     keptForALater(ipam.StateRetained),
 		"an address that exists is bound to its record that cools down":      keptForALater(ipam.StateCooling),
@@ -58,12 +58,12 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that is released, of which a call fails":                    releasedFails,
 		"an address that its claim left behind, of which a call fails":       leftFails,
 		"a claim that is granted, of which a call fails":                     grantedFails,
-		"what judges a record and who waits, of which a call fails":          judgementFails,
+		"a call fails that judges a record or finds waiters":                 judgementFails,
 		"a claim is enqueued when its record changes":                        changedRecords,
-		"a claim is enqueued when what it waits for changes":                 changedPools,
+		"a claim is enqueued when the awaited object changes":                changedPools,
 		"a claim is enqueued when it is shown and not up to date":            changedClaims,
 		"the right to name a pool is asked for again":                        askedAgain,
-		"who made a claim is forgotten when it is served":                    forgottenRequester,
+		"the maker of a claim is forgotten when it is served":                forgottenRequester,
 		"an address that the cache does not show goes before its claim":      unseenWhileReleased,
 		"an address goes after its claim, and no other does":                 leftBehind,
 	} {
@@ -188,7 +188,7 @@ func invalidWaiter(e *addresses) {
 	story.Edited(e.World, claim("b").Obj(), func(c *ipamv1.IPAddressClaim) {
 		c.Annotations = map[string]string{v1alpha1.AnnotationAddress: "nonsense"}
 	})
-	for range 2 { // the second pass writes nothing that would have it reconciled again
+	for range 2 { // the second pass makes no write that would reconcile it again
 		e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason)
 		if e.Queue.Has(holderNamed(story.Team, "b")) {
 			e.t.Error("it is in the queue, and others wait for it")
@@ -205,7 +205,7 @@ func deletedClaim(e *addresses) {
 	story.Edited(e.World, address("a", ""), func(a *ipamv1.IPAddress) { a.Finalizers = append(a.Finalizers, "example.com/dns") })
 	e.Reconciled("a").Wrote("delete IPAddress")
 	e.Reconciled("a").Wrote("patch IPAddress")
-	e.Reconciled("a").Wrote() // somebody's finalizer keeps the IPAddress
+	e.Reconciled("a").Wrote() // a finalizer of another controller keeps the IPAddress
 	story.Edited(e.World, address("a", ""), func(a *ipamv1.IPAddress) { a.Finalizers = nil })
 	e.Gone(address("a", ""))
 	e.Reconciled("a").Wrote("patch IPAddressClaim")
@@ -216,7 +216,7 @@ func deletedClaim(e *addresses) {
 func adopted(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Created(address("a", "10.0.0.9"))
-	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, whatever made it
+	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, with any maker
 	e.Applied(claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.9").Wrote("patch IPAllocation", "patch IPAddress", "patch IPAddressClaim/status")
 	if owners := story.Stored(e.World, address("a", "")).OwnerReferences; len(owners) != 2 || owners[0].UID != e.stored("a").UID {
@@ -226,8 +226,8 @@ func adopted(e *addresses) {
 	e.Reconciled("b").Served("10.0.0.2")
 }
 
-// keptForALater has the block of an earlier claim kept when the IPAddress returns, as from a
-// backup. Nothing else would end that: to the collection of orphans the record has a holder.
+// keptForALater keeps the block of an earlier claim when the IPAddress returns, as from a backup.
+// Only the controller ends that: to the collection of orphans the record has a holder.
 func keptForALater(state ipam.State) func(*addresses) {
 	return func(e *addresses) {
 		e.Applied(hosts().Obj())
@@ -268,8 +268,8 @@ func lostAddress(e *addresses) {
 	e.Reconciled("b").Served("10.0.0.3").Wrote("create IPAllocation")
 }
 
-// unseenAddress has the caches lack an IPAddress, and then the claim's status too: what is
-// recorded for the claim says that there may be one.
+// unseenAddress hides an IPAddress from the caches, and then the claim's status too: the record of
+// the claim shows that there can be one.
 func unseenAddress(e *addresses) {
 	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
@@ -292,7 +292,7 @@ func withoutAddresses(ctx context.Context, c client.WithWatch, key client.Object
 	return c.Get(ctx, key, obj, opts...)
 }
 
-// addresses has the verbs for claims of addresses.
+// addresses holds the verbs for claims of addresses.
 type addresses struct {
 	*story.World
 	t          *testing.T
@@ -313,7 +313,7 @@ func (e *addresses) Reconciled(name string) *pass {
 	return &pass{e.World.Reconciled(e.controller, obj), e, obj}
 }
 
-// Retried calls Reconcile for a claim, which is to be tried again.
+// Retried calls Reconcile for a claim, and expects a retry.
 func (e *addresses) Retried(name string) *pass {
 	e.t.Helper()
 	obj := claim(name).Obj()
@@ -325,7 +325,7 @@ func (e *addresses) stored(name string) *ipamv1.IPAddressClaim {
 	return story.Stored(e.World, claim(name).Obj())
 }
 
-// record is the only one of a claim.
+// record returns the only record of a claim.
 func (e *addresses) record(name string) ipam.Record {
 	e.t.Helper()
 	records := e.RecordsOf(holderNamed(story.Team, name))
@@ -335,7 +335,7 @@ func (e *addresses) record(name string) ipam.Record {
 	return records[0]
 }
 
-// kept is the record of an address of an earlier claim of the name, in a state in which it is
+// kept makes the record of an address of an earlier claim of the name, in a state in which it is
 // kept without holder.
 func (e *addresses) kept(name, addr string, state ipam.State) ipam.Record {
 	e.t.Helper()
@@ -348,23 +348,23 @@ func (e *addresses) kept(name, addr string, state ipam.State) ipam.Record {
 	return kept
 }
 
-// pause pauses the Cluster, or has it go on.
+// pause pauses the Cluster, or resumes it.
 func (e *addresses) pause(paused bool) {
 	e.t.Helper()
 	story.Edited(e.World, fleet("fleet", false), func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 }
 
-// hosts is a pool of host addresses, of which the first is the gateway's.
+// hosts returns a pool of host addresses, of which the first is the gateway's.
 func hosts() *build.PoolBuilder {
 	return build.Pool("hosts").CIDR("10.0.0.0/24").Network(24, "10.0.0.1")
 }
 
-// claim has the finalizer that admission gives it.
+// claim returns a claim with the finalizer that admission adds.
 func claim(name string) *build.AddressClaimBuilder {
 	return build.AddressClaim(story.Team, name).Finalizer(v1alpha1.FinalizerRelease)
 }
 
-// address is an IPAddress as somebody makes it.
+// address returns an IPAddress as a user makes it.
 func address(name, addr string) *ipamv1.IPAddress {
 	bits := int32(24)
 	return &ipamv1.IPAddress{
@@ -379,19 +379,19 @@ func allocation(record ipam.Record) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: record.Name.Namespace, Name: record.Name.Name}}
 }
 
-// fleet is a Cluster.
+// fleet returns a Cluster.
 func fleet(name string, paused bool) *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: story.Team, Name: name}, Spec: clusterv1.ClusterSpec{Paused: &paused}}
 }
 
-// pass is what one pass over a claim did.
+// pass holds the effects of one pass over a claim.
 type pass struct {
 	*story.Pass
 	e     *addresses
 	claim *ipamv1.IPAddressClaim
 }
 
-// Served expects the claim to have an address, and to say so.
+// Served expects the claim to have an address, and to state so.
 func (p *pass) Served(addr string) *pass {
 	p.e.t.Helper()
 	p.Ready()

@@ -16,7 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// changedRecords has a claim enqueued with its record, unless this controller has just made it.
+// changedRecords expects that a claim is enqueued with its record, unless this controller has just
+// made it.
 func changedRecords(e *addresses) {
 	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
 	q := e.Started(e.controller.records())
@@ -35,8 +36,8 @@ func changedRecords(e *addresses) {
 	q.Enqueued()
 }
 
-// changedPools has claims enqueued that wait for what has changed, those of a pool or a class
-// that is not paused any more, and IPAddresses whose pool may be there now.
+// changedPools expects that those claims are enqueued that wait for a change, and those of a pool
+// or a class that is not paused any more, and IPAddresses whose pool can exist now.
 func changedPools(e *addresses) {
 	e.controller.Client = indexed{e.K8s}
 	q := e.Started(e.controller.changes())
@@ -56,7 +57,7 @@ func changedPools(e *addresses) {
 	q.Enqueued("team/a", "team/b")
 }
 
-// indexed lists claims as the cache does, by what they name.
+// indexed lists claims as the cache does, by the objects that they name.
 type indexed struct{ client.WithWatch }
 
 // List implements client.Reader.
@@ -77,8 +78,8 @@ func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return nil
 }
 
-// changedClaims has a claim enqueued that is shown, or whose IPAddress is, unless it is up to
-// date.
+// changedClaims expects that a claim is enqueued when it is shown, or when its IPAddress is, unless
+// it is up to date.
 func changedClaims(e *addresses) {
 	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
@@ -99,8 +100,8 @@ func changedClaims(e *addresses) {
 	}
 }
 
-// askedAgain has claims name a pool of another project: one of a user who has no right to, one
-// of a user who has, and one of which it is not known who made it.
+// askedAgain lets claims name a pool of another project: one of a user without the right, one of a
+// user with the right, and one of an unknown user.
 func askedAgain(e *addresses) {
 	e.Applied(theirs())
 	denied, granted := claim("denied").Pool("hosts").Obj(), claim("granted").Pool("hosts").Obj()
@@ -117,7 +118,7 @@ func askedAgain(e *addresses) {
 	}
 }
 
-// forgottenRequester has a claim served that needed no right after all.
+// forgottenRequester expects a claim to be served that needed no right after all.
 func forgottenRequester(e *addresses) {
 	e.Applied(hosts().Obj())
 	obj := claim("a").Pool("hosts").Obj()
@@ -125,12 +126,11 @@ func forgottenRequester(e *addresses) {
 	e.Created(obj)
 	e.Reconciled("a").Served("10.0.0.2")
 	if noted := e.stored("a").Annotations[v1alpha1.AnnotationRequester]; noted != "" {
-		e.t.Error("it still names who made it")
+		e.t.Error("it still names its maker")
 	}
 }
 
-// grantedFails has each call fail that is made for a claim of a user who has the right to name
-// its pool.
+// grantedFails makes each call fail for a claim of a user who has the right to name its pool.
 func grantedFails(e *addresses) {
 	e.Applied(theirs())
 	e.Failing(func(n int) story.Interruption {
@@ -141,13 +141,13 @@ func grantedFails(e *addresses) {
 	})
 }
 
-// theirs is a pool of another project, that claims may name with the right to.
+// theirs returns a pool of another project, which claims can name with the right.
 func theirs() *v1alpha1.IPPool {
 	return hosts().With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj()
 }
 
-// judgementFails has each call fail that is made to find out whether a record is held, and that
-// every replica makes to know who waits.
+// judgementFails makes each call fail that judges whether a record is held, and each call that
+// every replica makes to find the waiting claims.
 func judgementFails(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -168,7 +168,7 @@ func judgementFails(e *addresses) {
 	})
 }
 
-// unseenWhileReleased has the cache lack the IPAddress of a claim that is released.
+// unseenWhileReleased hides from the cache the IPAddress of a claim that is released.
 func unseenWhileReleased(e *addresses) {
 	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
@@ -180,8 +180,8 @@ func unseenWhileReleased(e *addresses) {
 	e.Gone(claim("a").Obj())
 }
 
-// leftBehind has IPAddresses whose claims went without release. One that somebody makes for a
-// claim to come stays, and so does one whose block is another's.
+// leftBehind leaves IPAddresses whose claims went without release. An IPAddress that a user makes
+// for a later claim stays, and so does one whose block is another's.
 func leftBehind(e *addresses) {
 	e.Applied(hosts().Obj())
 	for _, name := range []string{"a", "b"} {
@@ -190,7 +190,7 @@ func leftBehind(e *addresses) {
 		e.controller.expected.claimGone(e.stored(name))
 		e.Forced(claim(name).Obj())
 	}
-	story.Edited(e.World, address("b", ""), func(a *ipamv1.IPAddress) { a.Finalizers = []string{"example.com/other"} }) // somebody's, for a claim to come
+	story.Edited(e.World, address("b", ""), func(a *ipamv1.IPAddress) { a.Finalizers = []string{"example.com/other"} }) // a user's, for a later claim
 	e.Reconciled("a").Wrote("delete IPAddress")
 	e.Reconciled("b").Wrote()
 	rival := address("c", "10.0.0.3")

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// noted is what the collection of orphans is notified of, by record.
+// noted holds the notifications of the collection of orphans, by record.
 type noted map[string]string
 
 func (n noted) Judge(string, func(context.Context, client.Reader, ipam.Record) (bool, error)) {}
@@ -34,8 +34,8 @@ func (n noted) Look(records ...ipam.Name) {
 	}
 }
 
-// TestADeletionMarksTheRecordsOfWhatWasDeleted has a claim or its IPAddress deleted
-// while an IPAddress of the name is admitted, whose record is there before it.
+// TestADeletionMarksTheRecordsOfWhatWasDeleted deletes a claim or its IPAddress while an IPAddress
+// of the name is admitted, whose record exists before it.
 func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	s, own := servedClaim()
 	of := func(name, uid, address string) ipam.Record {
@@ -71,8 +71,8 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain has an IPAddress come from a backup
-// when another address is recorded for its claim already: nothing else tells of that record.
+// TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain restores an IPAddress from a backup when
+// another address is recorded for its claim already: no other event reports that record.
 func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 	s, own := servedClaim()
 	before := own
@@ -91,7 +91,7 @@ func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// newQueue is a queue of requests that nobody takes.
+// newQueue returns a queue of requests that have no worker.
 func newQueue(t *testing.T) kubeutil.Queue {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -18,8 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestAClaimThatIsNotServedSaysWhy reconciles claims without address for which nothing
-// may be done, each of them twice: the second pass writes nothing.
+// TestAClaimThatIsNotServedSaysWhy reconciles claims without address that the controller must not
+// serve, each of them twice: the second pass writes nothing.
 func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 	cluster := func(paused bool, annotations map[string]string) *clusterv1.Cluster {
 		return &clusterv1.Cluster{
@@ -93,7 +93,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 				t.Errorf("the status was written %d times, want once", writes)
 			}
 			if c.Queue.Has(s.holder()) {
-				t.Error("it is in line, and others wait for it")
+				t.Error("it is queued, and others wait for it")
 			}
 		})
 	}

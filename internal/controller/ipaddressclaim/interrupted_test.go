@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// servedReplaced has a claim deleted and made again while it is served.
+// servedReplaced deletes a claim and makes it again while it is served.
 func servedReplaced(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -21,7 +21,7 @@ func servedReplaced(e *addresses) {
 	})
 }
 
-// servedEdited has the finalizer of another controller put on a claim while it is served.
+// servedEdited adds the finalizer of another controller to a claim while it is served.
 func servedEdited(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -30,8 +30,8 @@ func servedEdited(e *addresses) {
 	})
 }
 
-// servedByManifest has a claim replaced by the manifest that it was made of, which names no
-// finalizer, while it is served.
+// servedByManifest replaces a claim by the manifest that it was made of, which names no finalizer,
+// while it is served.
 func servedByManifest(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -51,8 +51,8 @@ func servedByManifest(e *addresses) {
 	})
 }
 
-// formerReplaced has a claim that drops the IPAddress of an earlier one go, and made again
-// for the pool of that IPAddress: the next one of the name.
+// formerReplaced deletes a claim that drops the IPAddress of an earlier one, and makes it again for
+// the pool of that IPAddress: the next claim of the name.
 func formerReplaced(e *addresses) {
 	e.Applied(hosts().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -69,8 +69,8 @@ func formerReplaced(e *addresses) {
 	})
 }
 
-// releasedReplaced has a claim that is released go, with its IPAddress, and both made again:
-// by another leader, for the next claim of the name.
+// releasedReplaced removes a claim that is released, with its IPAddress, and lets another leader
+// make both again, for the next claim of the name.
 func releasedReplaced(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -86,7 +86,7 @@ func releasedReplaced(e *addresses) {
 	})
 }
 
-// releasedAddressGone has the IPAddress of a claim that is released forced away.
+// releasedAddressGone removes by force the IPAddress of a claim that is released.
 func releasedAddressGone(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -102,7 +102,7 @@ func releasedAddressGone(e *addresses) {
 	})
 }
 
-// servedFails has each call fail that is made for a claim that admission missed.
+// servedFails makes each call fail for a claim that admission missed.
 func servedFails(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -112,7 +112,7 @@ func servedFails(e *addresses) {
 	})
 }
 
-// adoptedFails has each call fail that is made for a claim whose IPAddress is there already.
+// adoptedFails makes each call fail for a claim whose IPAddress exists already.
 func adoptedFails(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -124,8 +124,8 @@ func adoptedFails(e *addresses) {
 	})
 }
 
-// keptFails has each call fail that is made for a claim whose IPAddress is there, while its
-// record is kept without holder.
+// keptFails makes each call fail for a claim whose IPAddress exists, while its record is kept
+// without holder.
 func keptFails(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -138,8 +138,7 @@ func keptFails(e *addresses) {
 	})
 }
 
-// formerFails has each call fail that is made for a claim that drops the IPAddress of an
-// earlier one.
+// formerFails makes each call fail for a claim that drops the IPAddress of an earlier one.
 func formerFails(e *addresses) {
 	e.Applied(hosts().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -150,7 +149,7 @@ func formerFails(e *addresses) {
 	})
 }
 
-// unknownFails has each call fail that is made for a claim that names no kind of pool.
+// unknownFails makes each call fail for a claim that names no kind of pool.
 func unknownFails(e *addresses) {
 	e.Failing(func(n int) story.Interruption {
 		obj := claim(fmt.Sprintf("a%02d", n)).From(v1alpha1.GroupVersion.Group, "IPPol", "hosts").Obj()
@@ -161,7 +160,7 @@ func unknownFails(e *addresses) {
 	})
 }
 
-// releasedFails has each call fail that is made for a claim that is released.
+// releasedFails makes each call fail for a claim that is released.
 func releasedFails(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -172,7 +171,7 @@ func releasedFails(e *addresses) {
 	})
 }
 
-// leftFails has each call fail that is made for an IPAddress that its claim has left behind.
+// leftFails makes each call fail for an IPAddress that its claim has left behind.
 func leftFails(e *addresses) {
 	e.Applied(hosts().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -184,7 +183,7 @@ func leftFails(e *addresses) {
 	})
 }
 
-// gone is one of the passes after which there is neither a claim nor its IPAddress.
+// gone returns one of the passes after which there is neither a claim nor its IPAddress.
 func (e *addresses) gone(name string) story.Interruption {
 	i := e.interruption(name, nil)
 	i.Check = func() {
@@ -194,7 +193,7 @@ func (e *addresses) gone(name string) story.Interruption {
 	return i
 }
 
-// numbered is a claim that is stored, of the pool of hosts.
+// numbered returns a stored claim of the pool of hosts.
 func (e *addresses) numbered(n int) *ipamv1.IPAddressClaim {
 	e.t.Helper()
 	obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Obj()
@@ -202,7 +201,7 @@ func (e *addresses) numbered(n int) *ipamv1.IPAddressClaim {
 	return obj
 }
 
-// interruption is one of the passes over a claim, which is Ready in the end.
+// interruption returns one of the passes over a claim, which is Ready in the end.
 func (e *addresses) interruption(name string, act func()) story.Interruption {
 	return story.Interruption{By: e.controller, Object: claim(name).Obj(), Act: act, Check: func() {
 		e.t.Helper()

@@ -22,12 +22,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestADeletionThatWasSeenIsNotForgottenTooSoon has passes over a claim whose deletion was
-// seen: its IPAddress goes only while that is known.
+// TestADeletionThatWasSeenIsNotForgottenTooSoon makes passes over a claim whose deletion was seen:
+// its IPAddress is removed only while the deletion is known.
 func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
-		claim   types.UID // empty: there is none
+		claim   types.UID // empty: no claim
 		address bool
 		made    *creation
 		known   bool
@@ -35,10 +35,10 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 	}{
 		"the pass began before, and has that claim":              {claim: "uid", known: true},
 		"another claim has its name":                             {claim: "another"},
-		"its IPAddress is there":                                 {address: true, known: true},
-		"nothing is there":                                       {},
+		"its IPAddress exists":                                   {address: true, known: true},
+		"neither exists":                                         {},
 		"its IPAddress was stored, and is not shown":             {made: &creation{since: now}, known: true, again: true},
-		"nobody knows whether its IPAddress was stored":          {made: &creation{since: now.Add(-time.Minute), unsure: true}, known: true, again: true},
+		"it is unknown whether its IPAddress was stored":         {made: &creation{since: now.Add(-time.Minute), unsure: true}, known: true, again: true},
 		"its IPAddress would have been shown by now":             {made: &creation{since: now.Add(-storedWithin), unsure: true}},
 		"another claim has its name, and an IPAddress is coming": {claim: "another", made: &creation{since: now}},
 	} {
@@ -74,18 +74,18 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 	}
 }
 
-// TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim has the create call of an
-// IPAddress fail after it was stored, and the claim go before the cache shows either.
+// TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim makes the create call of an IPAddress
+// fail after it was stored, and removes the claim before the cache shows either.
 func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 	addresses := schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"}
 	for name, test := range map[string]struct {
 		answer error
 		known  bool
 	}{
-		"stored, and told":           {nil, true},
+		"stored, and answered":       {nil, true},
 		"not answered":               {errors.New("EOF"), true},
 		"answered too late":          {apierrors.NewTimeoutError("too late", 1), true},
-		"answered that it is there":  {apierrors.NewAlreadyExists(addresses, "a"), true},
+		"answered that it exists":    {apierrors.NewAlreadyExists(addresses, "a"), true},
 		"refused, and so not stored": {apierrors.NewForbidden(addresses, "a", errors.New("a quota")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,15 +116,15 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 			q := newQueue(t)
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: &ipamv1.IPAddress{ObjectMeta: s.claim.ObjectMeta}}, q)
 			if q.Len() != 1 {
-				t.Error("its IPAddress is shown, and nobody looks at it")
+				t.Error("its IPAddress is shown, and no pass looks at it")
 			}
 		})
 	}
 }
 
-// TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext has the events of an IPAddress that is
-// gone come when the next of its name was made, or is being made, and then its claim go
-// before the cache shows the new one: as after a restore of etcd.
+// TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext delivers the events of an IPAddress that is
+// gone when the next of its name was made, or is being made, and then removes its claim before the
+// cache shows the new one, as after a restore of etcd.
 func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 	earlier := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "earlier"}}
 	comes := func(c *Controller, t *testing.T) {
@@ -173,7 +173,7 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 	}
 }
 
-// TestAnIPAddressThatThisProcessMadeIsNoNews where its create call was answered so.
+// TestAnIPAddressThatThisProcessMadeIsNoNews covers an IPAddress whose create call succeeded.
 func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
 	for name, test := range map[string]struct {
 		made *creation

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestAClaimWithoutAddressSaysWhatToDo has what a pass may end with.
+// TestAClaimWithoutAddressSaysWhatToDo covers the errors with which a pass can end.
 func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	served, record := servedClaim()
 	served.record = record
@@ -66,7 +66,8 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt: it has no other status for that.
+// TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt covers a condition, as the claim has no other
+// status for that.
 func TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt(t *testing.T) {
 	_, record := servedClaim()
 	waiting, _ := servedClaim()
@@ -83,8 +84,8 @@ func TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt(t *testing.T) {
 			t.Errorf("got %s: %s, and %v", reason, message, retry)
 		}
 	}
-	own := &ipam.TakenError{Block: netip.MustParsePrefix("10.0.0.1/32"), Holder: waiting.holder()} // about to be seen, or to go
+	own := &ipam.TakenError{Block: netip.MustParsePrefix("10.0.0.1/32"), Holder: waiting.holder()} // about to be shown, or to be released
 	if reason, message, retry := c.reason(waiting, ipam.WithPools(own, pools)); reason != "" || message != "" || retry == nil {
-		t.Errorf("of its own record it says %s: %s, and %v", reason, message, retry)
+		t.Errorf("about its record it reports %s: %s, and %v", reason, message, retry)
 	}
 }

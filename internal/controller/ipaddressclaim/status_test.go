@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestWhatIsTriedAgain has errors of which the condition says nothing, but where the API
-// server refuses what the claim needs.
+// TestWhatIsTriedAgain covers errors that the condition does not report, except a refusal by the
+// API server of an object that the claim needs.
 func TestWhatIsTriedAgain(t *testing.T) {
 	records := schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ipallocations"}
 	ending := apierrors.NewForbidden(records, "a", errors.New("the namespace is being terminated"))
@@ -44,8 +44,8 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestAServedClaimInConflictSaysSo has another record on the address of a claim: the
-// claim keeps the address, and is not ready.
+// TestAServedClaimInConflictSaysSo makes another record on the address of a claim: the claim keeps
+// the address, and is not ready.
 func TestAServedClaimInConflictSaysSo(t *testing.T) {
 	s, record := servedClaim()
 	rival := record
@@ -58,7 +58,7 @@ func TestAServedClaimInConflictSaysSo(t *testing.T) {
 	ready := conditions.Get(s.claim, ipamv1.IPAddressClaimReadyCondition)
 	if ready.Status != metav1.ConditionFalse || ready.Reason != ipamv1.IPAddressClaimReadyAllocationFailedReason ||
 		ready.Message != "conflict: 10.0.0.1/32 is in use in pool hosts: have one of the two released" {
-		t.Errorf("got %+v, want that it is not ready and says why", ready)
+		t.Errorf("got %+v, want that it is not ready, with the reason", ready)
 	}
 	messages.Golden(t, []messages.Row{{Object: "IPAddressClaim", On: "condition Ready", Answer: "False, " + ready.Reason, Value: "10.0.0.1/32", Message: ready.Message}})
 	if s.claim.Status.AddressRef.Name != "a" {

@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Requests of other namespaces are dropped before they reach the controller, so that
-// nothing would remove what it notes of them.
+// TestNoDeletionIsNotedOfOtherNamespaces covers requests of other namespaces, which are dropped
+// before they reach the controller, so that a noted deletion would stay for ever.
 func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 	_, record := servedClaim()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -34,8 +34,8 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-// Whether the claim has an IPAddress already or not, its condition names who holds the
-// address to the claim's own project alone.
+// TestAConditionDoesNotTellStrangersWhoHoldsAnAddress expects the condition of a claim, with an
+// IPAddress or without, to name the holder of the address to the claim's own project alone.
 func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
 	_, record := servedClaim()
 	c := on(allocatorWith(t, record), &Controller{})

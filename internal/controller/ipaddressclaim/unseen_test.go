@@ -18,9 +18,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
-// TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet has the caches show a claim and its
-// IPAddress before the view shows their record, as after a restore of etcd. That
-// the record turns up is no news: it is as this controller makes them.
+// TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet lets the caches show a claim and its IPAddress
+// before the view shows their record, as after a restore of etcd. The record's arrival enqueues
+// nothing: it is as this controller makes them.
 func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	s, record := servedClaim()
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: record.Name.Name}
@@ -42,7 +42,8 @@ func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	}
 }
 
-// TestTheFinalizerOfAnIPAddressIsRemovedOnce has a second pass with the version that the cache still shows.
+// TestTheFinalizerOfAnIPAddressIsRemovedOnce makes a second pass with the version that the cache
+// still shows.
 func TestTheFinalizerOfAnIPAddressIsRemovedOnce(t *testing.T) {
 	s, _ := servedClaim()
 	s.address.Finalizers, s.address.DeletionTimestamp = []string{v1alpha1.FinalizerProtect}, &metav1.Time{Time: time.Now()}

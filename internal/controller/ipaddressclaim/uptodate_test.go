@@ -20,8 +20,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestAServedClaimIsLeftAlone changes one thing after the other of a claim that is
-// served, of its IPAddress and of its record: a pass has to look at each.
+// TestAServedClaimIsLeftAlone changes one property after the other of a claim that is served, of
+// its IPAddress and of its record: a pass has to look at each.
 func TestAServedClaimIsLeftAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*scope)
@@ -38,7 +38,7 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 		"it has lost our finalizer":         {change: func(s *scope) { s.claim.Finalizers = nil }},
 		"it was moved, without status":      {change: func(s *scope) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }},
 		"it has changed since":              {change: func(s *scope) { s.claim.Generation++ }},
-		"its condition says something else": {change: func(s *scope) { s.claim.Status.Conditions[0].Message = "x" }},
+		"its condition has another message": {change: func(s *scope) { s.claim.Status.Conditions[0].Message = "x" }},
 		"its record is missing":             {record: func(r *ipam.Record) { r.Holder.Name = "other" }},
 		"its record is of an earlier life":  {record: func(r *ipam.Record) { r.HolderUID = "earlier" }},
 		"its record was made before it was": {record: func(r *ipam.Record) { r.HolderUID = "" }},
@@ -72,7 +72,7 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 	}
 }
 
-// servedClaim is a claim with its IPAddress, but for the status, and its record.
+// servedClaim returns a claim with its IPAddress, but without status, and its record.
 func servedClaim() (*scope, ipam.Record) {
 	ref := ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPPool", Name: "hosts"}
 	name := ipam.Name{Namespace: "team", Name: "a"}
@@ -90,7 +90,7 @@ func servedClaim() (*scope, ipam.Record) {
 	}
 }
 
-// allocatorWith has a view of these records.
+// allocatorWith returns an allocator with a view of these records.
 func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
 	if len(records) > 0 {
@@ -115,14 +115,14 @@ func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	return replica.New(replica.Options{Ledger: view})
 }
 
-// emptyAllocator has a view without records, and no pool.
+// emptyAllocator returns an allocator with a view without records, and no pool.
 func emptyAllocator(t *testing.T) replica.Replica {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	return replica.New(replica.Options{Ledger: view})
 }
 
-// schemeOf has the kinds that are added.
+// schemeOf returns a scheme with the kinds that are added.
 func schemeOf(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()

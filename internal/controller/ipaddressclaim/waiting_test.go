@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// TestOnlyClaimsThatAreServedHereWait has claims that could not be served, in each of
-// which one thing differs.
+// TestOnlyClaimsThatAreServedHereWait covers claims that could not be served, each with one
+// difference.
 func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*ipamv1.IPAddressClaim)
@@ -40,14 +40,14 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := c.Queue.Has(holderNamed(s.claim.Namespace, s.claim.Name)); got != test.want {
-				t.Errorf("in line: %t, want %t", got, test.want)
+				t.Errorf("queued: %t, want %t", got, test.want)
 			}
 		})
 	}
 }
 
-// TestARecordIsHeldByTheAddressOrTheClaim changes one thing of a claim that is served,
-// of its IPAddress or of its record, and more where that belongs together.
+// TestARecordIsHeldByTheAddressOrTheClaim changes one property of a claim that is served, of its
+// IPAddress or of its record, and more if they belong together.
 func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
 	noAddress := func(s *scope, _ *ipam.Record) { s.address = nil }
 	noClaim := func(s *scope, _ *ipam.Record) { s.claim = nil }
@@ -63,24 +63,24 @@ func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
 		changes []change
 		want    bool
 	}{
-		"served":                                           {nil, true},
-		"the address is another":                           {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "10.0.0.9" }}, false},
-		"the address is no address":                        {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "x" }}, false},
-		"an address without claim":                         {[]change{noClaim}, true},
-		"a claim without address":                          {[]change{noAddress, untold}, true},
-		"neither":                                          {[]change{noAddress, noClaim}, false},
-		"of an earlier claim":                              {[]change{noAddress, earlier}, false},
-		"made before the claim":                            {[]change{noAddress, unstamped}, true},
-		"somebody else's address":                          {[]change{noClaim, func(s *scope, _ *ipam.Record) { s.address.Spec.PoolRef.APIGroup = "other" }}, false},
-		"deleted by hand, and in use":                      {[]change{terminating}, true},
-		"deleted by hand, without its address, but told":   {[]change{terminating, noAddress}, true},
-		"half released, to a claim that has no address":    {[]change{terminating, noAddress, untold}, false},
-		"half released, to a claim that was told of none":  {[]change{terminating, untold}, false},
-		"half released, to a claim that is leaving":        {[]change{terminating, untold, leaving}, true},
-		"half released, to an address that has no claim":   {[]change{terminating, noClaim}, true},
-		"half released, without either":                    {[]change{terminating, noAddress, noClaim}, false},
-		"half released, of an earlier claim of the name":   {[]change{terminating, noAddress, earlier}, false},
-		"half released, made before a claim that was told": {[]change{terminating, unstamped}, true},
+		"served":                      {nil, true},
+		"the address is another":      {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "10.0.0.9" }}, false},
+		"the address is no address":   {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "x" }}, false},
+		"an address without claim":    {[]change{noClaim}, true},
+		"a claim without address":     {[]change{noAddress, untold}, true},
+		"neither":                     {[]change{noAddress, noClaim}, false},
+		"of an earlier claim":         {[]change{noAddress, earlier}, false},
+		"made before the claim":       {[]change{noAddress, unstamped}, true},
+		"another provider's address":  {[]change{noClaim, func(s *scope, _ *ipam.Record) { s.address.Spec.PoolRef.APIGroup = "other" }}, false},
+		"deleted by hand, and in use": {[]change{terminating}, true},
+		"deleted by hand, without its address, but with a status": {[]change{terminating, noAddress}, true},
+		"half released, to a claim that has no address":           {[]change{terminating, noAddress, untold}, false},
+		"half released, to a claim without a status":              {[]change{terminating, untold}, false},
+		"half released, to a claim that is leaving":               {[]change{terminating, untold, leaving}, true},
+		"half released, to an address that has no claim":          {[]change{terminating, noClaim}, true},
+		"half released, without either":                           {[]change{terminating, noAddress, noClaim}, false},
+		"half released, of an earlier claim of the name":          {[]change{terminating, noAddress, earlier}, false},
+		"half released, made before a claim with a status":        {[]change{terminating, unstamped}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()

@@ -25,7 +25,7 @@ func waitingEvents(e *claims) {
 	e.World.HasEvents(claim("b").Obj(), "Warning ClassNotFound", "Warning PoolExhausted", "Normal Bound")
 }
 
-// storedAsWaiting has a claim whose status admission has written, so that the controller has
+// storedAsWaiting stores a claim whose status admission has written, so that the controller has
 // nothing to write.
 func storedAsWaiting(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj(), claim("a").Pool("p").Length(32).Obj())
@@ -69,7 +69,7 @@ func candidates(e *claims) {
 	e.Reconciled("c").Bound("10.0.1.0/30").Candidates()
 }
 
-// Candidates expects which pools the claim lists, each with its reason.
+// Candidates expects the claim to list these pools, each with its reason.
 func (p *pass) Candidates(want ...string) *pass {
 	p.t.Helper()
 	var got []string

@@ -32,15 +32,15 @@ func TestClaims(t *testing.T) {
 		"a claim whose pool is missing is bound once that exists":      missingPool,
 		"a claim whose class is missing is bound once that has a pool": missingClass,
 		"a claim that names nothing has the default class written in":  defaultClass,
-		"a claim that violates the policy says so and takes nothing":   policyViolation,
+		"a claim that violates the policy states so and takes nothing": policyViolation,
 		"a claim beyond the limit waits until its project holds less":  limitReached,
 		"a retained block returns to the claim of its name":            retainedBlock,
 		"a lost record is recorded again under its name":               lostRecord,
 		"a claim that the cache trimmed is read whole to be written":   trimmedClaim,
 		"a claim whose block another has is never renumbered":          neverRenumbered,
 		"a conflict is an event once it is written":                    conflictEvent,
-		"events tell that a claim waits and is bound, each once":       waitingEvents,
-		"an event tells of a claim that admission stored as waiting":   storedAsWaiting,
+		"events report that a claim waits and is bound, each once":     waitingEvents,
+		"an event reports a claim that admission stored as waiting":    storedAsWaiting,
 		"a claim that waits lists its candidates, and is still":        candidates,
 		"a conflict is reported by the claim that keeps its block":     conflictOfTwo,
 		"a changed reclaim policy is written into the record":          changedPolicy,
@@ -53,11 +53,11 @@ func TestClaims(t *testing.T) {
 		"a claim whose record is taken over, of which a call fails":    takenOverFails,
 		"a claim that is granted, of which a call fails":               grantedFails,
 		"a claim is enqueued when its record changes":                  changedRecords,
-		"a claim is enqueued when what it waits for changes":           changedPools,
+		"a claim is enqueued when the awaited object changes":          changedPools,
 		"a claim is enqueued when it is shown and not up to date":      changedClaims,
 		"the right to name a pool is asked for again":                  askedAgain,
 		"a claim that names the record of another is in conflict":      anothersRecord,
-		"no event tells of a claim that is gone":                       goneWhileWritten,
+		"no event reports a claim that is gone":                        goneWhileWritten,
 	} {
 		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
 	}
@@ -172,8 +172,8 @@ func lostRecord(e *claims) {
 	}
 }
 
-// trimmedClaim has the cache show of a claim only what it keeps. Where the pool is and what
-// others have written to the status, it does not.
+// trimmedClaim lets the cache show only the part of a claim that it keeps, without the state of the
+// pool and the status of other writers.
 func trimmedClaim(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.admitted("a", "10.0.0.16/28")
@@ -223,8 +223,8 @@ func conflictEvent(e *claims) {
 	e.Retried("b").Waiting(v1alpha1.ReasonConflict).Wrote().HasEvents(0)
 }
 
-// anothersRecord has claims name records of other claims, of other blocks, or of an earlier
-// claim of the name, by whatever wrote that.
+// anothersRecord lets claims name records of other claims, of other blocks, or of an earlier claim
+// of the name, by any writer.
 func anothersRecord(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	for i, change := range []func(*ipam.Record){
@@ -254,9 +254,9 @@ func conflictOfTwo(e *claims) {
 	e.Reconciled("a").Bound("10.0.0.0/28").Wrote()
 	rival := story.Block("b", "p", "10.0.0.0/26")
 	e.Recorded(rival)
-	e.Reconciled("a").Bound("10.0.0.0/28").Wrote() // for the moment it takes to give way
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote() // until it gives way
 
-	e = begin(e.t, e.plane) // another process lists both: nobody knows since when
+	e = begin(e.t, e.plane) // another process lists both: their age is unknown
 	e.Reconciled("a").Holding("10.0.0.0/28").NotReady(v1alpha1.ReasonConflict).Wrote("patch IPClaim").Saying("10.0.0.0/26 of pool p, held by IPClaim team/b")
 	e.Forced(convert.Allocation(rival))
 	e.Reconciled("a").Bound("10.0.0.0/28")
@@ -278,22 +278,22 @@ func deletedClaim(e *claims) {
 	e.Deleted(claim("a").Obj())
 	e.Deleted(claim("b").Obj())
 	e.Reconciled("a").Wrote()
-	e.Reconciled("b").Wrote() // nothing is bound that is about to go
+	e.Reconciled("b").Wrote() // a record that is about to go is not bound
 	e.Forced(claim("a").Obj())
 	e.Reconciled("a").Wrote()
 	e.record("a")
 }
 
-// claims has the verbs for claims.
+// claims holds the verbs for claims.
 type claims struct {
 	*story.World
 	t          *testing.T
 	plane      *story.Plane
 	by         *Controller
 	controller reconcile.Reconciler
-	// handler is what the controller does with claims that its watch shows.
+	// handler is the controller's handler of the claims that its watch shows.
 	handler handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request]
-	// queue is where the controller is notified whose turn it is.
+	// queue notifies the controller of a claim's turn.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
@@ -334,7 +334,7 @@ func (e *claims) Reconciled(name string) *pass {
 	return &pass{e.World.Reconciled(e.controller, obj), e.t, obj}
 }
 
-// Retried calls Reconcile for a claim, which is to be tried again.
+// Retried calls Reconcile for a claim, and expects a retry.
 func (e *claims) Retried(name string) *pass {
 	e.t.Helper()
 	obj := claim(name).Obj()
@@ -346,7 +346,7 @@ func (e *claims) stored(name string) *v1alpha1.IPClaim {
 	return story.Stored(e.World, claim(name).Obj())
 }
 
-// record is the only one of a claim.
+// record returns the only record of a claim.
 func (e *claims) record(name string) ipam.Record {
 	e.t.Helper()
 	records := e.RecordsOf(story.Claim(name))
@@ -356,12 +356,12 @@ func (e *claims) record(name string) ipam.Record {
 	return records[0]
 }
 
-// restored is a claim that names its block and its record, of which only it was saved.
+// restored returns a claim that names its block and its record, and was saved without it.
 func restored(name, cidr string) *v1alpha1.IPClaim {
 	return claim(name).Pool("p").CIDR(cidr).With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = name + "-12345678" }).Obj()
 }
 
-// admitted is a claim that was bound when it was created, with its record.
+// admitted stores a claim that was bound when it was created, with its record.
 func (e *claims) admitted(name, cidr string) {
 	e.t.Helper()
 	record := story.Block(name, "p", cidr)
@@ -373,21 +373,21 @@ func (e *claims) admitted(name, cidr string) {
 
 func claim(name string) *build.ClaimBuilder { return build.Claim(story.Team, name) }
 
-// pass is what one pass over a claim did.
+// pass holds the effects of one pass over a claim.
 type pass struct {
 	*story.Pass
 	t     *testing.T
 	claim *v1alpha1.IPClaim
 }
 
-// Bound expects the claim to have a block, with nothing wrong.
+// Bound expects the claim to have a block, without any fault.
 func (p *pass) Bound(cidr string) *pass {
 	p.t.Helper()
 	p.Holding(cidr).Ready()
 	return p
 }
 
-// Holding expects the claim to have a block, whatever is wrong with it.
+// Holding expects the claim to have a block, with any fault.
 func (p *pass) Holding(cidr string) *pass {
 	p.t.Helper()
 	spec, status := p.claim.Spec, p.claim.Status

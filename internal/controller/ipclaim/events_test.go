@@ -9,7 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// changedRecords has a claim enqueued with its record, but not when that is listed.
+// changedRecords expects that a claim is enqueued with its record, but not when that is listed.
 func changedRecords(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	before := convert.Allocation(story.Block("a", "p", "10.0.0.0/28"))
@@ -25,7 +25,7 @@ func changedRecords(e *claims) {
 	q.Enqueued()
 }
 
-// changedPools has a claim enqueued that waits for what has changed.
+// changedPools expects that a claim is enqueued that waits for a change.
 func changedPools(e *claims) {
 	q := e.Started(e.by.changes())
 	e.Applied(claim("a").Pool("p").Length(28).Obj())
@@ -37,8 +37,8 @@ func changedPools(e *claims) {
 	q.Enqueued()
 }
 
-// changedClaims has a claim enqueued that is shown, unless it is up to date. That one is another
-// than before, an informer may report as a change.
+// changedClaims expects that a claim is enqueued when it is shown, unless it is up to date. An
+// informer can report as a change that the claim is another one than before.
 func changedClaims(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj(), claim("b").Pool("p").Length(28).Obj())
 	e.Reconciled("a").Bound("10.0.0.0/28")
@@ -69,8 +69,8 @@ func changedClaims(e *claims) {
 	}
 }
 
-// askedAgain has claims name a pool of another project: one of a user who has no right to, one
-// of a user who has, and one of which it is not known who made it.
+// askedAgain lets claims name a pool of another project: one of a user without the right, one of a
+// user with the right, and one of an unknown user.
 func askedAgain(e *claims) {
 	e.Applied(theirs().Obj())
 	denied, granted := claim("denied").Pool("p").Length(28).Obj(), claim("granted").Pool("p").Length(28).Obj()
@@ -87,7 +87,7 @@ func askedAgain(e *claims) {
 	}
 }
 
-// theirs is a pool of another project, that claims may name with the right to.
+// theirs returns a pool of another project, which claims can name with the right.
 func theirs() *build.PoolBuilder {
 	return build.Pool("p").CIDR("10.0.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// waitingReplaced has a claim that waits deleted and made again while it is bound.
+// waitingReplaced deletes a waiting claim and makes it again while it is bound.
 func waitingReplaced(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -21,7 +21,7 @@ func waitingReplaced(e *claims) {
 	})
 }
 
-// waitingEdited has the finalizer of another controller put on a claim while it is bound.
+// waitingEdited adds the finalizer of another controller to a claim while it is bound.
 func waitingEdited(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -31,8 +31,8 @@ func waitingEdited(e *claims) {
 	})
 }
 
-// boundReplaced has a claim that is bound deleted and restored from a backup, without an
-// admission that would take its record over. The record is collected as the former claim's.
+// boundReplaced deletes a bound claim and restores it from a backup, without an admission that
+// would take its record over. The record is collected as the former claim's.
 func boundReplaced(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Interrupted(func(n int) story.Interruption {
@@ -53,7 +53,7 @@ func boundReplaced(e *claims) {
 	})
 }
 
-// waitingFails has each call fail that is made for a claim that waits.
+// waitingFails makes each call fail for a claim that waits.
 func waitingFails(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -63,7 +63,7 @@ func waitingFails(e *claims) {
 	})
 }
 
-// restoredFails has each call fail that is made for a claim whose record is lost.
+// restoredFails makes each call fail for a claim whose record is lost.
 func restoredFails(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -73,8 +73,7 @@ func restoredFails(e *claims) {
 	})
 }
 
-// grantedFails has each call fail that is made for a claim of a user who has the right to name
-// its pool.
+// grantedFails makes each call fail for a claim of a user who has the right to name its pool.
 func grantedFails(e *claims) {
 	e.Applied(theirs().Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -85,8 +84,8 @@ func grantedFails(e *claims) {
 	})
 }
 
-// takenOverFails has each call fail that is made for a claim whose record was taken over, and
-// keeps another policy than the claim.
+// takenOverFails makes each call fail for a claim whose record was taken over, and keeps another
+// policy than the claim.
 func takenOverFails(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -109,7 +108,7 @@ func takenOverFails(e *claims) {
 	})
 }
 
-// interruption is one of the passes over a claim, which is Ready in the end.
+// interruption returns one of the passes over a claim, which is Ready in the end.
 func (e *claims) interruption(name string, act func()) story.Interruption {
 	return story.Interruption{By: e.controller, Object: client.Object(claim(name).Obj()), Act: act, Check: func() {
 		e.t.Helper()

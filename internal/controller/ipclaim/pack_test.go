@@ -12,7 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// TestNothingIsLostByPacking: what cannot be told from the smaller form is kept as it is.
+// TestNothingIsLostByPacking expects that a claim is kept as it is if the smaller form would lose a
+// part.
 func TestNothingIsLostByPacking(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.IPClaim)
@@ -59,7 +60,7 @@ func TestNothingIsLostByPacking(t *testing.T) {
 	}
 }
 
-// TestWhatIsUnpackedMayBeChanged without a change to what is kept.
+// TestWhatIsUnpackedMayBeChanged expects that such a change does not reach the kept claim.
 func TestWhatIsUnpackedMayBeChanged(t *testing.T) {
 	claim := parse(t, storedClaim(t))
 	claim.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_800_000_000, 0)}
@@ -71,8 +72,8 @@ func TestWhatIsUnpackedMayBeChanged(t *testing.T) {
 	}
 }
 
-// TestAPackedClaimIsSmall fails when what is kept of a claim grows: with its record in the
-// ledger it is what the operator needs for each block.
+// TestAPackedClaimIsSmall fails when the kept form of a claim grows: with its record in the ledger
+// it is the memory that the operator needs for each block.
 func TestAPackedClaimIsSmall(t *testing.T) {
 	const most = 160 // bytes
 	text := storedClaim(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestAClaimOfANamespaceThatIsDeletedIsNotTriedAgain, nor told of in the log.
+// TestAClaimOfANamespaceThatIsDeletedIsNotTriedAgain expects no log entry either.
 func TestAClaimOfANamespaceThatIsDeletedIsNotTriedAgain(t *testing.T) {
 	ending := apierrors.NewForbidden(schema.GroupResource{Resource: "ipallocations"}, "a", errors.New("the namespace is being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace"}}

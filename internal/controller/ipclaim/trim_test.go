@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// storedClaim is a claim that is bound as the API server sends it.
+// storedClaim returns a claim that is bound as the API server sends it.
 func storedClaim(t *testing.T) []byte {
 	t.Helper()
 	claim, _ := boundClaim()
@@ -37,8 +37,8 @@ func parse(t *testing.T, text []byte) *v1alpha1.IPClaim {
 	return claim
 }
 
-// TestATrimmedClaimHasWhatIsRead and nothing of the rest; a claim that is not Bound, or not
-// Ready, is kept whole.
+// TestATrimmedClaimHasWhatIsRead expects that the rest is dropped; a claim that is not Bound, or
+// not Ready, is kept whole.
 func TestATrimmedClaimHasWhatIsRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.IPClaim)
@@ -77,7 +77,7 @@ func TestATrimmedClaimHasWhatIsRead(t *testing.T) {
 	}
 }
 
-// heapOf is what each of many takes.
+// heapOf returns the memory that each of many objects takes.
 func heapOf(one func() any) uint64 {
 	const many = 2000
 	var before, after runtime.MemStats

@@ -17,8 +17,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestAClaimThatIsUpToDateIsLeftAlone changes one thing after the other of a claim that
-// is up to date, and of its record: a pass has to look at each.
+// TestAClaimThatIsUpToDateIsLeftAlone changes one property after the other of a claim that is up to
+// date, and of its record: a pass has to look at each.
 func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		claim  func(*v1alpha1.IPClaim)
@@ -38,7 +38,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 		"its policy has changed":                 {claim: func(c *v1alpha1.IPClaim) { c.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain }},
 		"it has no block yet":                    {claim: func(c *v1alpha1.IPClaim) { c.Spec.AllocationName, c.Spec.CIDR = "", "" }},
 		"it was restored, without status":        {claim: func(c *v1alpha1.IPClaim) { c.Status = v1alpha1.IPClaimStatus{} }},
-		"its status says Pending":                {claim: func(c *v1alpha1.IPClaim) { c.Status.Phase = v1alpha1.ClaimPending }},
+		"its status is Pending":                  {claim: func(c *v1alpha1.IPClaim) { c.Status.Phase = v1alpha1.ClaimPending }},
 		"it is not ready":                        {claim: func(c *v1alpha1.IPClaim) { c.Status.Conditions[0].Status = metav1.ConditionFalse }},
 		"something else has its block":           {rival: true},
 	} {
@@ -66,7 +66,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 	}
 }
 
-// rivalOf is the record of another claim on a block that overlaps.
+// rivalOf returns the record of another claim on a block that overlaps.
 func rivalOf(record ipam.Record) ipam.Record {
 	record.Name.Name, record.UID, record.HolderUID = "b-12345678", "rival", "rival"
 	record.Holder = convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "b"})
@@ -74,7 +74,7 @@ func rivalOf(record ipam.Record) ipam.Record {
 	return record
 }
 
-// boundClaim is a claim that is Bound, and its record.
+// boundClaim returns a claim that is Bound, and its record.
 func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	bits := int32(28)
 	claim := &v1alpha1.IPClaim{
@@ -94,7 +94,7 @@ func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	return claim, record
 }
 
-// own is the own record of the claims' pool.
+// own returns the own record of the claims' pool.
 func own() ipam.Record {
 	pool := ipam.PoolNamed("corporate")
 	return ipam.Record{
@@ -103,7 +103,7 @@ func own() ipam.Record {
 	}
 }
 
-// allocatorWith has a view of these records, and of their pool's own.
+// allocatorWith returns an allocator with a view of these records, and of their pool's own.
 func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
 	records = append(records, own())

@@ -16,9 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARecordThatNobodyConfirmedIsNotTheClaims plays attempts to record a claim's block
-// again of which nobody knows whether they came first: the answer of the create call was
-// lost, or its process ended.
+// TestARecordThatNobodyConfirmedIsNotTheClaims plays attempts to record a claim's block again whose
+// order is unknown: the answer of the create call was lost, or its process ended.
 func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 	claim, record := boundClaim()
 	rival := rivalOf(record)
@@ -29,7 +28,7 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 		rival       []ipam.Record
 		taken       bool
 	}{
-		{"it overlaps another, and a list does not say which was first", false, false, []ipam.Record{rival}, true},
+		{"it overlaps another, and a list does not show which was first", false, false, []ipam.Record{rival}, true},
 		{"so does one that is being deleted", true, false, []ipam.Record{rival}, true},
 		{"the other has gone since", false, false, nil, false},
 		{"it was made at admission, which confirmed it before the claim named it", false, true, []ipam.Record{rival}, false},
@@ -59,8 +58,8 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 	}
 }
 
-// TestAConflictDoesNotTellStrangersWhoHoldsTheBlock as well, but whom it is told in the
-// project.
+// TestAConflictDoesNotTellStrangersWhoHoldsTheBlock expects that only a claim of the same project
+// names the other holder.
 func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 	for namespace, told := range map[string]bool{"team": true, "beside": true, "strangers": false, "unknown": false} {
 		t.Run(namespace, func(t *testing.T) {
@@ -82,14 +81,14 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != told {
-				t.Errorf("it is told %q, want that the holder is named: %t", s.conflict, told)
+				t.Errorf("the conflict is %q, want that the holder is named: %t", s.conflict, told)
 			}
 		})
 	}
 }
 
-// TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose has a claim whose record is
-// gone, and its block recorded for another: its status says so, for all to read.
+// TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose removes the record of a claim, and
+// records its block for another: its status reports it, for all to read.
 func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T) {
 	for namespace, told := range map[string]bool{"beside": true, "strangers": false} {
 		t.Run(namespace, func(t *testing.T) {

@@ -17,13 +17,13 @@ import (
 func TestClasses(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*classes){
-		"a class without pool says so until one backs it":     withoutPool,
+		"a class without pool states so until one backs it":   withoutPool,
 		"a class adds up the pools that hand out its family":  sumOfPools,
 		"a pool that is deleted backs no class any more":      deletedPool,
 		"a status is not written where nothing has changed":   unchanged,
 		"counts are written at most once a second":            throttledCounts,
-		"of two defaults the younger says that it is none":    twoDefaults,
-		"a default that is replaced says by which":            replacedDefault,
+		"the younger of two defaults states that it is none":  twoDefaults,
+		"a replaced default names its successor":              replacedDefault,
 		"a class of another provisioner is left to it":        foreignProvisioner,
 		"a class that is deleted is left alone":               deletedClass,
 		"a class that is made again while it is counted":      madeAgain,
@@ -90,7 +90,7 @@ func throttledCounts(e *classes) {
 	e.Passes(100 * time.Millisecond)
 	e.Reconciled("gold").Counts(1, "256", "128").Wrote("patch IPClass/status").After(0)
 	e.Deleted(build.Pool("p").Obj())
-	e.Reconciled("gold").Ready().Reason(v1alpha1.ReasonNoPools).Wrote("patch IPClass/status") // it is more than a count that no pool is left
+	e.Reconciled("gold").Ready().Reason(v1alpha1.ReasonNoPools).Wrote("patch IPClass/status") // written at once: no pool is left, which is more than a count
 }
 
 func twoDefaults(e *classes) {
@@ -148,7 +148,7 @@ func countFails(e *classes) {
 	})
 }
 
-// classes has the verbs for classes.
+// classes holds the verbs for classes.
 type classes struct {
 	*story.World
 	t          *testing.T
@@ -171,15 +171,15 @@ func (e *classes) Reconciled(name string) *pass {
 	return &pass{e.World.Reconciled(e.controller, obj), e.t, obj}
 }
 
-// pass is what one pass over a class did.
+// pass holds the effects of one pass over a class.
 type pass struct {
 	*story.Pass
 	t     *testing.T
 	class *v1alpha1.IPClass
 }
 
-// Counts expects how many pools back the class, and how many addresses these have and
-// are free there.
+// Counts expects the number of pools that back the class, and the total and free addresses of these
+// pools.
 func (p *pass) Counts(pools int32, total, available string) *pass {
 	p.t.Helper()
 	status := p.class.Status

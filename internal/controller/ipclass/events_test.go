@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// changedPools has the classes of a cluster-scoped pool enqueued when it changes.
+// changedPools expects that the classes of a cluster-scoped pool are enqueued when it changes.
 func changedPools(e *classes) {
 	q := e.Started(e.by.changes())
 	e.Applied(build.Class("gold").Default().Obj(), build.Class("silver").Obj())
@@ -24,8 +24,8 @@ func changedPools(e *classes) {
 	q.Enqueued()
 }
 
-// changedRecords has the classes of a pool enqueued when a block of it comes or goes, and when
-// its own record does, but not more often than they are counted.
+// changedRecords expects that the classes of a pool are enqueued when a block of it is added or
+// removed, and when its own record is, but not more often than they are counted.
 func changedRecords(e *classes) {
 	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold", "silver").Obj(), build.Pool("p").CIDR("10.0.1.0/24").Classes("gold").In(story.Team))
 	q := e.Started(e.by.records())

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestTheConditionOfAClassSaysWhatToDo has each of its reasons.
+// TestTheConditionOfAClassSaysWhatToDo covers each of its reasons.
 func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
 	r := replica.New(replica.Options{})
 	c := &Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Metrics: r.Metrics}

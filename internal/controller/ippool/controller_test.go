@@ -23,20 +23,20 @@ func TestPools(t *testing.T) {
 		"a root pool that admission recorded becomes ready":                               admittedRoot,
 		"a root pool that admission missed is recorded":                                   missedRoot,
 		"a pool whose record is lost is recorded again":                                   lostRecord,
-		"a finalizer that somebody removed is put back":                                   removedFinalizer,
+		"a finalizer that was removed by hand is put back":                                removedFinalizer,
 		"a pool that overlaps another is in conflict until that is gone":                  overlap,
 		"of two pools that are both recorded the later is in conflict":                    bothRecorded,
-		"a namespace's own pool overlaps nobody else's":                                   localPool,
+		"a namespace's own pool overlaps no other namespace's":                            localPool,
 		"a child is carved from its parent":                                               child,
 		"a child whose parent is missing is carved once that is ready":                    missingParent,
 		"a child waits for room in its parent":                                            fullParent,
 		"counts are written at most once a second":                                        throttledCounts,
-		"a paused pool hands out nothing and says so":                                     pausedPool,
+		"a paused pool hands out nothing and states so":                                   pausedPool,
 		"a deleted pool stays until its last block is released":                           deletedPool,
 		"a deleted pool stays while a block is in use, also where its own record is lost": deletedWithoutRecord,
-		"events tell what becomes of a pool, each once":                                   poolEvents,
+		"events report each change of a pool once":                                        poolEvents,
 		"a pool that is edited over blocks in use is drained":                             drainedPool,
-		"a deleted pool is open again when a block is recorded meanwhile":                 recordedMeanwhile,
+		"a deleted pool is open again when a block is recorded before its end":            recordedMeanwhile,
 		"a pool that is made again while its CIDR is recorded":                            missedReplaced,
 		"a pool that is edited while its CIDR is recorded":                                missedEdited,
 		"a deleted pool that is made again while it is released":                          deletedReplaced,
@@ -48,16 +48,16 @@ func TestPools(t *testing.T) {
 		"a pool is enqueued when it changes or the one that it waits for":                 changedPools,
 		"a mark that its writer has left is taken off":                                    markLeft,
 		"what admission has left out is filled in":                                        filledIn,
-		"a child whose ranges lie outside of its CIDR says so":                            rangesOutside,
+		"a child whose ranges lie outside of its CIDR states so":                          rangesOutside,
 		"a child whose record is lost comes before those that wait":                       lostBeforeWaiter,
 		"of two children that wait the older is first":                                    oldestChildFirst,
 		"the right to use a parent is asked for again":                                    askedAgain,
-		"who made a pool is forgotten when it is served":                                  forgottenRequester,
+		"the maker of a pool is forgotten when it is served":                              forgottenRequester,
 		"a child beyond the limit of its project is tried again":                          limitedChild,
-		"a pool that a policy refuses to change says so":                                  refusedPool,
-		"a pool that cannot be read says so":                                              invalidPool,
-		"the status counts what is used and what is free":                                 countedPool,
-		"a pool of which all is withheld says so":                                         withheldPool,
+		"a pool that a policy refuses to change states so":                                refusedPool,
+		"an unreadable pool states so":                                                    invalidPool,
+		"the status counts the used and the free addresses":                               countedPool,
+		"a pool of which all is withheld states so":                                       withheldPool,
 		"a pool that has lost its block has none":                                         lostBlock,
 		"the status of a former pool is replaced":                                         restoredChild,
 	} {
@@ -104,7 +104,7 @@ func overlap(e *pools) {
 	e.Deleted(pool("large"))
 	e.Reconciled("large")
 	e.Gone(pool("large"))
-	e.Reconciled("small").NotReady(v1alpha1.ReasonConflict) // the record is there until it is collected
+	e.Reconciled("small").NotReady(v1alpha1.ReasonConflict) // the record exists until it is collected
 	e.Collected(holder("large"))
 	e.Reconciled("small").In(v1alpha1.PoolReady, "10.1.0.0/16").Ready()
 }
@@ -134,7 +134,7 @@ func child(e *pools) {
 	e.Reconciled("first").In(v1alpha1.PoolReady, "10.0.0.0/26").Ready()
 	e.Reconciled("second").In(v1alpha1.PoolReady, "10.0.0.64/26").Ready()
 	if spec := e.stored("second").Spec; spec.CIDR != "10.0.0.64/26" || spec.IPFamily != v1alpha1.IPv4 {
-		e.t.Errorf("its spec says %q, %q, want 10.0.0.64/26, IPv4", spec.CIDR, spec.IPFamily)
+		e.t.Errorf("its spec states %q, %q, want 10.0.0.64/26, IPv4", spec.CIDR, spec.IPFamily)
 	}
 }
 
@@ -169,7 +169,7 @@ func throttledCounts(e *pools) {
 	e.Passes(time.Millisecond)
 	e.Reconciled("p").Free("64").Wrote("patch IPPool/status").After(0)
 	e.Recorded(story.Block("c", "p", "10.0.0.192/26"))
-	e.Reconciled("p").In(v1alpha1.PoolExhausted, "10.0.0.0/24").Free("0").Wrote("patch IPPool/status") // it is more than a count that it is full
+	e.Reconciled("p").In(v1alpha1.PoolExhausted, "10.0.0.0/24").Free("0").Wrote("patch IPPool/status") // written at once: that it is full is more than a count
 }
 
 func pausedPool(e *pools) {
@@ -184,7 +184,7 @@ func pausedPool(e *pools) {
 	story.Edited(e.World, pool("p"), func(p *v1alpha1.IPPool) { p.Annotations = nil })
 	e.Reconciled("p").In(v1alpha1.PoolReady, "10.0.0.0/24").Ready()
 	if e.stored("p").Status.FirstReadyTime == nil {
-		e.t.Error("its status does not say when it was ready first")
+		e.t.Error("its status lacks the time at which it was ready first")
 	}
 }
 
@@ -199,7 +199,7 @@ func deletedPool(e *pools) {
 	e.Reconciled("p")
 	e.Gone(pool("p"))
 	if own := e.own("p"); own.State != ipam.StateReleasing {
-		e.t.Errorf("its record is %s, want Releasing: nobody else is to confirm a block of it", own.State)
+		e.t.Errorf("its record is %s, want Releasing: no block of it may be confirmed", own.State)
 	}
 }
 
@@ -265,7 +265,7 @@ func drainedPool(e *pools) {
 	e.World.HasEvents(pool("p"), "Normal Ready", "Normal Draining", "Normal Drained")
 }
 
-// pools has the verbs for pools.
+// pools holds the verbs for pools.
 type pools struct {
 	*story.World
 	t          *testing.T
@@ -282,10 +282,10 @@ func begin(t *testing.T, plane *story.Plane) *pools {
 	return e
 }
 
-// countEvery is how often the counts of a pool are written at most.
+// countEvery is the shortest interval between two writes of the counts of a pool.
 const countEvery = time.Second
 
-// Retried calls Reconcile for an IPPool, which is to be tried again.
+// Retried calls Reconcile for an IPPool, and expects a retry.
 func (e *pools) Retried(name string) *pass {
 	e.t.Helper()
 	obj := pool(name)
@@ -304,7 +304,7 @@ func (e *pools) stored(name string) *v1alpha1.IPPool {
 	return story.Stored(e.World, pool(name))
 }
 
-// isProtected expects that the pool has our finalizer, or has not.
+// isProtected expects that the pool has the operator's finalizer, or has not.
 func (e *pools) isProtected(name string, want bool) {
 	e.t.Helper()
 	if got := slices.Contains(e.stored(name).Finalizers, v1alpha1.FinalizerPool); got != want {
@@ -312,7 +312,7 @@ func (e *pools) isProtected(name string, want bool) {
 	}
 }
 
-// own is the record of a pool's CIDR.
+// own returns the record of a pool's CIDR.
 func (e *pools) own(name string) ipam.Record {
 	e.t.Helper()
 	records := e.RecordsOf(holder(name))
@@ -326,7 +326,7 @@ func pool(name string) *v1alpha1.IPPool { return build.Pool(name).Obj() }
 
 func holder(name string) ipam.Holder { return convert.HolderOfPool(ipam.PoolNamed(name)) }
 
-// pass is what one pass over a pool did.
+// pass holds the effects of one pass over a pool.
 type pass struct {
 	*story.Pass
 	t    *testing.T
@@ -342,7 +342,7 @@ func (p *pass) In(phase v1alpha1.PoolPhase, cidr string) *pass {
 	return p
 }
 
-// Free expects how many addresses the status says are free.
+// Free expects the number of free addresses in the status.
 func (p *pass) Free(addresses string) *pass {
 	p.t.Helper()
 	capacity := p.pool.Status.Capacity

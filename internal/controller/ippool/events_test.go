@@ -10,8 +10,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// changedRecords has a pool enqueued with its own record, and with those of its blocks, but not
-// more often than they are counted.
+// changedRecords expects that a pool is enqueued with its own record, and with the records of its
+// blocks, but not more often than they are counted.
 func changedRecords(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), build.Pool("p").CIDR("10.0.0.0/24").In(story.Team))
 	clusters := e.Started(e.controller.records(ipam.PoolKindIPPool))
@@ -33,7 +33,7 @@ func changedRecords(e *pools) {
 	locals.Enqueued()
 }
 
-// changedPools has a pool enqueued that has changed, and those that wait for it.
+// changedPools expects that a changed pool is enqueued, and the pools that wait for it.
 func changedPools(e *pools) {
 	clusters := e.Started(e.controller.changes(ipam.PoolKindIPPool))
 	locals := e.Started(e.controller.changes(ipam.PoolKindLocalIPPool))

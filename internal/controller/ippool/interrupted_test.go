@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// missedReplaced has a pool that admission missed deleted and made again while its CIDR is
+// missedReplaced deletes a pool that admission missed and makes it again while its CIDR is
 // recorded.
 func missedReplaced(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
@@ -20,7 +20,7 @@ func missedReplaced(e *pools) {
 	})
 }
 
-// missedEdited has the finalizer of another controller put on such a pool.
+// missedEdited adds the finalizer of another controller to such a pool.
 func missedEdited(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
 		obj := numbered(n)
@@ -29,7 +29,7 @@ func missedEdited(e *pools) {
 	})
 }
 
-// deletedReplaced has a pool go, and made again, while its finalizer is removed.
+// deletedReplaced removes a pool, and makes it again, while its finalizer is removed.
 func deletedReplaced(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
 		obj := numbered(n)
@@ -40,7 +40,7 @@ func deletedReplaced(e *pools) {
 	})
 }
 
-// missedFails has each call fail that is made for a pool that admission missed.
+// missedFails makes each call fail for a pool that admission missed.
 func missedFails(e *pools) {
 	e.Failing(func(n int) story.Interruption {
 		obj := numbered(n)
@@ -49,7 +49,7 @@ func missedFails(e *pools) {
 	})
 }
 
-// admittedFails has a call fail for a pool that admission recorded, of which the finalizer is
+// admittedFails makes a call fail for a pool that admission recorded, of which the finalizer is
 // removed.
 func admittedFails(e *pools) {
 	e.Failing(func(n int) story.Interruption {
@@ -68,7 +68,7 @@ func admittedFails(e *pools) {
 	})
 }
 
-// deletedFails has each call fail that is made for a pool that is deleted.
+// deletedFails makes each call fail for a pool that is deleted.
 func deletedFails(e *pools) {
 	e.Failing(func(n int) story.Interruption {
 		obj := numbered(n)
@@ -81,13 +81,13 @@ func deletedFails(e *pools) {
 	})
 }
 
-// interruption is one of the passes over a pool, which is Ready in the end.
+// interruption returns one of the passes over a pool, which is Ready in the end.
 func (e *pools) interruption(name string, act func()) story.Interruption {
 	by := reconcile.AsReconciler(e.K8s, of[*v1alpha1.IPPool]{e.controller})
 	return story.Interruption{By: by, Object: pool(name), Act: act, Check: func() { e.Reconciled(name).Ready() }}
 }
 
-// numbered is a pool that overlaps no other one.
+// numbered returns a pool that overlaps no other one.
 func numbered(n int) *v1alpha1.IPPool {
 	return build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestTheConditionsOfAPoolSayWhatToDo has pools in every state, and what their CIDR may not
-// be recorded for.
+// TestTheConditionsOfAPoolSayWhatToDo covers pools in every state, and the reasons for which their
+// CIDR is not recorded.
 func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	withheld := ipam.Pool{CIDR: cidr, Withheld: space.NewRanges(cidr, []space.Range{space.RangeOf(cidr)})}
@@ -63,7 +63,7 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestTheEventsOfAPool has all that can happen to one. Of a cluster-scoped pool they name no
+// TestTheEventsOfAPool covers every event of a pool. The events of a cluster-scoped pool name no
 // holder: they are in the namespace default.
 func TestTheEventsOfAPool(t *testing.T) {
 	status := func(reason string, is metav1.ConditionStatus, held int64, outOfRange string) v1alpha1.PoolStatus {
@@ -101,7 +101,7 @@ func TestTheEventsOfAPool(t *testing.T) {
 		for _, h := range happenings(obj, test.before, test.after) {
 			got = append(got, h.kind+" "+h.reason)
 			if h.reason == v1alpha1.ReasonConflict && strings.Contains(h.note, "secret") != test.local {
-				t.Errorf("%s: the event says %q", name, h.note)
+				t.Errorf("%s: the event has the note %q", name, h.note)
 			}
 			if h.note != test.after.Conditions[0].Message {
 				rows = append(rows, messages.Row{Object: "IPPool", On: "event", Answer: h.kind + ", " + h.reason, Value: "pool p", Message: h.note})

@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// markLeft has a writer die that has marked the record of a pool which stays.
+// markLeft lets a writer die that has marked the record of a pool which stays.
 func markLeft(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
@@ -31,7 +31,7 @@ func markLeft(e *pools) {
 	}
 }
 
-// filledIn has pools of which admission has written a part.
+// filledIn creates pools of which admission has written a part.
 func filledIn(e *pools) {
 	root := build.Pool("root").CIDR("10.0.0.0/24").Obj()
 	child := build.Pool("sub").Child("root", 26).With(func(s *v1alpha1.IPPoolSpec) { s.IPFamily = v1alpha1.IPv4 }).Obj()
@@ -40,19 +40,19 @@ func filledIn(e *pools) {
 		e.Created(pool)
 		e.Reconciled(pool.Name).Ready()
 		if spec := e.stored(pool.Name).Spec; spec.CIDR == "" || spec.IPFamily != v1alpha1.IPv4 {
-			e.t.Errorf("the spec of %s says %q, %q", pool.Name, spec.CIDR, spec.IPFamily)
+			e.t.Errorf("the spec of %s states %q, %q", pool.Name, spec.CIDR, spec.IPFamily)
 		}
 	}
 }
 
-// rangesOutside has a pool given a CIDR in which its ranges do not lie.
+// rangesOutside gives a pool a CIDR that does not contain its ranges.
 func rangesOutside(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	e.Created(build.Pool("sub").Child("parent", 26).Ranges("10.0.1.0-10.0.1.9").Obj())
 	e.Reconciled("sub").NotReady(v1alpha1.ReasonInvalid).Saying("10.0.1.0")
 }
 
-// oldestChildFirst has a block released for which two pools wait.
+// oldestChildFirst releases a block for which two pools wait.
 func oldestChildFirst(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	e.Recorded(story.Block("a", "parent", "10.0.0.0/25"))
@@ -65,7 +65,7 @@ func oldestChildFirst(e *pools) {
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 
-// lostBeforeWaiter has the record of a child lost for whose block a younger one waits.
+// lostBeforeWaiter removes the record of a child for whose block a younger child waits.
 func lostBeforeWaiter(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	e.Recorded(story.Block("a", "parent", "10.0.0.128/25"))
@@ -77,8 +77,8 @@ func lostBeforeWaiter(e *pools) {
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 
-// askedAgain has pools of a namespace that name a pool of the platform: one of a user who has
-// no right to, one of a user who has, and one of which it is not known who made it.
+// askedAgain lets pools of a namespace name a pool of the platform: one of a user without the
+// right, one of a user with the right, and one of an unknown user.
 func askedAgain(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	pools := map[string]*v1alpha1.LocalIPPool{}
@@ -96,7 +96,7 @@ func askedAgain(e *pools) {
 		e.Created(pool)
 		pass := e.World.Reconciled(e.local(), pool).After(test.again)
 		if got := meta.IsStatusConditionTrue(pool.Status.Conditions, v1alpha1.ConditionReady); got != test.ready {
-			pass.Reason("") // fails with the reason that is there
+			pass.Reason("") // fails with the existing reason
 		}
 	}
 	if granted := story.Stored(e.World, pools["granted"]); granted.Annotations[v1alpha1.AnnotationRequester] != "" || granted.Annotations[v1alpha1.AnnotationUseGranted] != "parent" {
@@ -104,7 +104,7 @@ func askedAgain(e *pools) {
 	}
 }
 
-// forgottenRequester has a pool served that needed no right after all.
+// forgottenRequester expects a pool to be served that needed no right after all.
 func forgottenRequester(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	child := build.Pool("sub").Child("parent", 26).Obj()
@@ -112,11 +112,11 @@ func forgottenRequester(e *pools) {
 	e.Created(child)
 	e.Reconciled("sub").Ready()
 	if noted := e.stored("sub").Annotations[v1alpha1.AnnotationRequester]; noted != "" {
-		e.t.Error("it still names who made it")
+		e.t.Error("it still names its maker")
 	}
 }
 
-// grantedFails has each call fail that is made for a pool of a user who has the right.
+// grantedFails makes each call fail for a pool of a user who has the right.
 func grantedFails(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
@@ -127,8 +127,8 @@ func grantedFails(e *pools) {
 	})
 }
 
-// limitedChild has a pool exceed what its project may have of its parent: it is tried again, as
-// it is not known when the project has less.
+// limitedChild lets a pool exceed the limit of its project in its parent: it is tried again, as the
+// time at which the project has less is unknown.
 func limitedChild(e *pools) {
 	one := int64(1)
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
@@ -143,7 +143,7 @@ func limitedChild(e *pools) {
 	}
 }
 
-// refusedPool has a policy refuse that the pool is changed.
+// refusedPool lets a policy refuse the change of the pool.
 func refusedPool(e *pools) {
 	frozen := true
 	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{
@@ -160,7 +160,7 @@ func refusedPool(e *pools) {
 	e.Reconciled("p").In(v1alpha1.PoolReady, "10.0.0.0/24").Ready()
 }
 
-// invalidPool has the API server accept what the operator cannot read.
+// invalidPool lets the API server accept a pool that the operator cannot read.
 func invalidPool(e *pools) {
 	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Ranges("10.0.1.0-10.0.1.9").Obj())
 	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonInvalid).Wrote("patch IPPool/status")

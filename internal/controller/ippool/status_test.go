@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// countedPool has a pool filled.
+// countedPool fills a pool.
 func countedPool(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Counts(0, 0, "/24").Ready().Saying("hands out blocks")
@@ -36,7 +36,7 @@ func withheldPool(e *pools) {
 	e.Reconciled("p").Counts(0, 0, "").Ready().Reason(v1alpha1.ReasonFull).Saying("all addresses of the pool are withheld")
 }
 
-// lostBlock has the block of a pool recorded for another while its own record is lost.
+// lostBlock records the block of a pool for another while its own record is lost.
 func lostBlock(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
@@ -45,7 +45,7 @@ func lostBlock(e *pools) {
 	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonConflict)
 }
 
-// restoredChild has a pool that waits for its parent, with the status of a former one.
+// restoredChild creates a pool that waits for its parent, with the status of a former one.
 func restoredChild(e *pools) {
 	child := build.Pool("sub").Child("parent", 26).Obj()
 	e.Created(child)
@@ -65,12 +65,12 @@ func restoredChild(e *pools) {
 	e.Passes(countEvery)
 	e.Reconciled("sub").Counts(0, 0, "/26")
 	if family := e.stored("sub").Status.IPFamily; family != v1alpha1.IPv4 {
-		e.t.Errorf("its status says %q, want IPv4", family)
+		e.t.Errorf("its status has the family %q, want IPv4", family)
 	}
 }
 
-// Counts expects how many blocks the status counts, how much of the pool is used, and what is
-// free, and that it is of what is stored.
+// Counts expects these counts in the status: the blocks, the used part of the pool, and the largest
+// free block, as of the stored records.
 func (p *pass) Counts(held int64, utilized int32, largest string) *pass {
 	p.t.Helper()
 	status := p.pool.Status
@@ -101,7 +101,7 @@ func TestPoolIsFirstReadyOnce(t *testing.T) {
 		{"it is paused", metav1.ConditionFalse, 3, 2},
 		{"it is resumed again", metav1.ConditionTrue, 4, 2},
 	} {
-		// In place, as the controller has it.
+		// Changed in place, as by the controller.
 		status.Conditions = append(status.Conditions[:0], metav1.Condition{Type: v1alpha1.ConditionReady, Status: step.ready, LastTransitionTime: at(step.since)})
 		status.FirstReadyTime = firstReady(&status)
 		switch got := status.FirstReadyTime; {

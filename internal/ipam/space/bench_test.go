@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// held is how many blocks are in use in every benchmark.
+// held is the number of blocks in use in every benchmark.
 const held = 100_000
 
-// family is a pool to measure in, and the lengths of scattered blocks in it.
+// family represents a pool to measure in, and the lengths of scattered blocks in it.
 type family struct {
 	name  string
 	cidr  netip.Prefix
@@ -24,8 +24,7 @@ var families = []family{
 	{"ipv6", netip.MustParsePrefix("2001:db8::/32"), []int{128, 128, 64, 64, 60, 56}},
 }
 
-// density is a way to lay out blocks: it returns 100,000 that do not overlap, in
-// order.
+// density represents a way to lay out blocks: it returns 100,000 that do not overlap, in order.
 type density struct {
 	name   string
 	blocks func(family) []netip.Prefix
@@ -37,7 +36,7 @@ var densities = []density{
 	{"sparse", family.scattered},
 }
 
-// addresses are single addresses, each so many behind the one before.
+// addresses returns single addresses, each so many behind the one before.
 func (f family) addresses(stride uint64) []netip.Prefix {
 	addr := prefixOf(f.cidr).addr
 	var blocks []netip.Prefix
@@ -48,7 +47,7 @@ func (f family) addresses(stride uint64) []netip.Prefix {
 	return blocks
 }
 
-// scattered are blocks of mixed lengths at random places.
+// scattered returns blocks of mixed lengths at random places.
 func (f family) scattered() []netip.Prefix {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := New(f.cidr)
@@ -64,7 +63,7 @@ func (f family) scattered() []netip.Prefix {
 	return blocks
 }
 
-// random is a random address of the pool.
+// random returns a random address of the pool.
 func (f family) random(r *rand.Rand) netip.Addr {
 	p := prefixOf(f.cidr)
 	host := uint128{r.Uint64(), r.Uint64()}.andNot(ones(p.len))
@@ -100,7 +99,7 @@ func BenchmarkCycle(b *testing.B) {
 				cycle(b, s, func() (netip.Prefix, bool) { return s.Find(fit, bits) })
 			})
 		}
-		// Random fit at its hardest: no address that it asks for is free.
+		// Random fit at its hardest: no address that the benchmark looks for is free.
 		shuffle(blocks)
 		b.Run("From", func(b *testing.B) {
 			i := 0
@@ -145,8 +144,8 @@ func BenchmarkChurn(b *testing.B) {
 	})
 }
 
-// BenchmarkFill uses all the blocks, from an empty pool on, and reports what the
-// space then keeps of memory for each.
+// BenchmarkFill uses all the blocks, from an empty pool on, and reports the memory that the space
+// then needs for each.
 func BenchmarkFill(b *testing.B) {
 	layouts(b, func(b *testing.B, f family, blocks []netip.Prefix) {
 		var s *Space
@@ -195,9 +194,9 @@ func firstGap(first netip.Addr, blocks []netip.Prefix) (int, netip.Prefix) {
 	return len(blocks), netip.PrefixFrom(next, next.BitLen())
 }
 
-// BenchmarkWithheld is the cycle in ::/0 with 2,048 withheld ranges at random places:
-// with nothing else in use, so that the way down is unfolded each time, and with 1,000
-// random addresses in use.
+// BenchmarkWithheld runs the cycle in ::/0 with 2,048 withheld ranges at random places: with
+// nothing else in use, so that the way down is unfolded each time, and with 1,000 random addresses
+// in use.
 func BenchmarkWithheld(b *testing.B) {
 	cidr := netip.MustParsePrefix("::/0")
 	r := rand.New(rand.NewPCG(7, 8))

@@ -12,7 +12,7 @@ func (c Count) big() *big.Int {
 	return n
 }
 
-// randomCount is of any order of magnitude below 2^130.
+// randomCount returns a count of any order of magnitude below 2^130.
 func randomCount(r *rand.Rand) Count {
 	u := uint128{r.Uint64(), r.Uint64()}.shiftRight(uint8(r.UintN(128)))
 	return Count{top: r.Uint64N(4) * (u.hi >> 63), hi: u.hi, lo: u.lo}
@@ -115,8 +115,7 @@ func TestPercent(t *testing.T) {
 func TestTimes100IsExact(t *testing.T) {
 	for _, c := range []Count{
 		{lo: 1<<64 - 1}, {hi: 1<<64 - 1, lo: 1<<64 - 1}, {top: 3, hi: 1<<64 - 1, lo: 1<<64 - 1},
-		// 100 times this hi is 4 less than a multiple of 2^64: what lo carries over goes on
-		// into top.
+		// 100 times this hi is 4 less than a multiple of 2^64: the carry of lo goes on into top.
 		{hi: carried, lo: 1<<64 - 1}, {top: 1, hi: carried, lo: 1<<64 - 1},
 	} {
 		want := new(big.Int).Mul(c.big(), big.NewInt(100))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// pools are driven against a twin of 1,024 units each. Between them, lengths lie
-// at both ends of an address and on both sides of its middle.
+// pools lists the pools that are driven against a twin of 1,024 units each. Between them, lengths
+// lie at both ends of an address and on both sides of its middle.
 var pools = []struct {
 	name string
 	cidr netip.Prefix
@@ -21,10 +21,10 @@ var pools = []struct {
 	{"the /10s of all of IPv6", netip.MustParsePrefix("::/0"), 10},
 }
 
-// call is one operation on both a Space and its twin. The zero value is one.
+// call represents one operation on both a Space and its twin. The zero value is one.
 type call struct {
 	op   uint8
-	bits uint8  // how much longer than the pool the block is, if not larger
+	bits uint8  // the difference in length of the block and the pool, if the block is not larger
 	at   uint16 // the unit in which the block, or the address, lies
 }
 
@@ -44,7 +44,7 @@ func randomCall(r *rand.Rand) call {
 	return call{uint8(r.UintN(ops)), uint8(r.UintN(256)), uint16(r.UintN(1 << 16))}
 }
 
-// pair is a Space, its twin, and what was done to both.
+// pair holds a Space, its twin, and the operations on both.
 type pair struct {
 	space *Space
 	twin  *twin
@@ -63,9 +63,9 @@ func newPair(cidr netip.Prefix, unit int, withheld ...[2]int) *pair {
 	return &pair{space: NewWithout(cidr, NewRanges(cidr, ranges)), twin: w}
 }
 
-// target is the length, block and address that a call means. One block in
-// sixteen is as large as the pool or larger; addresses lie up to half a
-// pool before and behind it, and not only on the edge of a unit.
+// target returns the length, block and address that a call means. One block in sixteen is as large
+// as the pool or larger; addresses lie up to half a pool before and behind it, and not only on the
+// edge of a unit.
 func (p *pair) target(c call) (bits int, block netip.Prefix, from netip.Addr) {
 	pool, units := p.twin.cidr, len(p.twin.used)
 	bits = pool.Bits() + int(c.bits)%(p.twin.unit-pool.Bits()+1)
@@ -84,8 +84,8 @@ func (p *pair) target(c call) (bits int, block netip.Prefix, from netip.Addr) {
 	return bits, block, from
 }
 
-// step does c to both, and returns what the two answered, and what of the trie
-// is broken. What is found is used, so that fits shape the space they work on.
+// step does c to both, and returns both answers, and the fault in the trie. A found block is used,
+// so that fits shape the space they work on.
 func (p *pair) step(c call) (did, got, want string) {
 	p.calls++
 	bits, block, from := p.target(c)
@@ -131,7 +131,7 @@ func (p *pair) use(found netip.Prefix, ok bool) string {
 	return found.String()
 }
 
-// sums are the answers that need no argument.
+// sums returns the answers that need no argument.
 func (p *pair) sums() (got, want string) {
 	largest := "none"
 	if bits, ok := p.space.LargestFree(); ok {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// broken returns what is wrong with the trie of s, or "". It works everything out
-// again from the leaves, one prefix length at a time.
+// broken returns the first fault in the trie of s, or "". It computes everything again from the
+// leaves, one prefix length at a time.
 func (s *Space) broken() string {
 	if n := s.nodes[none]; n != (node{}) {
 		return "the empty trie has something in it"
@@ -29,17 +29,17 @@ func (s *Space) broken() string {
 
 type checker struct {
 	space *Space
-	seen  []int // how often each node is referred to, dropped ones included
+	seen  []int // the number of references to each node, dropped ones included
 	wrong string
 }
 
-// sums are what a node keeps of what is below it.
+// sums holds the values that a node keeps of the nodes below it.
 type sums struct {
 	used Count
-	free [129]bool // by length: there is a maximal free block
+	free [129]bool // by length: a maximal free block exists
 }
 
-// fail keeps the first thing that is wrong.
+// fail keeps the first fault.
 func (c *checker) fail(at ref, format string, args ...any) {
 	if c.wrong == "" {
 		where := c.space.nodes[at].prefix.netip(c.space.is4)
@@ -134,7 +134,7 @@ func (c *checker) checkFolded(at ref) (total sums) {
 		}
 	}
 	if s.root == none || s.nodes[s.root].prefix != n.prefix || s.nodes[s.root].full() {
-		c.fail(at, "is folded, and is not what has something withheld in each half")
+		c.fail(at, "is folded, without a withheld part in each half")
 		return total
 	}
 	total.used = s.Used()

@@ -31,7 +31,7 @@ func TestNewRanges(t *testing.T) {
 		ranges []string
 		want   string
 		size   string
-		gap    int // length of the largest gap, -1 where there is none
+		gap    int // length of the largest gap, -1 for none
 	}{
 		"are sorted, and merged where they overlap or touch": {
 			"10.0.0.0/24", []string{"10.0.0.9", "10.0.0.4-10.0.0.8", "10.0.0.1-10.0.0.2", "10.0.0.2-10.0.0.3", "10.0.0.6"}, "[10.0.0.1-10.0.0.9]", "9", 25,
@@ -127,7 +127,8 @@ func TestSizeInABlock(t *testing.T) {
 	}
 }
 
-// A list of many addresses is kept in another form than a short one.
+// TestAddressesOfAnyNumberAreFound covers long lists of addresses, which are kept in another form
+// than short ones.
 func TestAddressesOfAnyNumberAreFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, n := range []int{0, 1, 255, 256, 257, longList - 1, longList, 5000, 1 << 16} {
@@ -156,8 +157,8 @@ func TestAddressesOfAnyNumberAreFound(t *testing.T) {
 	}
 }
 
-// Sums of 256 regions must count as those regions do one by one, wherever a prefix
-// begins and ends between them.
+// TestSumsOfGapsAreThoseOfTheGaps expects sums of 256 regions to count as those regions do one by
+// one, for any place between them at which a prefix begins and ends.
 func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	cidr := netip.MustParsePrefix("::/112")
@@ -184,7 +185,8 @@ func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
 	}
 }
 
-// The sums that are kept count whole gaps; the first gap of a prefix may be cut off.
+// TestSizeInAPrefixThatBeginsInsideAGap covers the kept sums, which count whole gaps; the first gap
+// of a prefix can be cut off.
 func TestSizeInAPrefixThatBeginsInsideAGap(t *testing.T) {
 	var ranges []Range
 	for a := uint64(4); a < 1<<12; a += 8 {
@@ -199,7 +201,8 @@ func TestSizeInAPrefixThatBeginsInsideAGap(t *testing.T) {
 	}
 }
 
-// Gaps that are too small are passed over many at a time.
+// TestTheFirstLargeGapBehindManySmallOnes covers gaps that are too small, many of which are passed
+// over at a time.
 func TestTheFirstLargeGapBehindManySmallOnes(t *testing.T) {
 	var ranges []Range
 	for a := uint64(1); a < 4*regionsSummed; a += 2 {
@@ -228,7 +231,8 @@ func TestNoBlockLiesBehindTheLastOne(t *testing.T) {
 	}
 }
 
-// What a block had to be unfolded for is folded again when the block is released.
+// TestAReleaseFoldsWhatIsWithheldAgain covers an area that was unfolded for a block: it is folded
+// again when the block is released.
 func TestAReleaseFoldsWhatIsWithheldAgain(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	s := NewWithout(cidr, NewRanges(cidr, rangesOf("10.0.0.0", "10.0.0.255")))
@@ -246,7 +250,7 @@ func TestAReleaseFoldsWhatIsWithheldAgain(t *testing.T) {
 	}
 }
 
-// scatteredRanges are ranges of ::/0 at random places that neither overlap nor touch.
+// scatteredRanges returns ranges of ::/0 at random places that neither overlap nor touch.
 func scatteredRanges(r *rand.Rand, count int) []Range {
 	ends := make([]netip.Addr, 2*count)
 	for i := range ends {
@@ -260,8 +264,8 @@ func scatteredRanges(r *rand.Rand, count int) []Range {
 	return ranges
 }
 
-// TestRangesAreSmall has as many ranges as a pool can state: 1,024 to hand out, and as
-// many inside of these that are reserved, so that what is withheld is 2,049 runs.
+// TestRangesAreSmall uses as many ranges as a pool can state: 1,024 to hand out, and as many
+// reserved ones inside of these, which makes 2,049 withheld runs.
 func TestRangesAreSmall(t *testing.T) {
 	const pools, most = 200, 62 << 10
 	cidr := netip.MustParsePrefix("::/0")

@@ -45,7 +45,7 @@ func TestASpaceThatFillsAndEmptiesAnswersAsItsTwinDoes(t *testing.T) {
 	}
 }
 
-// withheldRuns are layouts of withheld runs of units.
+// withheldRuns holds layouts of withheld runs of units.
 var withheldRuns = map[string]func(r *rand.Rand) [][2]int{
 	"a few at random":        func(r *rand.Rand) [][2]int { return randomRuns(r, 1+r.IntN(6), 1024) },
 	"many that are short":    func(r *rand.Rand) [][2]int { return randomRuns(r, 200, 3) },
@@ -96,7 +96,7 @@ func TestASpaceWithWithheldRangesAnswersAsItsTwinDoes(t *testing.T) {
 	}
 }
 
-// edge is a space and what it must answer about one block and one length.
+// edge holds a space and its expected answers about one block and one length.
 type edge struct {
 	name          string
 	pool          string
@@ -234,7 +234,7 @@ var edges = []edge{
 	},
 }
 
-// parse is netip.MustParsePrefix, but has a string for the invalid prefix.
+// parse calls netip.MustParsePrefix, but has a string for the invalid prefix.
 func parse(s string) netip.Prefix {
 	if s == "" {
 		return netip.Prefix{}
@@ -300,9 +300,9 @@ func stairs(cidr netip.Prefix) *Space {
 	return s
 }
 
-// Every operation goes from a node to one of its children, or is done; the
-// invariants say that a child is longer than its parent. So the depth of the
-// trie bounds them all.
+// TestNoTrieIsDeeperThanAnAddressHasBits bounds every operation: each goes from a node to one of
+// its children, or is done, and by the invariants a child is longer than its parent. So the depth
+// of the trie bounds them all.
 func TestNoTrieIsDeeperThanAnAddressHasBits(t *testing.T) {
 	for _, cidr := range []string{"0.0.0.0/0", "10.0.0.0/8", "::/0", "2001:db8::/32", "2001:db8::/64"} {
 		t.Run(cidr, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestNoTrieIsDeeperThanAnAddressHasBits(t *testing.T) {
 	}
 }
 
-// deeper is the child with children, if there is one.
+// deeper returns the child with children, if one exists.
 func deeper(s *Space, at ref) ref {
 	n := &s.nodes[at]
 	if !n.full() && s.nodes[n.child[0]].full() {

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// twin does what a Space does in the most obvious way: one bool per unit of its
-// pool. A unit is a prefix of the length unit; with units larger than an address,
-// a twin of a thousand of them can stand for ::/0.
+// twin implements the operations of a Space in the most obvious way: one bool per unit of its pool.
+// A unit is a prefix of the length unit; with units larger than an address, a twin of a thousand of
+// them can stand for ::/0.
 type twin struct {
 	cidr netip.Prefix
 	unit int
 	used []bool
-	// withheld units are used whatever is released.
+	// withheld units stay used after any release.
 	withheld []bool
 }
 
@@ -31,19 +31,19 @@ func (w *twin) withhold(lo, hi int) Range {
 	return Range{RangeOf(w.block(lo, w.unit)).From, RangeOf(w.block(hi, w.unit)).To}
 }
 
-// index is the unit in which a lies, counted from the start of the pool. It is
-// negative, or too large, outside the pool.
+// index returns the unit in which a lies, counted from the start of the pool. It is negative, or
+// too large, outside the pool.
 func (w *twin) index(a netip.Addr) int {
 	n := new(big.Int).SetBytes(a.AsSlice())
 	n.Sub(n, new(big.Int).SetBytes(w.cidr.Addr().AsSlice()))
 	n.Rsh(n, uint(a.BitLen()-w.unit)) // rounds down below 0 too
 	if !n.IsInt64() {
-		panic("so far outside the pool that the twin cannot say where")
+		panic("too far outside the pool for an index of the twin")
 	}
 	return int(n.Int64())
 }
 
-// block is the prefix of the length bits that starts at the unit i.
+// block returns the prefix of the length bits that starts at the unit i.
 func (w *twin) block(i, bits int) netip.Prefix {
 	n := big.NewInt(int64(i))
 	n.Lsh(n, uint(w.cidr.Addr().BitLen()-w.unit))
@@ -53,11 +53,11 @@ func (w *twin) block(i, bits int) netip.Prefix {
 	return netip.PrefixFrom(a, bits)
 }
 
-// units is how many units a prefix of the length bits has.
+// units returns the number of units in a prefix of the length bits.
 func (w *twin) units(bits int) int { return 1 << (w.unit - bits) }
 
-// part is what block and the pool have in common, from lo up to but not
-// including hi.
+// part returns the units that block and the pool have in common, from lo up to but not including
+// hi.
 func (w *twin) part(block netip.Prefix) (lo, hi int) {
 	lo = w.index(block.Masked().Addr())
 	hi = lo + w.units(block.Bits())
@@ -81,7 +81,7 @@ func (w *twin) usedUnits(lo, hi int) int {
 	return n
 }
 
-// addresses is the number of addresses in n units, in decimal.
+// addresses returns the number of addresses in n units, in decimal.
 func (w *twin) addresses(n int) string {
 	c := big.NewInt(int64(n))
 	return c.Lsh(c, uint(w.cidr.Addr().BitLen()-w.unit)).String()
@@ -106,7 +106,7 @@ func (w *twin) free(i, bits int) bool {
 	return !slices.Contains(w.used[i:i+w.units(bits)], true)
 }
 
-// maximal reports whether it is, and is contained in no larger free block.
+// maximal reports whether that block is free, and contained in no larger free block.
 func (w *twin) maximal(i, bits int) bool {
 	if !w.free(i, bits) {
 		return false
@@ -115,7 +115,7 @@ func (w *twin) maximal(i, bits int) bool {
 	return bits == w.cidr.Bits() || !w.free(parent, bits-1)
 }
 
-// starts are the units at which the blocks of the length bits start.
+// starts returns the units at which the blocks of the length bits start.
 func (w *twin) starts(bits int) []int {
 	var starts []int
 	for i := 0; i < len(w.used); i += w.units(bits) {
@@ -124,8 +124,8 @@ func (w *twin) starts(bits int) []int {
 	return starts
 }
 
-// find looks at every block of every length that could qualify, in the order in
-// which the fit prefers them.
+// find tries every block of every length that could qualify, in the order in which the fit prefers
+// them.
 func (w *twin) find(fit Fit, bits int) string {
 	var lengths []int
 	for l := w.cidr.Bits(); l <= bits; l++ {

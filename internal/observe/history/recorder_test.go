@@ -20,12 +20,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// sink takes entries, fails, or takes its time.
+// sink takes entries, fails, or hangs for a time.
 type sink struct {
 	mu     sync.Mutex
 	took   []Entry
 	fails  error
-	waits  chan struct{} // nil: it does not
+	waits  chan struct{} // nil: it does not hang
 	closed bool
 }
 
@@ -56,7 +56,7 @@ func (s *sink) fail(err error) {
 	s.fails = err
 }
 
-// world is a recorder with what it lost and logged.
+// world holds a recorder with its losses and log entries.
 type world struct {
 	*Recorder
 	lost map[string]int
@@ -129,7 +129,7 @@ func TestAnEntrySaysWhoWhatWhereWhenAndWhy(t *testing.T) {
 	})
 }
 
-// runFor runs a recorder while do does.
+// runFor runs a recorder while do runs.
 func runFor(t *testing.T, r *Recorder, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,8 +141,8 @@ func runFor(t *testing.T, r *Recorder, do func()) {
 	running.Wait()
 }
 
-// TestASinkThatHangsHoldsUpNobody neither those who record nor the other sinks, and what it
-// does not take is counted.
+// TestASinkThatHangsHoldsUpNobody expects that neither the callers nor the other sinks are held up,
+// and that the entries that the sink does not take are counted.
 func TestASinkThatHangsHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging, other := &sink{waits: make(chan struct{})}, &sink{}
@@ -189,7 +189,8 @@ func TestASinkThatFailsIsSaidOnceAndSaidToBeBack(t *testing.T) {
 	})
 }
 
-// TestATenantCannotFillTheHistoryWithRefusals and how many were left out is said.
+// TestATenantCannotFillTheHistoryWithRefusals expects also an entry with the number of refusals
+// that were left out.
 func TestATenantCannotFillTheHistoryWithRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &sink{}
@@ -215,7 +216,7 @@ func TestATenantCannotFillTheHistoryWithRefusals(t *testing.T) {
 			t.Fatalf("%d entries, of which %d are of the namespace that is refused, want %d and %d", len(to.took), len(loud), refusalsBurst+2, refusalsBurst+1)
 		}
 		if got := loud[refusalsBurst].LeftOut; got != 1000-refusalsBurst {
-			t.Errorf("%d are said to be left out, want %d", got, 1000-refusalsBurst)
+			t.Errorf("%d are reported as left out, want %d", got, 1000-refusalsBurst)
 		}
 	})
 }
@@ -229,7 +230,7 @@ func TestNoRecorderRecordsNothing(t *testing.T) {
 	none.Run(t.Context())
 }
 
-// TestFieldsAreThoseOfTheJSON in the same order and with the same values.
+// TestFieldsAreThoseOfTheJSON expects the same order and the same values.
 func TestFieldsAreThoseOfTheJSON(t *testing.T) {
 	e := &Entry{}
 	of := reflect.ValueOf(e).Elem()

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestTheLeaderAloneCountsReleases: a replica that has never led exports none of them.
+// TestTheLeaderAloneCountsReleases expects that a replica that has never led exports none of them.
 func TestTheLeaderAloneCountsReleases(t *testing.T) {
 	m, registry := New(clock.RealClock{}), prometheus.NewPedanticRegistry()
 	registry.MustRegister(m.Collectors()...)
@@ -25,7 +25,7 @@ func TestTheLeaderAloneCountsReleases(t *testing.T) {
 	}
 }
 
-// BenchmarkAllocation is what one allocation costs to count and to time.
+// BenchmarkAllocation measures the cost of counting and timing one allocation.
 func BenchmarkAllocation(b *testing.B) {
 	m := New(clock.RealClock{})
 	for b.Loop() {

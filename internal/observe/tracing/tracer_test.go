@@ -48,7 +48,7 @@ func TestAPassHasASpanThatSaysWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestEachAttributeIsOfASpan and each that a span has is described.
+// TestEachAttributeIsOfASpan expects also that each attribute of a span is described.
 func TestEachAttributeIsOfASpan(t *testing.T) {
 	var described, used []attribute.Key
 	for _, a := range tracing.Attributes() {

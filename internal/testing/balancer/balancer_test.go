@@ -102,7 +102,7 @@ func TestServeEndsItsConnectionsWithItsContext(t *testing.T) {
 	}
 }
 
-// newNamed is a backend that answers a line with its name.
+// newNamed starts a backend that answers a line with its name.
 func newNamed(t *testing.T, name string) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

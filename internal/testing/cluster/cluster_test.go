@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestCluster runs all there is, with managers that the test binary plays.
+// TestCluster runs all components, with managers that the test binary plays.
 func TestCluster(t *testing.T) {
 	t.Setenv(playEnv, playManager)
 	c, err := Start(t.Context(), Options{
@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 
 	t.Run("the operator has its own account", func(t *testing.T) { hasOwnAccount(t, c) })
 	t.Run("a namespace that is deleted goes away", func(t *testing.T) { deletesNamespace(t, c) })
-	t.Run("what is stored survives a restart", func(t *testing.T) { keepsData(t, c) })
+	t.Run("objects survive a restart", func(t *testing.T) { keepsData(t, c) })
 }
 
 func hasOwnAccount(t *testing.T, c *Cluster) {
@@ -62,7 +62,7 @@ func hasOwnAccount(t *testing.T, c *Cluster) {
 	}
 	err = clients.CoreV1().Namespaces().Delete(t.Context(), Namespace, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
-		t.Error("the operator may delete namespaces")
+		t.Error("the operator can delete namespaces")
 	}
 }
 
@@ -97,6 +97,6 @@ func keepsData(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
-		t.Errorf("reading what was stored before: %v", err)
+		t.Errorf("reading the objects from before: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestClusterAPI has the CRDs alone at first, and then the core manager.
+// TestClusterAPI installs the CRDs alone at first, and then the core manager.
 func TestClusterAPI(t *testing.T) {
 	c, err := Start(t.Context(), Options{ClusterAPICRDs: true, Progress: t.Output()})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestClusterAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := k8s.List(t.Context(), &ipamv1beta1.IPAddressClaimList{}); !meta.IsNoMatchError(err) {
-		t.Errorf("v1beta1 is served although nobody converts it: %v", err)
+		t.Errorf("v1beta1 is served without a conversion: %v", err)
 	}
 
 	if err := c.StartClusterAPI(t.Context()); err != nil {
@@ -56,7 +56,7 @@ func TestClusterAPI(t *testing.T) {
 func TestWithoutItsBinaryClusterAPIIsRefused(t *testing.T) {
 	_, err := Start(t.Context(), Options{ClusterAPI: true, ClusterAPIBinary: os.DevNull + "/manager"})
 	if err == nil || !strings.Contains(err.Error(), "make capi") {
-		t.Errorf("the error does not say what to run: %v", err)
+		t.Errorf("the error does not name the command to run: %v", err)
 	}
 }
 
@@ -64,8 +64,8 @@ func pool() ipamv1.IPPoolReference {
 	return ipamv1.IPPoolReference{APIGroup: "example.com", Kind: "Pool", Name: "pool"}
 }
 
-// converts reads through v1beta1 what was written before, and the other way
-// round with a field that has another shape there.
+// converts reads through v1beta1 the objects that were written before, and the other way round with
+// a field that has another shape there.
 func converts(t *testing.T, k8s client.Client) {
 	key := client.ObjectKey{Namespace: "default", Name: "early"}
 	old := &ipamv1beta1.IPAddressClaim{}
@@ -102,7 +102,7 @@ func validates(t *testing.T, k8s client.Client) {
 	}
 	err := k8s.Create(t.Context(), address)
 	if err == nil || !strings.Contains(err.Error(), "admission webhook") {
-		t.Errorf("10.0.0.300 passes for an address, or it was not a webhook that said so: %v", err)
+		t.Errorf("10.0.0.300 passes for an address, or it was not a webhook that refused it: %v", err)
 	}
 	address.Spec.Address = "10.0.0.30"
 	if err := k8s.Create(t.Context(), address); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The test binary also plays the programs that the tests run: what the
-// environment variable playEnv says.
+// The test binary also plays the programs that the tests run: the environment variable playEnv
+// selects one.
 const (
 	playEnv = "CADASTRE_TEST_PLAY"
 	// playManager is ready at once and does nothing.
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	case playManager:
 		serveProbes()
 	case playQuitter:
-		fmt.Fprintln(os.Stdout, "I was told to quit")
+		fmt.Fprintln(os.Stdout, "quitting")
 	case playOwner:
 		ownManager()
 	default:

@@ -2,8 +2,8 @@ package cluster
 
 import "testing"
 
-// TestAPortIsGivenOnce has the port of one cluster asked for by another, which may be of
-// another process.
+// TestAPortIsGivenOnce requests the port of one cluster for another, which can be of another
+// process.
 func TestAPortIsGivenOnce(t *testing.T) {
 	var one, other ports
 	port, err := one.next()

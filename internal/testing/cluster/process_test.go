@@ -31,7 +31,7 @@ func TestProcessIsPausedKilledAndStartedAgain(t *testing.T) {
 		t.Error("it answers while it is paused")
 	}
 	if !m.Running() {
-		t.Error("it is paused, and said not to run")
+		t.Error("it is paused, and reported as not running")
 	}
 	if err := m.Resume(); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestProcessThatEndsByItselfIsRevived(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Running() {
-		t.Error("it was started again although it was told to end")
+		t.Error("it was started again after its stop")
 	}
 }
 
@@ -118,9 +118,9 @@ func TestProcessThatEndsIsNotAwaitedAndItsLogIsQuoted(t *testing.T) {
 	if err == nil {
 		t.Fatal("a process that ended was ready")
 	}
-	for _, want := range []string{"manager-0", "it ended", "I was told to quit"} {
+	for _, want := range []string{"manager-0", "it ended", "quitting"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not say %q", err, want)
+			t.Errorf("error %q does not contain %q", err, want)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("reading what the owner says: %v", err)
+		t.Fatalf("reading the owner's output: %v", err)
 	}
 	address := strings.TrimSpace(line)
 	if err := owner.Process.Kill(); err != nil {
@@ -161,7 +161,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// ownManager is what playOwner does.
+// ownManager plays playOwner.
 func ownManager() {
 	if err := os.Setenv(playEnv, playManager); err != nil {
 		panic(err)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// refused is a spec that the rules of a kind refuse, and the one before where that is an
-// update.
+// refused holds a spec that the rules of a kind refuse, and the one before for an update.
 type refused struct{ kind, spec, older string }
 
 const (
@@ -16,7 +15,7 @@ const (
 	held   = `{` + record + `, poolRef: {name: p}, project: red, requestedBy: bob, stickyKey: a}`
 )
 
-// badSpecs have every rule of the CRDs broken.
+// badSpecs breaks every rule of the CRDs.
 var badSpecs = []refused{
 	{"IPPool", `{}`, ""},
 	{"IPPool", `{parentRef: {name: above}}`, ""},
@@ -62,7 +61,7 @@ var badSpecs = []refused{
 		`{cidr: 10.0.0.0/28, ipFamily: IPv4, purpose: Pool, claimRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, namespace: a, name: c}, poolRef: {name: q}}`},
 }
 
-// labels are n labels with the prefix.
+// labels returns n labels with the prefix.
 func labels(prefix string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -71,7 +70,7 @@ func labels(prefix string, n int) []string {
 	return all
 }
 
-// ruled are the rows of the rules, each of which a bad spec breaks.
+// ruled returns the rows of the rules, each of which a bad spec breaks.
 func ruled(t *testing.T) []Row {
 	t.Helper()
 	all, err := RulesOf(root)
@@ -90,7 +89,7 @@ func ruled(t *testing.T) []Row {
 	return rows
 }
 
-// TestEveryRuleOfTheCRDsIsBroken: a new rule wants a spec that breaks it.
+// TestEveryRuleOfTheCRDsIsBroken fails for a new rule without a spec that breaks it.
 func TestEveryRuleOfTheCRDsIsBroken(t *testing.T) {
 	all, err := RulesOf(root)
 	if err != nil {
@@ -99,7 +98,7 @@ func TestEveryRuleOfTheCRDsIsBroken(t *testing.T) {
 	rows := ruled(t)
 	for _, rules := range all {
 		kind := rules.Kind
-		if kind == "LocalIPPool" { // whose rules are those of an IPPool
+		if kind == "LocalIPPool" { // its rules are those of an IPPool
 			continue
 		}
 		for _, template := range rules.Templates() {

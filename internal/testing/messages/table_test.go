@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// root is that of the module.
+// root is the root of the module.
 var root = os.DirFS("../../..")
 
-// collected are the rows of all sources.
+// collected returns the rows of all sources.
 func collected(t *testing.T) []Row {
 	t.Helper()
 	answered, one := Answered(root)
@@ -22,7 +22,7 @@ func collected(t *testing.T) []Row {
 	return slices.Concat(answered, noted, ruled(t), policies)
 }
 
-// TestTheTableHasEveryMessage of the runs, as docs/messages.md.
+// TestTheTableHasEveryMessage expects the messages of the runs in docs/messages.md.
 func TestTheTableHasEveryMessage(t *testing.T) {
 	templates, err := Templates(root)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestEveryMessageSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 }
 
-// others are texts in the code that nobody gets who uses the API.
+// others holds texts in the code that no user of the API gets.
 var others = map[string]string{
 	" is not an IPAllocation":                                    "of a watch: in the log",
 	"set it, or spec.routingDomain, to say where the block lies": "of an IPAllocation that cannot be read: in the log",
@@ -48,8 +48,8 @@ var others = map[string]string{
 	"set it, to say in which namespace the LocalIPPool is":       "of an IPAllocation that cannot be read: in the log",
 	"the address is not in the cache yet":                        "reconciled again",
 	"the allocation is not in the view yet":                      "reconciled again",
-	"too many unclaimed allocations":                             "UnclaimedError says of which namespace",
-	"the pool is in use":                                         "the answer says it in other words",
+	"too many unclaimed allocations":                             "UnclaimedError names the namespace",
+	"the pool is in use":                                         "the answer has other words",
 	"another allocation was recorded first":                      "another block is tried",
 	"it is the turn of another holder":                           "answered as a pool without room",
 	" is not known":                                              "answered as a pool that is closed",
@@ -63,7 +63,8 @@ var others = map[string]string{
 	"routing domain ":                                            "a part of the name of a space",
 }
 
-// TestEveryMessageInTheCodeIsInTheTable: a new message wants a bad input that leads to it.
+// TestEveryMessageInTheCodeIsInTheTable fails for a new message without a bad input that leads to
+// it.
 func TestEveryMessageInTheCodeIsInTheTable(t *testing.T) {
 	templates, err := Templates(root)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// lines is a server of watches: it sends what the test has it send.
+// lines implements a server of watches: it sends the lines of the test.
 type lines struct {
 	*httptest.Server
 	send chan string
-	// ended has a value for each watch that has ended.
+	// ended receives a value for each watch that has ended.
 	ended chan struct{}
 }
 
@@ -58,14 +58,14 @@ func serve(t *testing.T) (*Proxy, *lines) {
 	return p, l
 }
 
-// get is a request's answer, line by line; the channel is closed at its end.
+// get returns the lines of a request's answer; the channel is closed at its end.
 func get(t *testing.T, url string) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(req) //nolint:bodyclose // by who reads it
+	answer, err := http.DefaultClient.Do(req) //nolint:bodyclose // closed by the reader
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%d watches were open, want 1", n)
 		}
 		expect(t, watch, "") // closed
-		<-l.ended            // or it would take what the next one is sent
+		<-l.ended            // or it would take the next one's lines
 		again := get(t, p.URL()+"/things?watch=1")
 		l.send <- "two"
 		expect(t, again, "two")
@@ -142,7 +142,7 @@ func TestProxy(t *testing.T) {
 		p.Silence(false)
 		expect(t, watch, "one")
 	})
-	t.Run("holds lists of one resource back, until it is told otherwise", func(t *testing.T) {
+	t.Run("holds lists of one resource back, until it is released", func(t *testing.T) {
 		p, _ := serve(t)
 		p.HoldReads("things", time.Hour)
 		expect(t, get(t, p.URL()+"/others"), "list")

@@ -12,7 +12,7 @@ var errCut = errors.New("the watch was cut")
 
 // stream holds the body of an open watch.
 type stream struct {
-	ctx    context.Context //nolint:containedctx // it is that of the request whose body this is
+	ctx    context.Context //nolint:containedctx // the context of the request with this body
 	body   io.ReadCloser
 	proxy  *Proxy
 	chunks chan chunk

@@ -20,7 +20,7 @@ type Events struct {
 }
 
 // Eventf implements events.EventRecorder.
-func (e *Events) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) { //nolint:revive // the arguments are those of events.EventRecorder
+func (e *Events) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) { //nolint:revive // the arguments of events.EventRecorder
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	obj := regarding.(client.Object)

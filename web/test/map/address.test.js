@@ -4,7 +4,7 @@ import test from 'node:test'
 import { bitsOf, family, format, formatCount, formatRange, lastOf, parse, parseAddress, prefixesOf } from '../../map/address.js'
 import { below, randomOf } from './generate.js'
 
-test('IPv6 addresses are written as RFC 5952 says', () => {
+test('IPv6 addresses are written as in RFC 5952', () => {
   for (const [text, want] of [
     ['2001:0db8::0001', '2001:db8::1'], // section 4.1
     ['2001:db8:0:0:0:0:2:1', '2001:db8::2:1'], // 4.2.1
@@ -26,7 +26,7 @@ test('IPv6 addresses are written as RFC 5952 says', () => {
   }
 })
 
-test('what is not an address is refused', () => {
+test('a text that is not an address is refused', () => {
   const texts = ['', '10.0.0', '10.0.0.256', '10.0.0.01', '10.0.0.0.0', '1:2:3', ':', '1:::2', '1::2::3', '12345::', '1:2:3:4:5:6:7:8:9',
     '1:2:3:4:5:6:7:8::', '::1.2.3', '1.2.3.4::', '10.0.0.-1', '10.0.0.0/33', '::/129', '10.0.0.0/', '10.0.0.0/x', '10.0.0.0/08', '10.0.0.0/8/8',
     'g::', '10.0.0.2-10.0.0.1', '10.0.0.1-::1', '10.0.0.0/8-10.0.0.1']

@@ -39,7 +39,7 @@ test('ticks are where prefixes begin, their labels have room, and there are some
   assert.ok(some > 1500, `only ${some} of 2000 views have two ticks`)
 })
 
-test('labels of IPv6 that begin alike are shortened to what differs', () => {
+test('labels of IPv6 that begin alike are shortened to their difference', () => {
   const view = new View(6)
   view.resize(390)
   const from = parseAddress('2001:db8:1:2:3:4:5:0')

@@ -3,7 +3,7 @@ import test from 'node:test'
 
 import { measure } from './bench.js'
 
-test('a frame costs as many calls and steps as there are pixels, whatever the number of strips', () => {
+test('a frame costs as many calls and steps as there are pixels, for any number of strips', () => {
   const [small, medium, big] = [10000, 50000, 150000].map((count) => measure(count, 25))
   assert.ok(big.strips > 140000, `${big.strips} strips`)
   // Two panels of 1380 pixels, three ribbons each. In a column of a lane are a few rectangles;

@@ -22,7 +22,7 @@ function made(options) {
   return { ...scene, events, press, range }
 }
 
-test('a click selects what is there, and nothing where nothing is', () => {
+test('a click selects the strip under it, if there is one', () => {
   const { canvas, map, events } = made()
   const click = (offsetX, offsetY) => {
     canvas.send('pointerdown', { offsetX, offsetY })
@@ -53,7 +53,7 @@ test('a drag moves the view with the pointer, by mouse and by finger, and select
   assert.deepEqual(range(), before, 'it is not pressed any more')
 })
 
-test('two fingers zoom, and what is between them stays there', () => {
+test('two fingers zoom, and the place between them stays', () => {
   const { canvas, map } = made()
   const address = map.at(500, Y[1]).address
   canvas.send('pointerdown', { pointerId: 1, offsetX: 450, offsetY: Y[1] })
@@ -108,7 +108,7 @@ test('down goes to the first strip that is on the screen', () => {
   assert.equal(map.selected, 'child')
 })
 
-test('what keys select comes into view', () => {
+test('a strip that keys select moves into view', () => {
   const { map, press } = made()
   map.view = { space: 's', from: 100n, to: 149n }
   map.select('a')
@@ -145,7 +145,7 @@ test('plus and minus zoom at the selected strip, Home shows all', () => {
   assert.deepEqual(range(), [0n, 979n])
 })
 
-test('Enter and a double click open: the strip is shown, and the page is told', () => {
+test('Enter and a double click open: the strip is shown, and the page is notified', () => {
   const { map, press, canvas, events, range } = made()
   press('Enter')
   assert.equal(events.length, 0)
@@ -184,7 +184,7 @@ test('after Escape the next Tab leaves the map, and backwards it leaves where no
   assert.equal(press('Tab'), true, 'who goes on has not left')
 })
 
-test('the pointer tells what is under it', () => {
+test('the pointer names the strip under it', () => {
   const { canvas, events } = made()
   canvas.send('pointermove', { offsetX: 120, offsetY: Y[2] })
   canvas.send('pointermove', { offsetX: 60, offsetY: Y[2] })
@@ -214,7 +214,7 @@ test('a movement to a strip takes some frames and ends where it should; with red
   assert.deepEqual(still.range(), [498n, 601n])
 })
 
-test('several spaces have views of their own; what is below the bottom is scrolled to', () => {
+test('several spaces have separate views; a space below the bottom is scrolled to', () => {
   const names = ['one', 'two', 'three', 'four']
   const data = {
     spaces: names.map((id, k) => ({ id, name: id, family: k === 3 ? 6 : 4 })),
@@ -244,7 +244,7 @@ test('several spaces have views of their own; what is below the bottom is scroll
   assert.ok(levels.length >= 20, 'it was scrolled into view')
 })
 
-test('when data come later the view shows them, until somebody moves it', () => {
+test('when data come later the view shows them, until it is moved', () => {
   const { map, window } = mapOf({ spaces, strips: [] })
   assert.deepEqual(map.view, { space: 's', from: 0n, to: (1n << 32n) - 1n })
   map.change({ put: { strips } })

@@ -1,4 +1,4 @@
-// Random nested strips, and what the index should say of them, by looking at all of them.
+// Random nested strips, and the expected content of their index, by a look at all of them.
 
 import { lastOf } from '../../map/address.js'
 import { below, strip } from './generate.js'

@@ -84,7 +84,8 @@ test('a strip is found where it is drawn, and nothing where nothing is', () => {
         assert.ok(!isInside || isFound, `${context}: free space is drawn, but not found`)
       }
       if (on.length === 0 && at.strip !== null) {
-        // Between neighbours is a pixel that nothing is drawn in, and above a column that is not full there is space.
+        // Between neighbors is a pixel in which nothing is drawn, and above a column that is not
+        // full there is space.
         const neighbour = map.at(x - 1, y)?.strip
         const isBelow = rectangles.some((r) => r.x <= x && x < r.x + r.width && r.y > y && r.y - y < 70)
         assert.ok(neighbour?.id === at.strip.id || isBelow, `${context}: ${at.strip.id} is found, but not drawn`)
@@ -94,7 +95,7 @@ test('a strip is found where it is drawn, and nothing where nothing is', () => {
   assert.ok(hits > 1500, `only ${hits} hits`)
 })
 
-test('what is drawn for a strip that is wide enough is as long as it has addresses', () => {
+test('the drawing of a strip that is wide enough is as long as it has addresses', () => {
   const { draw, map } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n), strip('a', 's', 'p', 100n, 149n), strip('b', 's', 'p', 150n, 150n, { state: 'drained' })] })
   const { rectangles } = draw()
   const held = rectangles.filter(({ style }) => style === THEMES.light.colours.held.fill)
@@ -163,7 +164,7 @@ test('a band that is too low for text has none', () => {
   assert.ok(!mapOf(data, { height: 100 }).draw().texts.some(({ text }) => text === 'claim'))
 })
 
-test('free and full are told apart though every strip is narrower than a pixel', () => {
+test('free and full differ though every strip is narrower than a pixel', () => {
   const strips = [pool('p', null, 0n, 99999n)]
   for (let k = 0; k < 50000; k++) strips.push(strip(`h${k}`, 's', 'p', BigInt(k), BigInt(k)))
   const { rectangles } = mapOf({ spaces: four, strips }).draw()
@@ -172,7 +173,7 @@ test('free and full are told apart though every strip is narrower than a pixel',
   assert.deepEqual([held[0].x, held[0].width, held[0].height], [MARGIN, 490, 68])
 })
 
-test('every call has numbers, whatever the data and the view', () => {
+test('every call has numbers, for any data and view', () => {
   const cases = {
     'nothing at all': { spaces: [], strips: [] },
     'a space without strips': { spaces: four, strips: [] },
@@ -228,7 +229,7 @@ test('a /128 in ::/0 is seen in all of it, and fills the view when it is opened'
   assert.ok(Math.abs(one.width - 980 / 5) <= 2, 'with as much again around it')
 })
 
-test('what is withheld and held besides is drawn as the block, and what is waited for above it', () => {
+test('a withheld block that is held is drawn as the block, and awaited space above it', () => {
   const { map, draw } = mapOf({ spaces: four, strips: [
     pool('p', null, 0n, 979n), strip('span', 's', 'p', 100n, 299n, { kind: 'span', state: 'withheld' }),
     strip('drained', 's', 'p', 200n, 249n, { state: 'drained' }), strip('wait', 's', 'p', 240n, 259n, { state: 'waiting' }),

@@ -38,7 +38,7 @@ test('free space that goes on beyond the screen ends where the next strip begins
   assert.deepEqual(free(), [[500, 979]])
 })
 
-test('strips that are too narrow are one row, with what they are', () => {
+test('strips that are too narrow are one row, with their kinds', () => {
   const strips = [pool('p', null, 0n, 979999n)]
   for (let k = 0; k < 500; k++) strips.push(strip(`b${k}`, 's', 'p', BigInt(k), BigInt(k), { state: k < 3 ? 'cooling' : 'held' }))
   const { map } = mapOf({ spaces, strips })
@@ -109,7 +109,7 @@ test('colours by age follow the time', () => {
   assert.equal(map.legend()[0].label, 'up to 1 day')
 })
 
-test('what a search found is marked above its strips, once in a column', () => {
+test('a match of a search is marked above its strips, once in a column', () => {
   const strips = [pool('p', null, 0n, 979999n)]
   for (let k = 0; k < 5000; k++) strips.push(strip(`b${k}`, 's', 'p', BigInt(k * 10), BigInt(k * 10)))
   strips.push(strip('wide', 's', 'p', 500000n, 600000n))
@@ -127,7 +127,7 @@ test('what a search found is marked above its strips, once in a column', () => {
   map.highlight([])
 })
 
-test('the selected strip is outlined where it is, and what is above and below it shaded', () => {
+test('the selected strip is outlined, and the strips above and below it are shaded', () => {
   const { map, draw } = mapOf({ spaces, strips: [pool('p', null, 0n, 979n), strip('a', 's', 'p', 100n, 149n)] })
   const drawn = (style) => draw().rectangles.filter((r) => r.style === style)
   assert.equal(drawn(THEMES.light.accent).length, 0)

@@ -14,7 +14,7 @@ function storeOf(name = 'state') {
   return new Store(colouringOf(name, NOW))
 }
 
-/** Checks all that the index says against all strips. */
+/** Checks the whole index against all strips. */
 function check(store, model, context) {
   const space = store.spaces.get('s')
   const found = new Map()
@@ -141,7 +141,7 @@ test('parents that lead in a circle end', () => {
   store.around('a')
 })
 
-test('how much of a pool is used counts the blocks on all levels below it, and what waits and is withheld is not used', () => {
+test('the use of a pool counts the blocks on all levels below it, but no waiting or withheld strips', () => {
   const store = storeOf()
   const pool = (id, parent, from, to, more) => strip(id, 's', parent, from, to, { kind: 'pool', state: 'carved', ...more })
   store.set({ spaces: [{ id: 's', name: 's', family: 4 }], strips: [
@@ -185,7 +185,7 @@ test('a strip that cannot be drawn is refused by its name', () => {
   }
 })
 
-test('a change costs what it has: what did not change is copied, not converted', () => {
+test('a change costs as much as its size: unchanged strips are copied, not converted', () => {
   const store = storeOf()
   const count = 20000n
   const strips = Array.from({ length: Number(count) }, (_, k) => strip(`b${k}`, 's', null, BigInt(k) * 4n, BigInt(k) * 4n))

@@ -43,7 +43,7 @@ for (const [name, theme] of Object.entries(THEMES)) {
     }
   })
 
-  test(`every state, facet and age has a colour of its own, ${name}`, () => {
+  test(`every state, facet and age has another color, ${name}`, () => {
     const keys = [...STATES, 'none', 'other']
     for (const group of [STATES, ['none', 'other', ...Array.from({ length: FACETS }, (_, k) => `facet${k}`)], AGES.map((_, k) => `age${k}`)]) {
       const fills = group.map((key) => theme.colours[key].fill)
@@ -58,7 +58,7 @@ for (const [name, theme] of Object.entries(THEMES)) {
   })
 }
 
-test('states are told apart without colours: no two have the same pattern', () => {
+test('states differ without colors: no two have the same pattern', () => {
   const drawn = STATES.map((state) => {
     const ctx = new FakeContext()
     const lines = []
@@ -74,7 +74,7 @@ test('states are told apart without colours: no two have the same pattern', () =
   for (const pattern of Object.values(PATTERNS)) assert.ok(NAMES.includes(pattern))
 })
 
-test('a pattern is made once for a colour', () => {
+test('a pattern is made once for a color', () => {
   let made = 0
   const window = new FakeWindow()
   const patterns = new Patterns(() => {
@@ -97,7 +97,7 @@ function facets(counts) {
   return { colouring, add, of: (value) => colouring.of(strip('x', 's', null, 0n, 0n, { facets: { project: value } })) }
 }
 
-test('a value of a facet has the same colour, whatever others there are', () => {
+test('a value of a facet has the same color, with any other values', () => {
   const alone = facets({ payments: 3 }).of('payments')
   assert.equal(facets({ payments: 3, search: 3 }).of('search') !== alone, true)
   const { colouring, add, of } = facets({ payments: 3, search: 5 })
@@ -136,7 +136,7 @@ test('the eleven most frequent values have colours, and the rest is other', () =
   assert.deepEqual(legend.slice(11).map(({ label, count }) => [label, count]), [['other', 9 + 8 + 7 + 6], ['no project', 4]])
 })
 
-test('a value that is gone leaves its colour to another', () => {
+test('a value that is gone leaves its color to another', () => {
   const counts = Object.fromEntries(Array.from({ length: 12 }, (_, k) => [`p${k}`, 20 - k]))
   const { colouring, add, of } = facets(counts)
   assert.equal(of('p11'), 1)

@@ -36,7 +36,7 @@ test('pixels are exact, from ::/0 to a /128', () => {
   }
 })
 
-test('what is under the pointer stays there when the view zooms and moves, within a pixel', () => {
+test('the address under the pointer stays there when the view zooms and moves, within a pixel', () => {
   const random = randomOf(2)
   for (let k = 0; k < 3000; k++) {
     const view = randomView(random, random() < 0.3 ? 4 : 6)

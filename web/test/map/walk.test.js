@@ -23,7 +23,7 @@ function visits({ lane, view }) {
   return visited
 }
 
-test('what is a pixel wide is visited by itself, and the rest by columns', () => {
+test('a range that is a pixel wide is visited by itself, and the rest by columns', () => {
   const scene = laneOf([0, 3], [5, 6], [7, 26], [40, 49], [55, 55], [990, 999], [1000, 1010])
   assert.deepEqual(visits(scene), [['clump', 0, 2, 0], ['wide', 2, 0, 2], ['wide', 3, 4, 5], ['clump', 4, 5, 5], ['wide', 5, 99, 100]])
 })
@@ -40,7 +40,7 @@ test('a column at the end of a run is as full as it is covered', () => {
   assert.equal(shareOf(lane, view, 2, 3, 3), 0.5)
 })
 
-test('a hit is what was visited there', () => {
+test('a hit is the visited range there', () => {
   const { lane, view } = laneOf([0, 3], [5, 6], [7, 26], [40, 49], [55, 55], [990, 999])
   const at = (pixel, address) => hit(lane, view, pixel, BigInt(address))
   assert.deepEqual([at(0, 1), at(0, 6), at(0, 9), at(1, 15), at(2, 21), at(4, 45), at(5, 52), at(6, 60), at(99, 995)], [0, 1, 1, 2, -1, 3, 4, -1, 5])

@@ -42,7 +42,7 @@ test('pools and waiting claims', () => {
   ])
 })
 
-test('what changed while the connection was lost is a change', () => {
+test('a difference after a lost connection is a change', () => {
   const { store, last } = begun()
   const messages = firstState()
   messages[3].blocks = messages[3].blocks.filter((b) => b.id !== 'db')

@@ -1,5 +1,5 @@
-// The colours of the style sheet: text is readable on whatever it may lie, in both themes, and
-// the edges of controls can be seen (WCAG 2.2, 1.4.3 and 1.4.11).
+// The colors of the style sheet: text is readable on every background, in both themes, and the
+// edges of controls can be seen (WCAG 2.2, 1.4.3 and 1.4.11).
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -30,7 +30,7 @@ for (const theme of ['light', 'dark']) {
     assert.ok(contrast({ light, dark }[theme], colours.accent[theme]) >= 4.5, 'the main button')
   })
 
-  test(`the map lies on its own colour: ${theme}`, () => {
+  test(`the map lies on its own color: ${theme}`, () => {
     const [, light, dark] = /\.pane \{ background: light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/.exec(css)
     assert.equal({ light, dark }[theme], THEMES[theme].background)
   })

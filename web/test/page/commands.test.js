@@ -32,7 +32,7 @@ spec:
   assert.match(claimManifest({ namespace: 'a', name: 'b', pool: null, length: -1 }), /\nspec: \{\}\n$/)
 })
 
-test('what YAML would read as something else is quoted', () => {
+test('a text that YAML would read as another type is quoted', () => {
   const names = { true: '"true"', 123: '"123"', 'a: b': '"a: b"', '2001:db8::/64': '"2001:db8::/64"', web: 'web', 'a-1.b': 'a-1.b', 'x\ny: z': '"x\\ny: z"' }
   for (const [name, want] of Object.entries(names)) assert.ok(claimManifest({ namespace: 'a', name, pool: null }).includes(`\n  name: ${want}\n`), name)
 })

@@ -22,7 +22,7 @@ test('a block', () => {
   assert.deepEqual(d.commands, ['kubectl ipam who 10.1.2.0/24', 'kubectl get ipallocation -n team-a web-x -o yaml'])
 })
 
-test('what cannot be released here has no button', () => {
+test('a block that cannot be released here has no button', () => {
   assert.equal(describe(storeWith(), 'b:db', NOW).release, null, 'an IPAddressClaim')
   const store = storeWith()
   store.apply({ type: 'blocks', blocks: [block('web', '10.1.2.0/24', { state: 'Retained', releaseAfter: '2026-11-27T18:00:00Z' })] })
@@ -57,7 +57,7 @@ test('usage that is not known, or of nothing', () => {
   assert.equal(usageOf({ usage: { total: '0' } }), null)
 })
 
-test('a pool that may not be read, and what is gone', () => {
+test('an unreadable pool, and a deleted block', () => {
   const store = storeWith()
   store.apply({ type: 'gone', pools: ['IPPool/west'] })
   const d = describe(store, 'p:IPPool/west', NOW)
@@ -83,7 +83,7 @@ const WHO = {
   ],
 }
 
-test('what who says', () => {
+test('the answer of who', () => {
   const store = storeWith()
   assert.deepEqual(usedBy(WHO, store.blocks.get('web')), ['Machine team-a/m, owned by Cluster team-a/c'])
   assert.equal(usedBy(WHO, store.blocks.get('db')), null)
@@ -95,7 +95,7 @@ test('what who says', () => {
   assert.equal(sections[1].lines[1][0].to, 'b:web')
 })
 
-test('what explain says', () => {
+test('the answer of explain', () => {
   const sections = explainSections({
     namespace: 'team-b', asks: 'a /24 of pool core', reason: 'PoolExhausted', message: 'none is free', remedies: ['release one'],
     candidates: [{ kind: 'IPPool', name: 'core', cidr: '10.0.0.0/8', reason: 'Full', message: 'no free /24' }, { kind: 'LocalIPPool', name: 'lab', reason: 'Full', message: 'x' }],

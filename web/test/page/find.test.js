@@ -32,7 +32,7 @@ for (const [text, want] of Object.entries(QUERIES)) {
 
 const found = (text) => suggest(storeWith(), text).map((s) => [s.kind, s.text])
 
-test('an address leads to itself, and to what covers it, the smallest first', () => {
+test('an address leads to itself, and to the blocks around it, the smallest first', () => {
   assert.deepEqual(found('10.1.2.77'), [['Address', '10.1.2.77'], ['Block', '10.1.2.0/24'], ['Pool', 'west'], ['Pool', 'core']])
   assert.deepEqual(found('2001:db8::1'), [['Address', '2001:db8::1']])
 })
@@ -42,7 +42,7 @@ test('a CIDR that is one block leads to the block first', () => {
   assert.deepEqual(found('10.1.2.7/24')[0], ['CIDR', '10.1.2.0/24'])
 })
 
-test('a CIDR leads to itself, to what covers it, and to what lies in it', () => {
+test('a CIDR leads to itself, to the blocks around it, and to those in it', () => {
   assert.deepEqual(found('10.1.0.0/15'), [['CIDR', '10.0.0.0/15'], ['Pool', 'core'], ['Block', '10.1.2.0/24'], ['Pool', 'west']])
   assert.match(suggest(storeWith(), '10.1.0.0/15')[0].detail, /^10\.0\.0\.0\/15 is the network of 10\.1\.0\.0\/15$/)
 })

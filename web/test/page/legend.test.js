@@ -9,7 +9,7 @@ test('legends of several maps are one, with the sums', () => {
   assert.deepEqual(joined.map((one) => [one.label, one.count]), [['held', 5], ['cooling', 1]])
 })
 
-test('a label with two colours says for which map each is', () => {
+test('a label with two colors names the map of each', () => {
   const joined = joinLegends([{ name: 'a', entries: [entry('shop', '#1', 2)] }, { name: 'b', entries: [entry('shop', '#2', 3)] }])
   assert.deepEqual(joined.map((one) => [one.label, one.colour, one.count]), [['shop (a)', '#1', 2], ['shop (b)', '#2', 3]])
 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { formatLink, parseLink } from '../../page/link.js'
 
-test('what is written is read', () => {
+test('a written link is read', () => {
   const view = {
     views: [{ space: 'team-a/default/4', from: '10.0.0.0', to: '10.255.255.255' }, { space: 'default/6', from: '', to: '' }],
     selected: 'p:LocalIPPool/team-a/lab', colour: 'project', tab: 'list', show: 'blocks', filter: 'project:shop a&b=#%', sort: '-since', pool: 'IPPool/core', length: '24',
@@ -25,7 +25,7 @@ test('the token is read, and never written', () => {
   assert.equal(formatLink({ ...view, token }), 'select=b:1')
 })
 
-test('what cannot be read is left out', () => {
+test('an unreadable part is left out', () => {
   for (const text of ['', '#', '#%%%', '#map=', '#map=~~', '#=', `#filter=${'x'.repeat(9000)}`]) {
     const { token, view } = parseLink(text)
     assert.equal(token, '')

@@ -1,5 +1,5 @@
-// What no file of the page may have: text from the cluster is data, and never becomes markup
-// or code; and everything that the page loads is beside it.
+// The rules for every file of the page: text from the cluster is data, and never becomes markup or
+// code; and every file that the page loads is beside it.
 
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -30,7 +30,7 @@ for (const [what, pattern] of Object.entries(FORBIDDEN)) {
   })
 }
 
-test('the patterns find what they are for', () => {
+test('the patterns find their targets', () => {
   const bad = {
     'markup from text': ['x.innerHTML = y', 'document.write(x)', 'x.insertAdjacentHTML("a", b)'],
     'code from text': ['eval(x)', 'new Function("x")', 'setTimeout("x()")', '<a href="javascript:x">'],

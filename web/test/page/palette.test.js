@@ -14,7 +14,7 @@ test('values have colours of their own, the most frequent ones first', () => {
   assert.equal(chooseSlots(new Map([['', 5]])).size, 0)
 })
 
-test('a value keeps its colour while it is there, and a colour is free again when it is gone', () => {
+test('a value keeps its color while it exists, and a color is free again when its value is gone', () => {
   const before = chooseSlots(many(11))
   const after = chooseSlots(new Map([...many(30)].map(([value, n]) => [value, 200 - n])), before)
   assert.ok(sameSlots(before, after))
@@ -24,7 +24,7 @@ test('a value keeps its colour while it is there, and a colour is free again whe
   assert.equal(sameSlots(before, next), false)
 })
 
-test('what is counted: blocks and pools', () => {
+test('blocks and pools are counted', () => {
   const store = storeWith()
   assert.deepEqual([...countsOf(store, 'project')], [['shop', 1], ['bank', 1]])
   assert.deepEqual([...countsOf(store, 'holder')], [['IPClaim', 1], ['IPAddressClaim', 1], ['IPPool', 2]])

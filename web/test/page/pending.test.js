@@ -4,7 +4,7 @@ import { Pending } from '../../page/pending.js'
 
 const ids = ({ put, remove }) => [put.strips.map((strip) => strip.id + strip.n), remove]
 
-test('changes are joined: the last one counts, and what is removed is removed first', () => {
+test('changes are joined: the last one counts, and removals come first', () => {
   const pending = new Pending()
   assert.equal(pending.isEmpty, true)
   pending.take({ spaces: [{ id: 's' }], strips: [{ id: 'a', n: 1 }, { id: 'b', n: 1 }] }, [])

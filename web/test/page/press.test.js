@@ -15,7 +15,7 @@ function pressed() {
 
 const settle = () => new Promise((resolve) => setImmediate(resolve))
 
-test('what comes while a pointer is pressed is done after its release, in order', async (t) => {
+test('work that comes while a pointer is pressed is done after its release, in order', async (t) => {
   const { own, say } = pressed()
   t.after(() => mock.timers.reset())
   const done = []
@@ -69,7 +69,7 @@ test('nothing is drawn again and no answer comes while a pointer of the page is 
   assert.deepEqual(done.sort(), ['answered', 'drawn'])
 })
 
-test('what is due is done at once, and once', (t) => {
+test('due work is done at once, and once', (t) => {
   mock.timers.enable({ apis: ['setTimeout'] })
   t.after(() => mock.timers.reset())
   let drawn = 0

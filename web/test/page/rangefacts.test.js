@@ -16,14 +16,14 @@ test('a block that is free can be claimed from its pool', () => {
   assert.deepEqual(d.commands, ['kubectl ipam who 10.1.3.0/24'])
 })
 
-test('what is held, withheld, carved or partly so is not free', () => {
+test('a range that is held, withheld, carved or partly so is not free', () => {
   for (const text of ['10.1.2.0/24', '10.1.2.128/25', '10.1.2.0/23', '10.0.5.0/24', '10.0.0.0/15', '11.0.0.0/24', '2001:db8::/64']) {
     const d = said(text)
     assert.deepEqual([d.stateText, d.claimable, fact(d, 'Free in')], ['', [], undefined], text)
   }
 })
 
-test('what is free but of a length that is not handed out cannot be claimed', () => {
+test('a free range of a length that is not handed out cannot be claimed', () => {
   const d = said('10.1.3.4')
   assert.deepEqual([d.kind, d.title, d.stateText, d.claimable], ['Address', '10.1.3.4', 'free', []])
 })
@@ -34,7 +34,7 @@ test('where the records may not be read nothing is said to be free', () => {
   assert.equal(said('10.1.3.0/24', store).stateText, '')
 })
 
-test('a range that is no block says of which it consists, and which blocks are in it', () => {
+test('a range that is no block names its parts, and the blocks in it', () => {
   const d = said('10.1.2.0-10.1.4.255')
   assert.deepEqual(fact(d, 'Consists of'), ['10.1.2.0/23', '10.1.4.0/24'])
   assert.deepEqual([fact(d, 'Addresses'), d.commands, d.claimable], [['768'], [], []])

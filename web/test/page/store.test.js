@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { Store } from '../../page/store.js'
 import { block, firstState, pool, storeWith, waiting } from '../fakes/register.js'
 
-test('the first state is there, and is complete at ready', () => {
+test('the first state is stored, and is complete at ready', () => {
   const store = new Store()
   const deltas = []
   store.listen((delta) => deltas.push(delta))
@@ -25,7 +25,7 @@ test('addresses are read once', () => {
   assert.deepEqual(store.pools.get('IPPool/core').spans, [{ reason: 'reserved', family: 4, from: 0x0a000000n, to: 0x0a00ffffn, length: 16 }])
 })
 
-test('a change has what was before and what is after', () => {
+test('a change has the state before and after it', () => {
   const store = storeWith()
   const deltas = []
   store.listen((delta) => deltas.push(delta))
@@ -47,7 +47,7 @@ test('a block that is said again as it was is no change', () => {
   assert.equal(store.facet('project').get('shop'), 1)
 })
 
-test('while a connection begins again, what is known stays; then what is gone is gone', () => {
+test('the known state stays while a connection begins again; then deleted objects are removed', () => {
   const store = storeWith()
   const deltas = []
   store.listen((delta) => deltas.push(delta))
@@ -83,7 +83,7 @@ test('a beat, and a message of a newer command, are no change', () => {
   store.apply({ type: 'weather' })
 })
 
-test('strings that repeat are kept once, and what cannot be read has no place', () => {
+test('strings that repeat are kept once, and an unreadable block has no place', () => {
   const store = new Store()
   store.apply({ type: 'hello' })
   store.apply({ type: 'blocks', blocks: [block('a', 'what'), { id: 'b', cidr: '10.0.0.0/24' }] })

@@ -87,7 +87,7 @@ test('messages arrive in order, however they are cut', async () => {
   assert.deepEqual(phases(), ['reading', 'live'])
 })
 
-test('the command says that it is behind, and that it is in step again', async () => {
+test('the command reports that it is behind, and that it is in step again', async () => {
   const { ground, stream } = await begun()
   const to = ground.answer()
   await to.say({ type: 'hello' }, { type: 'ready' }, { type: 'beat', behind: 'the watch of ipallocations is broken' })
@@ -99,7 +99,7 @@ test('the command says that it is behind, and that it is in step again', async (
   assert.equal(stream.state.phase, 'live')
 })
 
-test('a beat while the first state is read does not mean that all is there', async () => {
+test('a beat while the first state is read does not mean that it is complete', async () => {
   const { ground, stream } = await begun()
   const to = ground.answer()
   await to.say({ type: 'hello' }, { type: 'beat', behind: '' })
@@ -171,7 +171,7 @@ test('a wrong token is not tried again', async () => {
   assert.equal(ground.requests.length, 1)
 })
 
-test('a refusal says why; another status is tried again', async () => {
+test('a refusal states the reason; another status is tried again', async () => {
   const first = await begun()
   first.ground.answer(403, '{"message":"the origin is not this page"}')
   await settle()
@@ -183,7 +183,7 @@ test('a refusal says why; another status is tried again', async () => {
   assert.match(second.stream.state.text, /503/)
 })
 
-test('a line that is no JSON ends the connection, and says so', async () => {
+test('a line that is no JSON ends the connection, with that reason', async () => {
   const { ground, stream, messages } = await begun()
   const to = ground.answer()
   await to.say({ type: 'hello' })

@@ -4,7 +4,7 @@ import { Store } from '../../page/store.js'
 import { keyOf, Strips } from '../../page/strips.js'
 import { block, firstState, pool, waiting } from '../fakes/register.js'
 
-// What a map that takes all deltas has.
+// The state of a map that takes all deltas.
 class Drawn {
   strips = new Map()
   spaces = new Map()
@@ -58,7 +58,7 @@ test('blocks that come before their pool get their parent with it', () => {
   assert.deepEqual([...drawn.strips.values()].map((s) => [s.id, s.parent]).sort(), [...new Drawn(firstState()).strips.values()].map((s) => [s.id, s.parent]).sort())
 })
 
-test('pools that come before their parent lie in it when it is there', () => {
+test('pools that come before their parent lie in it when it comes', () => {
   const [hello, unread, { pools: [core, west] }] = firstState()
   const drawn = new Drawn([hello, unread, { type: 'pools', pools: [west] }])
   assert.equal(drawn.strips.get('p:IPPool/west').parent, null)
@@ -84,7 +84,7 @@ test('each state of a block is one of the map', () => {
   assert.equal(drawn.strips.get('b:db').state, 'drained')
 })
 
-test('a pool that goes leaves its blocks on the map, and nothing of its own', () => {
+test('a deleted pool leaves only its blocks on the map', () => {
   const drawn = new Drawn(firstState()).say({ type: 'gone', pools: ['IPPool/west'], blocks: ['own-west'] })
   assert.deepEqual(drawn.ids(), ['b:db', 'b:web', 'p:IPPool/core', 's:IPPool/core/0'])
   assert.equal(drawn.strips.get('b:web').parent, null)
@@ -112,7 +112,7 @@ test('withheld spans follow their pool', () => {
   assert.equal(drawn.strips.get('s:IPPool/core/1').to, 0x0a030009n)
 })
 
-test('what may not be read is not drawn as free', () => {
+test('unreadable space is not drawn as free', () => {
   const [hello, unread] = firstState()
   const drawn = new Drawn([
     hello, unread,
@@ -143,7 +143,7 @@ test('blocks of a pool that may not be read stand alone', () => {
   assert.deepEqual(drawn.of.rootsOf('?/4'), [{ key: 'p:IPPool/hidden', from: 0x0a000020n, to: 0x0a00010fn }])
 })
 
-test('a pool that may not be read is in the routing domain of its record, and so is what lies in it', () => {
+test('an unreadable pool is in the routing domain of its record, and so are the blocks in it', () => {
   const [hello, unread] = firstState()
   const hidden = (name) => ({ id: `IPPool/${name}`, kind: 'IPPool', namespace: '', name, family: 4, known: false })
   const held = block('a', '10.0.0.32/28', { pool: 'IPPool/inner', domain: '' })
@@ -173,7 +173,7 @@ test('a pool that moves to another routing domain takes its blocks along', () =>
   assert.deepEqual(drawn.of.spaces.map((s) => s.id), ['other/4'])
 })
 
-test('random deltas end in what the whole state is drawn as', () => {
+test('random deltas end in the drawing of the whole state', () => {
   let seed = 20261126
   const random = (n) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n
   const [hello, unread, pools, blocks] = firstState()
@@ -197,7 +197,7 @@ test('the root pools of a space are in the order of their addresses', () => {
   assert.deepEqual(drawn.of.rootsOf('default/6').map((root) => root.key), ['p:IPPool/six'])
 })
 
-test('the whole of a space is what the deltas have drawn of it', () => {
+test('the whole of a space is the same as the deltas have drawn it', () => {
   const drawn = new Drawn(firstState())
   drawn.say({ type: 'waiting', claims: [waiting('exact', { cidr: '10.2.0.0/25' })] }, { type: 'blocks', blocks: [block('lone', '10.9.0.0/24', { pool: 'IPPool/none', domain: 'other' })] })
   for (const { id } of drawn.of.spaces) {

@@ -19,9 +19,9 @@ const grace = time.Minute
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// healthy is a small address space in which everything agrees: pool p 10.0.0.0/8 in domain
-// default with the child c 10.1.0.0/16, v6 2001:db8::/32, a claim a with 10.0.0.0/24, b
-// with 10.1.0.1/32, six with 2001:db8::/128, and Cluster API's claim m with 10.1.0.2.
+// healthy returns a small address space in which everything agrees: pool p 10.0.0.0/8 in domain
+// default with the child c 10.1.0.0/16, v6 2001:db8::/32, a claim a with 10.0.0.0/24, b with
+// 10.1.0.1/32, six with 2001:db8::/128, and Cluster API's claim m with 10.1.0.2.
 func healthy() *Snapshot {
 	root := func(name, cidr string) Pool {
 		block := netip.MustParsePrefix(cidr)
@@ -137,13 +137,13 @@ func TestJudge(t *testing.T) {
 			s.Claims[0].Record, s.Claims[0].Bound = "", false
 		}, []string{"RecordWithoutHolder IPAllocation team/a-record"}},
 		"a claim without record": {func(s *Snapshot) { s.without("a-record") }, []string{"HolderWithoutRecord IPClaim team/a"}},
-		"a claim that says another block": {func(s *Snapshot) {
+		"a claim states another block": {func(s *Snapshot) {
 			s.Claims[0].Block = "10.0.1.0/24"
 		}, []string{"HolderDiffersFromRecord IPClaim team/a"}},
-		"a claim that says another pool": {func(s *Snapshot) {
+		"a claim states another pool": {func(s *Snapshot) {
 			s.Claims[0].Pool = ipam.PoolNamed("c")
 		}, []string{"HolderDiffersFromRecord IPClaim team/a"}},
-		"a claim that names somebody else's record": {func(s *Snapshot) {
+		"a claim names another holder's record": {func(s *Snapshot) {
 			s.without("a-record")
 			s.Claims[0].Record = "b-record"
 		}, []string{"HolderDiffersFromRecord IPClaim team/a"}},
@@ -152,7 +152,7 @@ func TestJudge(t *testing.T) {
 			s.without("ippool.c")
 			s.Pools[1].Recorded = ""
 		}, nil},
-		"a pool whose record says another block": {func(s *Snapshot) {
+		"the record of a pool states another block": {func(s *Snapshot) {
 			s.record("ippool.c").Block = netip.MustParsePrefix("10.3.0.0/16")
 		}, []string{"HolderDiffersFromRecord IPPool c", "RecordWithoutHolder IPAllocation cadastre-system/ippool.c"}},
 		"a pool whose record is about to go": {func(s *Snapshot) {
@@ -180,7 +180,7 @@ func TestJudge(t *testing.T) {
 		"unreadable": {func(s *Snapshot) {
 			s.Unreadable = []Unreadable{{Name: ipam.Name{Namespace: "team", Name: "x"}, Err: field.Required(field.NewPath("spec", "poolRef"), "set it")}}
 		}, []string{"RecordUnreadable IPAllocation team/x"}},
-		"what may not be read is not missed": {func(s *Snapshot) {
+		"an unreadable kind is not missed": {func(s *Snapshot) {
 			s.Claims, s.Pools, s.Addresses, s.AddressClaims = nil, nil, nil, nil
 			for _, resource := range []string{"ipclaims", "ippools", "ipaddressclaims", "ipaddresses"} {
 				s.Unread = append(s.Unread, register.Unread{Resource: resource, Namespace: "other"})
@@ -189,7 +189,7 @@ func TestJudge(t *testing.T) {
 		"nor are records": {func(s *Snapshot) {
 			s.Records, s.Unread = nil, []register.Unread{{Resource: "ipallocations"}}
 		}, nil},
-		"what may be read in one namespace is missed there": {func(s *Snapshot) {
+		"a kind that is readable in one namespace is missed there": {func(s *Snapshot) {
 			s.without("a-record")
 			s.Unread = []register.Unread{{Resource: "ipallocations", Namespace: "team"}, {Resource: "ipclaims", Namespace: "team"}}
 		}, []string{"HolderWithoutRecord IPClaim team/a"}},

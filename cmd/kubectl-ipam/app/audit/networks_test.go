@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// hosts is a snapshot in which pool c has a network, with so many claims h0, h1 ... of its
+// hosts returns a snapshot in which pool c has a network, with so many claims h0, h1 ... of its
 // addresses, which were handed out with the former gateway 10.1.0.1, and the IPAddress m.
 func hosts(n int, now *ipam.Network) *Snapshot {
 	s := healthy()
@@ -143,7 +143,7 @@ func TestJudgeOfWhatWasHandedOut(t *testing.T) {
 	}
 }
 
-// TestNotesAreNotWaitedFor has notes, which stand as they are, beside what must stay wrong.
+// TestNotesAreNotWaitedFor reports notes, which stand as they are, beside problems that must stay.
 func TestNotesAreNotWaitedFor(t *testing.T) {
 	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
 	broken := hosts(1, gateway)

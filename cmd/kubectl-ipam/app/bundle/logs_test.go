@@ -21,8 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// kubelet answers requests for logs as the API server does that asks a kubelet, and notes
-// them.
+// kubelet answers requests for logs as the API server does by a kubelet, and notes them.
 type kubelet struct {
 	// logs by container; of one that was restarted, with the suffix /previous.
 	logs  map[string]string
@@ -46,8 +45,8 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, text)
 }
 
-// collected is what a bundle has of the logs of a pod with the containers manager, which was
-// restarted, and proxy.
+// collected returns the logs in a bundle of a pod with the containers manager, which was restarted,
+// and proxy.
 func collected(t *testing.T, k *kubelet) (files map[string]string, index Index) {
 	t.Helper()
 	k.asked = map[string]url.Values{}
@@ -100,8 +99,8 @@ func unzipped(t *testing.T, content []byte) map[string]string {
 	return files
 }
 
-// TestLogsAreInTheBundleWithoutSecrets: those of all containers of the operator's pods, and
-// of the life before of one that was restarted.
+// TestLogsAreInTheBundleWithoutSecrets expects the logs of all containers of the operator's pods,
+// and of the former life of one that was restarted.
 func TestLogsAreInTheBundleWithoutSecrets(t *testing.T) {
 	const line = "2026-01-02T03:04:05Z started\n"
 	k := &kubelet{logs: map[string]string{
@@ -130,7 +129,7 @@ func TestLogsAreInTheBundleWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestTheEndOfALogIsKept where it is too long: whole lines, the last ones.
+// TestTheEndOfALogIsKept covers a log that is too long: whole lines are kept, the last ones.
 func TestTheEndOfALogIsKept(t *testing.T) {
 	for _, size := range []int{logBytes - 100, logBytes + 100, 5*logBytes + 77} {
 		var log strings.Builder

@@ -11,8 +11,8 @@ import (
 func TestWhatHoldsSecretsIsRedacted(t *testing.T) {
 	for name, text := range map[string]string{
 		"the requester of a claim":             "{kind: IPClaim, metadata: {annotations: {ipam.cadastre.dev/requester: hush, kept: a}}}",
-		"a copy of what was applied":           "{kind: IPPool, metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: hush, kept: a}}}",
-		"who wrote which field":                "{kind: IPPool, kept: a, metadata: {managedFields: [{manager: hush}]}}",
+		"a copy of the applied object":         "{kind: IPPool, metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: hush, kept: a}}}",
+		"the managers of the fields":           "{kind: IPPool, kept: a, metadata: {managedFields: [{manager: hush}]}}",
 		"the path of a webhook":                "{kind: MutatingWebhookConfiguration, webhooks: [{name: kept, clientConfig: {service: {path: /hush/a}}}]}",
 		"the URL of a webhook":                 "{kind: ValidatingWebhookConfiguration, webhooks: [{name: kept, clientConfig: {url: 'https://kept/hush'}}]}",
 		"the bundle of a webhook":              "{kind: ValidatingWebhookConfiguration, webhooks: [{name: kept, clientConfig: {caBundle: hush}}]}",
@@ -43,15 +43,15 @@ func TestWhatLooksLikeASecretIsFiltered(t *testing.T) {
 	var f Filter
 	f.LearnPaths(configuration)
 	for name, c := range map[string]struct{ text, want string }{
-		"a path that is known":  {"Post https://a/hush/mutate: EOF", "Post https://a/<redacted>/mutate: EOF"},
-		"a path by its form":    {"Post https://a/" + path + "/mutate: EOF", "Post https://a/<redacted>/mutate: EOF"},
-		"a token":               {"token eyJhbGciOi.eyJpc3Mi.c2ln-_ end", "token <redacted> end"},
-		"a header":              {"Authorization: Bearer abc.def end", "Authorization: Bearer <redacted> end"},
-		"a password in a URL":   {"proxy http://user:hush@proxy:3128 end", "proxy http://<redacted>@proxy:3128 end"},
-		"a key":                 {"a -----BEGIN EC PRIVATE KEY-----\nhuh\n-----END EC PRIVATE KEY----- b", "a <redacted> b"},
-		"a key that is cut off": {"a -----BEGIN PRIVATE KEY-----\nhuh", "a <redacted>"},
-		"the end of a key":      {"1999-01-01T00:00:00Z huh+/=\n-----END PRIVATE KEY-----\n\"b\"", "<redacted>\n\"b\""},
-		"what is none of these": {"claim team-a/x holds 10.0.0.0/24: 2001:db8::/64", "claim team-a/x holds 10.0.0.0/24: 2001:db8::/64"},
+		"a path that is known":   {"Post https://a/hush/mutate: EOF", "Post https://a/<redacted>/mutate: EOF"},
+		"a path by its form":     {"Post https://a/" + path + "/mutate: EOF", "Post https://a/<redacted>/mutate: EOF"},
+		"a token":                {"token eyJhbGciOi.eyJpc3Mi.c2ln-_ end", "token <redacted> end"},
+		"a header":               {"Authorization: Bearer abc.def end", "Authorization: Bearer <redacted> end"},
+		"a password in a URL":    {"proxy http://user:hush@proxy:3128 end", "proxy http://<redacted>@proxy:3128 end"},
+		"a key":                  {"a -----BEGIN EC PRIVATE KEY-----\nhuh\n-----END EC PRIVATE KEY----- b", "a <redacted> b"},
+		"a key that is cut off":  {"a -----BEGIN PRIVATE KEY-----\nhuh", "a <redacted>"},
+		"the end of a key":       {"1999-01-01T00:00:00Z huh+/=\n-----END PRIVATE KEY-----\n\"b\"", "<redacted>\n\"b\""},
+		"a text without secrets": {"claim team-a/x holds 10.0.0.0/24: 2001:db8::/64", "claim team-a/x holds 10.0.0.0/24: 2001:db8::/64"},
 	} {
 		if got := f.Text(c.text); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

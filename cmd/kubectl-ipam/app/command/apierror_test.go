@@ -24,7 +24,7 @@ func TestWhatTheAPIServerSaysIsReadable(t *testing.T) {
 	}{
 		"one field is wrong":           {one, `IPClass.ipam.cadastre.dev "gold" is invalid: spec.length: Invalid value: 40: must be 32 or less`},
 		"two are":                      {two, "IPClass gold is invalid:\n  spec.length: Invalid value: 40: must be 32 or less\n  spec.ipFamily: Required value: say which"},
-		"a webhook says it":            {denied, `Operation cannot be fulfilled on ippools "p": in use`},
+		"a webhook refuses it":         {denied, `Operation cannot be fulfilled on ippools "p": in use`},
 		"a right is missing":           {forbidden, `ippools "p" is forbidden: User "a" cannot get resource "ippools": ask for the right to do so`},
 		"a limit is reached":           {limit, `ipclaims "c" is forbidden: exceeded limit: release some`},
 		"it is none of the API server": {errors.New("plain"), "plain"},

@@ -36,7 +36,7 @@ func TestASwitchOfTheDefaultNeverHasAGap(t *testing.T) {
 	}
 }
 
-// switchFrom makes t the default.
+// switchFrom switches the default to t.
 func switchFrom(t *testing.T, classes []inventory.ClassEntry) {
 	t.Helper()
 	described := fmt.Sprintf("%+v", short(classes))
@@ -61,7 +61,7 @@ func switchFrom(t *testing.T, classes []inventory.ClassEntry) {
 	t.Fatalf("from %s: does not end: %v", described, short(classes))
 }
 
-// refusedAt is admission's rule.
+// refusedAt implements admission's rule.
 func refusedAt(classes []inventory.ClassEntry, s step) string {
 	before := classes[slices.IndexFunc(classes, named(s.class))]
 	if !s.isDefault || before.Default && before.Replaces == s.replaces {
@@ -86,7 +86,7 @@ func annotatedOf(classes []inventory.ClassEntry) []inventory.ClassEntry {
 	return slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
 }
 
-// short writes the state of classes.
+// short prints the state of classes.
 func short(classes []inventory.ClassEntry) []string {
 	var all []string
 	for _, c := range classes {
@@ -102,7 +102,7 @@ func short(classes []inventory.ClassEntry) []string {
 	return all
 }
 
-// TestASwitchThatComesSecondIsWithdrawn has two classes replace the default at one moment: the
+// TestASwitchThatComesSecondIsWithdrawn lets two classes replace the default at one moment: the
 // older one of the two counts, and the run of the other gives way.
 func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
 	class := func(name string, created int64, replaces string) inventory.ClassEntry {
@@ -117,7 +117,7 @@ func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestRunsThatOverlapNeverLeaveAGap has two runs read and write in every order, for the same class
+// TestRunsThatOverlapNeverLeaveAGap lets two runs read and write in every order, for the same class
 // and for different ones, from a finished switch and from each state of an unfinished one.
 func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
 	class := func(name string, created int64, isDefault bool, replaces string) inventory.ClassEntry {
@@ -143,19 +143,20 @@ func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
 	}
 }
 
-// world is a state of the classes, with how often each was written, and of two runs.
+// world holds a state of the classes, with the number of writes of each, and of two runs.
 type world struct {
 	classes  []inventory.ClassEntry
 	versions [3]int
 	runs     []run
 }
 
-// run is one run of the command: about to read, or to write the step that it has decided on.
+// run represents one run of the command: about to read, or to write the step that it has decided
+// on.
 type run struct {
 	target        string
 	claimed, done bool
 	next          step
-	// version is that of the class which the step writes, when it was read.
+	// version is the version of the class that the step writes, as it was read.
 	version int
 }
 
@@ -165,7 +166,7 @@ type interleavings struct {
 	seen map[string]bool
 }
 
-// mostActions is how many reads and writes two runs come to at most.
+// mostActions is the largest number of reads and writes of two runs.
 const mostActions = 60
 
 func (e *interleavings) explore(w world, depth int) {
@@ -189,8 +190,8 @@ func (e *interleavings) explore(w world, depth int) {
 	}
 }
 
-// after is the world after the next action of a run: a write where it has decided on one, else
-// a read.
+// after returns the world after the next action of a run: a write if it has decided on one, else a
+// read.
 func (w world) after(i int) world {
 	w.runs = slices.Clone(w.runs)
 	r := &w.runs[i]

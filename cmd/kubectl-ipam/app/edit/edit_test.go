@@ -25,8 +25,8 @@ func TestTheSameRequestIsToldFromAnother(t *testing.T) {
 		asked, stored *v1alpha1.IPClaim
 		field         string
 	}{
-		"nothing is said":                {build.Claim("team", "web").Obj(), stored, ""},
-		"all of it is said":              {stored, stored, ""},
+		"no field is stated":             {build.Claim("team", "web").Obj(), stored, ""},
+		"every field is stated":          {stored, stored, ""},
 		"another class":                  {build.Claim("team", "web").Class("lead").Obj(), stored, "spec.className is gold, and not lead"},
 		"another length":                 {build.Claim("team", "web").Length(25).Obj(), stored, "spec.prefixLength is /24, and not /25"},
 		"another block":                  {build.Claim("team", "web").CIDR("10.0.1.0/24").Obj(), stored, "spec.cidr is 10.0.0.0/24, and not 10.0.1.0/24"},
@@ -41,7 +41,7 @@ func TestTheSameRequestIsToldFromAnother(t *testing.T) {
 		case c.field == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
 		case c.field != "" && (command.CodeOf(err) != command.ExitConflict || !strings.Contains(err.Error(), c.field)):
-			t.Errorf("%s: got %v, want a conflict that says %q", name, err, c.field)
+			t.Errorf("%s: got %v, want a conflict that names %q", name, err, c.field)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 	}
 }
 
-// TestWhatANewDefaultClassDoesNotServe has each way in which it can serve less.
+// TestWhatANewDefaultClassDoesNotServe covers each way in which it can serve less.
 func TestWhatANewDefaultClassDoesNotServe(t *testing.T) {
 	backed := func(b *build.ClassBuilder) *v1alpha1.IPClass {
 		class := b.Obj()

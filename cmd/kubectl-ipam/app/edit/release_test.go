@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestOnlyWhatWasShownIsReleased has each deletion name the UID of the object that was
-// described, so that a later one of its name stays; and a dry run delete nothing.
+// TestOnlyWhatWasShownIsReleased expects each deletion to name the UID of the object that was
+// described, so that a later one of its name stays, and a dry run to delete nothing.
 func TestOnlyWhatWasShownIsReleased(t *testing.T) {
 	claim := build.Claim("team-a", "web").Obj()
 	claim.UID = "of-the-first"

@@ -18,13 +18,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// scene is an address space in which claims of team-a wait; team-a is of project red.
+// scene holds an address space in which claims of team-a wait; team-a is of project red.
 type scene struct {
 	objects register.Objects
 	classes []v1alpha1.IPClass
 }
 
-// pools have their CIDRs recorded.
+// pools adds pools whose CIDRs are recorded.
 func (s *scene) pools(pools ...*v1alpha1.IPPool) *scene {
 	for _, pool := range pools {
 		s.objects.Pools = append(s.objects.Pools, *pool)
@@ -78,7 +78,7 @@ func (s *scene) waiting(claims ...*v1alpha1.IPClaim) *scene {
 	return s
 }
 
-// explains explains a claim to a person who may list everything.
+// explains explains a claim to a user who can list everything.
 func (s *scene) explains(t *testing.T, claim *v1alpha1.IPClaim) *Report {
 	t.Helper()
 	return s.explainsQuestion(t, aboutClaim(claim))
@@ -118,7 +118,7 @@ func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
 		says   string
 	}{
 		"it is full":                       {new(scene).pools(build.Pool("p").CIDR("10.0.0.7/32").Obj()).holds("p", "team-b", nil, "10.0.0.7/32"), of(32), "NoFreeBlock", "no free /"},
-		"what is free is too small":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/32"), of(24), "NoFreeBlock", "no free /24 in pool p"},
+		"the free blocks are too small":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/32"), of(24), "NoFreeBlock", "no free /24 in pool p"},
 		"the whole of IPv6 has room":       {new(scene).pools(build.Pool("p").CIDR("::/0").Obj()), of(128), "Fits", "has a free block"},
 		"one address of IPv6":              {new(scene).pools(build.Pool("p").CIDR("2001:db8::1/128").Obj()).holds("p", "team-b", nil, "2001:db8::1/128"), of(128), "NoFreeBlock", "no free /"},
 		"it is too small":                  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/25", "10.0.0.192/26").Obj()), of(25), "CannotFit", "leave a /26 at most"},
@@ -170,7 +170,7 @@ func TestTheCandidatesOfAClass(t *testing.T) {
 	}
 }
 
-// TestNoPoolIsMadeForAClassThatDoesNotExist: the condition says that the class is missing.
+// TestNoPoolIsMadeForAClassThatDoesNotExist expects the condition that the class is missing.
 func TestNoPoolIsMadeForAClassThatDoesNotExist(t *testing.T) {
 	report := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).explains(t, build.Claim("team-a", "c").Class("none").Obj())
 	if len(report.Candidates)+len(report.Remedies) > 0 || report.PoolsUnread {
@@ -181,12 +181,12 @@ func TestNoPoolIsMadeForAClassThatDoesNotExist(t *testing.T) {
 func helps(t *testing.T, report *Report, remedy string) {
 	t.Helper()
 	if !slices.ContainsFunc(report.Remedies, func(r string) bool { return strings.Contains(r, remedy) }) {
-		t.Errorf("none of the remedies says %q:\n%s", remedy, strings.Join(report.Remedies, "\n"))
+		t.Errorf("none of the remedies is %q:\n%s", remedy, strings.Join(report.Remedies, "\n"))
 	}
 }
 
-// TestWhatToReleaseMakesRoom names a block only where it is large enough when it is free, with
-// what is free beside it; what is retained comes first.
+// TestWhatToReleaseMakesRoom names a block only if it is large enough when it is free, together
+// with the free space beside it; retained blocks come first.
 func TestWhatToReleaseMakesRoom(t *testing.T) {
 	retained := func(s *v1alpha1.IPAllocationSpec) { s.State = v1alpha1.AllocationRetained }
 	drained := build.Pool("p").CIDR("10.0.0.0/28").Reserved("10.0.0.0/29").Obj()
@@ -203,11 +203,11 @@ func TestWhatToReleaseMakesRoom(t *testing.T) {
 			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", nil, "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 29,
 			[]string{"release 10.0.0.0/30 of pool p, held by IPClaim team-b/has-of-10.0.0.0-30"},
 		},
-		"what is retained comes first": {
+		"retained blocks come first": {
 			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").holds("p", "team-b", retained, "10.0.0.1/32"), 32,
 			[]string{"release 10.0.0.1/32 of pool p, which is retained: kubectl ipam release ipallocation/of-10.0.0.1-32 -n team-b", "release 10.0.0.0/32"},
 		},
-		"what is drained is withheld afterwards": {
+		"a drained block is withheld afterwards": {
 			new(scene).pools(drained).holds("p", "team-b", nil, "10.0.0.0/29", "10.0.0.8/29"), 29,
 			[]string{"release 10.0.0.8/29"},
 		},
@@ -254,7 +254,7 @@ func TestWhichClaimsComeFirst(t *testing.T) {
 	}
 }
 
-// TestATenantIsToldWhatTheStatusSays where the pools may not be read.
+// TestATenantIsToldWhatTheStatusSays covers a tenant who cannot read the pools.
 func TestATenantIsToldWhatTheStatusSays(t *testing.T) {
 	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
 	s := new(scene).waiting(claim)
@@ -279,8 +279,8 @@ func TestATenantIsToldWhatTheStatusSays(t *testing.T) {
 	}
 }
 
-// TestTheOperatorKnowsWhichProjectIsThePlatforms: what it says of a pool in the status of the
-// claim counts where it is something else.
+// TestTheOperatorKnowsWhichProjectIsThePlatforms expects the operator's verdict on a pool, from the
+// status of the claim, if it differs.
 func TestTheOperatorKnowsWhichProjectIsThePlatforms(t *testing.T) {
 	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()).holds("p", "team-b", nil, "10.0.0.0/28")
 	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
@@ -292,8 +292,8 @@ func TestTheOperatorKnowsWhichProjectIsThePlatforms(t *testing.T) {
 	helps(t, report, "release 10.0.0.0/28 of pool p")
 }
 
-// TestAnIPAddressClaimIsJudgedAsTheOperatorDoes, whose status has no candidates: a block that
-// is free is not for it while an older claim waits.
+// TestAnIPAddressClaimIsJudgedAsTheOperatorDoes covers a claim whose status has no candidates: a
+// block that is free is not for it while an older claim waits.
 func TestAnIPAddressClaimIsJudgedAsTheOperatorDoes(t *testing.T) {
 	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").
 		waiting(build.Claim("team-b", "older").Pool("p").Length(32).Obj())
@@ -308,7 +308,7 @@ func TestAnIPAddressClaimIsJudgedAsTheOperatorDoes(t *testing.T) {
 	}
 }
 
-// TestAChildPoolThatWaitsComesBeforeYoungerClaims of its parent.
+// TestAChildPoolThatWaitsComesBeforeYoungerClaims covers claims of its parent.
 func TestAChildPoolThatWaitsComesBeforeYoungerClaims(t *testing.T) {
 	child := build.Pool("child").Child("p", 25).Obj()
 	child.CreationTimestamp = metav1.Time{Time: time.Unix(50, 0)}

@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/audit"
 )
 
-// TestNotesDoNotFailACheck has reports with and without something wrong.
+// TestNotesDoNotFailACheck covers reports with and without a problem.
 func TestNotesDoNotFailACheck(t *testing.T) {
 	finding := func(kind audit.Kind, object audit.Object) CheckFinding {
 		return CheckFinding{Finding: audit.Finding{Severity: kind.Severity(), Kind: kind, Object: object}}

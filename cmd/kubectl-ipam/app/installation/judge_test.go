@@ -42,13 +42,13 @@ func TestADeploymentIsJudged(t *testing.T) {
 		result                   Result
 		says                     string
 	}{
-		"all are there":       {2, 2, 2, 1, ResultOK, "all 2 replicas"},
+		"all are ready":       {2, 2, 2, 1, ResultOK, "all 2 replicas"},
 		"one is missing":      {2, 2, 1, 1, ResultWarning, "1 of 2"},
-		"none is there":       {2, 2, 0, 1, ResultFailed, "none of 2"},
+		"none is ready":       {2, 2, 0, 1, ResultFailed, "none of 2"},
 		"scaled to none":      {0, 0, 0, 1, ResultFailed, "scaled to no replica"},
 		"being rolled out":    {2, 1, 2, 1, ResultWarning, "being rolled out"},
 		"not yet rolled out":  {2, 2, 2, 2, ResultWarning, "being rolled out"},
-		"one, which is there": {1, 1, 1, 1, ResultWarning, "has one replica"},
+		"one, which is ready": {1, 1, 1, 1, ResultWarning, "has one replica"},
 	} {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: c.generation}, Spec: appsv1.DeploymentSpec{Replicas: &c.want}}
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, UpdatedReplicas: c.updated, AvailableReplicas: c.available}
@@ -63,18 +63,18 @@ func TestALeaseIsJudged(t *testing.T) {
 		renewed time.Time
 		result  Result
 	}{
-		"somebody leads":             {&holder, now.Add(-time.Second), ResultOK},
-		"within the clocks' slack":   {&holder, now.Add(-6 * time.Second), ResultOK},
-		"somebody has led":           {&holder, now.Add(-8 * time.Second), ResultFailed},
-		"the lease was given back":   {&nobody, now, ResultFailed},
-		"nobody has ever renewed it": {nil, now, ResultFailed},
+		"a replica leads":                {&holder, now.Add(-time.Second), ResultOK},
+		"within the clocks' slack":       {&holder, now.Add(-6 * time.Second), ResultOK},
+		"a replica has led":              {&holder, now.Add(-8 * time.Second), ResultFailed},
+		"the lease was given back":       {&nobody, now, ResultFailed},
+		"no replica has ever renewed it": {nil, now, ResultFailed},
 	} {
 		renewed := metav1.NewMicroTime(c.renewed)
 		expect(t, name, judgeLease(&coordinationv1.LeaseSpec{HolderIdentity: c.holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds}, now), c.result, "")
 	}
 }
 
-// signed is a certificate for a host; an authority where it signs itself.
+// signed returns a certificate for a host; an authority if it signs itself.
 func signed(t *testing.T, by *x509.Certificate, key *ecdsa.PrivateKey, end time.Time) *x509.Certificate {
 	t.Helper()
 	template := &x509.Certificate{

@@ -26,18 +26,18 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestMain has client-go not wait after an error, as it does by the time of the last one,
-// which in another bubble was another time.
+// TestMain removes the pause of client-go after an error: its length depends on the time of the
+// last error, which another bubble had at another time.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil //nolint:reassign // one of them paces itself by a clock that it shares with other bubbles
 	m.Run()
 }
 
-// server lists and watches the IPClaims web of some namespaces, as an API server does for
-// somebody who may do so in some of them.
+// server lists and watches the IPClaims web of some namespaces, as an API server does for a user
+// with the right in some of them.
 type server struct {
 	mu sync.Mutex
-	// fails is what it answers in a namespace, or in all; nil: what is asked for.
+	// fails returns its error in a namespace, or in all; nil: it answers.
 	fails      func(namespace string) error
 	namespaces []string
 	watches    []*watch.RaceFreeFakeWatcher
@@ -87,7 +87,7 @@ func (s *server) claim(namespace string) *v1alpha1.IPClaim {
 	return claim
 }
 
-// becomes changes what the server answers from now on, and ends all watches.
+// becomes changes the answers of the server from now on, and ends all watches.
 func (s *server) becomes(fails func(namespace string) error, namespaces ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,14 +100,14 @@ func (s *server) becomes(fails func(namespace string) error, namespaces ...strin
 	s.watches = nil
 }
 
-// last is the watch that was begun last.
+// last returns the watch that was begun last.
 func (s *server) last() *watch.RaceFreeFakeWatcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watches[len(s.watches)-1]
 }
 
-// listed is how often it was listed.
+// listed returns the number of its lists.
 func (s *server) listed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *server) listed() int {
 
 var claims = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ipclaims"}
 
-// refusing is without the right to read in some namespaces, or all of them.
+// refusing returns an error without the right to read in some namespaces, or all of them.
 func refusing(refused ...string) func(string) error {
 	return func(namespace string) error {
 		if slices.Contains(refused, namespace) {
@@ -130,7 +130,7 @@ func down(string) error { return errors.New("connection refused") }
 
 func unserved(string) error { return apierrors.NewNotFound(claims, "") }
 
-// scene is a feed of a server, for somebody of the namespace own.
+// scene holds a feed of a server, for a user of the namespace own.
 type scene struct {
 	*testing.T
 	*server
@@ -138,7 +138,7 @@ type scene struct {
 	feed *feed
 }
 
-// play runs a story within a bubble, in which time passes when nothing else happens.
+// play runs a story within a bubble, in which time passes when all goroutines wait.
 func play(t *testing.T, first func(namespace string) error, story func(*scene), edits ...func(*feed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func play(t *testing.T, first func(namespace string) error, story func(*scene), 
 	})
 }
 
-// has expects what is known of the claims of some namespaces, what is unread, and why it is
+// has expects the namespaces whose claims are known, the unread ones, and the reason why it is
 // behind.
 func (s *scene) has(namespaces, unread, behind string) {
 	s.Helper()
@@ -201,7 +201,7 @@ func TestAFeedReadsWhatItMay(t *testing.T) {
 				select {
 				case <-s.live.AllRead():
 				default:
-					s.Error("it does not say that all is read that may be")
+					s.Error("it is not stated that all readable namespaces are read")
 				}
 			})
 		})
@@ -235,7 +235,7 @@ func TestRightsThatGoAreSeen(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		s.becomes(refusing(""), "other", "own")
 		time.Sleep(patience / 2)
-		s.has("other own", "", "forbidden") // it may be that the API server starts
+		s.has("other own", "", "forbidden") // the API server can be starting
 		time.Sleep(patience + 5*time.Second)
 		s.has("own", "in namespace own alone", "")
 	})
@@ -257,7 +257,7 @@ func TestAnAPIServerThatIsDownIsSaid(t *testing.T) {
 		s.has("other own", "", "connection refused")
 		time.Sleep(time.Minute)
 		s.has("other own", "", "connection refused")
-		s.becomes(nil, "own") // another was deleted meanwhile
+		s.becomes(nil, "own") // another was deleted since then
 		time.Sleep(6 * time.Second)
 		s.has("own", "", "")
 	})

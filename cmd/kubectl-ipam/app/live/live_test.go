@@ -16,9 +16,9 @@ func TestBehindSaysEachReasonOnce(t *testing.T) {
 	})
 	want := "cannot read ipallocations, ippools: connection refused; cannot read ipclaims: forbidden; nothing was heard of ipclasses for 2m30s: it is listed again"
 	if got != want {
-		t.Errorf("behind says\n%s, want\n%s", got, want)
+		t.Errorf("behind returns\n%s, want\n%s", got, want)
 	}
 	if got := inWords(nil); got != "" {
-		t.Errorf("in step it says %q", got)
+		t.Errorf("in step it returns %q", got)
 	}
 }

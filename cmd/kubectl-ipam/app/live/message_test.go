@@ -2,7 +2,7 @@ package live
 
 import "testing"
 
-// TestNothingIsWrittenAsAnEmptyList keeps what a page goes through from being null.
+// TestNothingIsWrittenAsAnEmptyList keeps the lists that a page goes through from being null.
 func TestNothingIsWrittenAsAnEmptyList(t *testing.T) {
 	for want, line := range map[string]func() ([]byte, error){
 		`{"type":"pools","pools":[]}`:    func() ([]byte, error) { return PoolsLine(nil) },

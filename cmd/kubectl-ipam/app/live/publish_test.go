@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// objects are what an API server has, by what names them.
+// objects holds the stored objects of an API server, by the key that names them.
 type objects map[string]client.Object
 
 // put stores an object as an API server does, and delivers it.
@@ -67,7 +67,7 @@ func storeOf(l *Live, obj client.Object) *store {
 	}
 }
 
-// allocation is the record of a block.
+// allocation returns the record of a block.
 func allocation(pool ipam.PoolKey, name, block string, holder ipam.Holder) *v1alpha1.IPAllocation {
 	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: name}, Pool: pool, Block: netip.MustParsePrefix(block), Holder: holder,
@@ -86,7 +86,7 @@ func claimed(pool, name, block string) *v1alpha1.IPAllocation {
 	return allocation(ipam.PoolNamed(pool), name, block, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}))
 }
 
-// follower puts together what a subscription delivers.
+// follower puts the messages of a subscription together.
 type follower struct {
 	pools  map[string]Pool
 	blocks map[string]Block
@@ -123,7 +123,7 @@ func (f *follower) take(c *Change) {
 	}
 }
 
-// mentions are the IDs of pools that anything mentions.
+// mentions returns the IDs of pools that any object mentions.
 func (f *follower) mentions() []string {
 	var all []string
 	for _, pool := range f.pools {
@@ -139,8 +139,8 @@ func (f *follower) mentions() []string {
 }
 
 // TestWhoFollowsHasWhatWhoBeginsHas changes pools, blocks, claims and classes at random, and
-// compares what a subscriber has put together from changes with what one gets that begins
-// with a Live that has read the same objects anew.
+// compares the state that a subscriber has put together from changes with that of a new subscriber
+// of a Live that has just read the same objects.
 func TestWhoFollowsHasWhatWhoBeginsHas(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestWhoFollowsHasWhatWhoBeginsHas(t *testing.T) {
 	}
 }
 
-// change is one of the things that happen.
+// change makes one of the possible changes.
 func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	n := random.IntN(6)
 	root, child := fmt.Sprint("root-", n%3), fmt.Sprint("child-", n)
@@ -218,8 +218,8 @@ func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	}
 }
 
-// TestChangesAreGatheredAndUsageIsPublishedOnceASecond has a thousand blocks recorded, one
-// every millisecond.
+// TestChangesAreGatheredAndUsageIsPublishedOnceASecond records a thousand blocks, one every
+// millisecond.
 func TestChangesAreGatheredAndUsageIsPublishedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, l := objects{}, newLive(clock.RealClock{})
@@ -254,7 +254,7 @@ func TestChangesAreGatheredAndUsageIsPublishedOnceASecond(t *testing.T) {
 	})
 }
 
-// TestASlowSubscriberIsCutOff does not take what is published.
+// TestASlowSubscriberIsCutOff does not read the published changes.
 func TestASlowSubscriberIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, l := objects{}, newLive(clock.RealClock{})
@@ -282,12 +282,12 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	})
 }
 
-// TestASubscriberIsCutOffByWhatWaitsForIt has a few changes of very many blocks wait.
+// TestASubscriberIsCutOffByWhatWaitsForIt queues a few changes of many blocks.
 func TestASubscriberIsCutOffByWhatWaitsForIt(t *testing.T) {
 	l := newLive(clock.RealClock{})
 	s := l.Subscribe()
 	large := &Change{blocks: make([]Block, mostItems)}
-	l.offer(s, large) // it takes what there is, however much that is
+	l.offer(s, large) // it takes all messages, of any size
 	if s.cut || len(s.changes) != 1 {
 		t.Fatalf("cut off: %t, with %d changes waiting", s.cut, len(s.changes))
 	}
@@ -297,7 +297,7 @@ func TestASubscriberIsCutOffByWhatWaitsForIt(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt has a block and a claim name pools
+// TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt lets a block and a claim name pools
 // that cannot be read.
 func TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt(t *testing.T) {
 	stored, l := objects{}, newLive(clock.RealClock{})
@@ -329,7 +329,7 @@ func TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt(t *testing.T) {
 	has()
 }
 
-// TestARegisterIsPutTogetherOnceAfterAChange asks twice, and again after a change.
+// TestARegisterIsPutTogetherOnceAfterAChange requests it twice, and again after a change.
 func TestARegisterIsPutTogetherOnceAfterAChange(t *testing.T) {
 	stored, l := objects{}, newLive(clock.RealClock{})
 	stored.put(t, l, build.Pool("p").CIDR("10.0.0.0/16").Obj())
@@ -348,7 +348,7 @@ func TestARegisterIsPutTogetherOnceAfterAChange(t *testing.T) {
 	}
 }
 
-// TestLongChangesAreSeveralMessages has more blocks in one change than a message may have.
+// TestLongChangesAreSeveralMessages puts more blocks into one change than fit into a message.
 func TestLongChangesAreSeveralMessages(t *testing.T) {
 	change := &Change{blocks: make([]Block, 2*mostBlocks+1)}
 	lines, err := change.Lines()

@@ -18,10 +18,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// many is how many records an operator of ten clusters of 10,000 addresses has.
+// many is the number of records of an operator of ten clusters of 10,000 addresses.
 const many = 100_000
 
-// heap is what is in use, in MiB.
+// heap returns the memory in use, in MiB.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -30,8 +30,8 @@ func heap() float64 {
 	return float64(stats.HeapAlloc) / (1 << 20)
 }
 
-// TestARegisterOf100000RecordsFitsIntoMemory has so many single addresses, scattered over a
-// /8 as no operator hands them out.
+// TestARegisterOf100000RecordsFitsIntoMemory uses so many single addresses, scattered over a /8 as
+// no operator hands them out.
 func TestARegisterOf100000RecordsFitsIntoMemory(t *testing.T) {
 	before := heap()
 	l := newLive(clock.RealClock{})
@@ -71,7 +71,7 @@ func allScattered() []any {
 	return listed
 }
 
-// scattered is the i-th record of many, as a list has it.
+// scattered returns the i-th record of many, in the form of a list's item.
 func scattered(i int) any {
 	address := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i)*2654435761>>8)))
 	claim := ipam.Name{Namespace: fmt.Sprintf("team-%02d", i%50), Name: fmt.Sprintf("workload-%06d", i)}

@@ -13,9 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestATallyCountsWhatTheRegisterCounts has blocks come and go at random, overlapping ones
-// among them, and the ranges of the pool change, and compares the counts with those of a
-// register that is put together anew.
+// TestATallyCountsWhatTheRegisterCounts adds and removes blocks at random, overlapping ones among
+// them, changes the ranges of the pool, and compares the counts with those of a new register.
 func TestATallyCountsWhatTheRegisterCounts(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -66,7 +65,7 @@ func readPool(t *testing.T, spec v1alpha1.Pool) ipam.Pool {
 	return pool
 }
 
-// anyRecord is one of 60 records: the same again is another state of it.
+// anyRecord returns one of 60 records: the same again is another state of it.
 func anyRecord(random *rand.Rand, step int) *register.Record {
 	number := random.IntN(60)
 	bits := 26 + number%7

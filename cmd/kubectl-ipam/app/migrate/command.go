@@ -140,7 +140,7 @@ made; --skip-problems makes the rest.`,
 		}
 		server.Token = os.Getenv("NETBOX_TOKEN")
 		if tokenFile != "" {
-			text, err := os.ReadFile(tokenFile) //nolint:gosec // the caller names the file, with rights of their own
+			text, err := os.ReadFile(tokenFile) //nolint:gosec // the caller names the file, with the caller's rights
 			if err != nil {
 				return command.Coded(command.ExitUsage, err)
 			}
@@ -183,7 +183,7 @@ func open(e *command.Env, names []string) (files []io.Reader, closeAll func(), e
 			files = append(files, e.In)
 			continue
 		}
-		file, err := os.Open(name) //nolint:gosec // the caller names the file, with rights of their own
+		file, err := os.Open(name) //nolint:gosec // the caller names the file, with the caller's rights
 		if err != nil {
 			return nil, closeAll, command.Coded(command.ExitUsage, err)
 		}

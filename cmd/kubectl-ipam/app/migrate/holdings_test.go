@@ -25,8 +25,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// clusterWith is a cluster with the namespaces team, default, and dc, and with objects, whose
-// user has all rights but those that are written VERB RESOURCE NAMESPACE.
+// clusterWith returns a cluster with the namespaces team, default, and dc, and with objects, whose
+// user has all rights except those that are written VERB RESOURCE NAMESPACE.
 func clusterWith(forbidden string, objects ...client.Object) client.WithWatch {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -46,7 +46,7 @@ func clusterWith(forbidden string, objects ...client.Object) client.WithWatch {
 	}).Build()
 }
 
-// made is a pool that exists, with its own record.
+// made returns a pool that exists, with its own record.
 func made(pool *v1alpha1.IPPool) []client.Object {
 	read, _ := convert.Pool(pool)
 	return []client.Object{pool, recorded(ipam.Record{
@@ -61,7 +61,7 @@ func recorded(record ipam.Record) *v1alpha1.IPAllocation {
 	return obj
 }
 
-// held is a claim that exists and is bound, with its record.
+// held returns a claim that exists and is bound, with its record.
 func held(namespace, name, pool, cidr string) []client.Object {
 	claim := build.Claim(namespace, name).Pool(pool).CIDR(cidr).Obj()
 	claim.Spec.AllocationName, claim.Status.AllocatedCIDR = name, cidr
@@ -72,7 +72,7 @@ func held(namespace, name, pool, cidr string) []client.Object {
 	})}
 }
 
-// told is what a register comes to in a cluster, a line each.
+// told returns the result of a register in a cluster, a line each.
 func told(t *testing.T, c client.Client, g *register) []string {
 	t.Helper()
 	g.sort()
@@ -106,7 +106,7 @@ func told(t *testing.T, c client.Client, g *register) []string {
 	return lines
 }
 
-// problemsOf are the lines about what cannot be mapped.
+// problemsOf returns the lines about rows that cannot be mapped.
 func problemsOf(lines []string) []string {
 	var problems []string
 	for _, line := range lines {
@@ -249,7 +249,7 @@ func TestAnExportOfNetBox(t *testing.T) {
 	}
 }
 
-// TestPlanListsWhatAdmissionWouldRefuse has, for each row, what is in the file and what exists,
+// TestPlanListsWhatAdmissionWouldRefuse states, for each row, the file and the existing objects,
 // and the problems that the plan lists.
 func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 	const hosts = "pool,hosts,10.1.0.0/24,,,,,24,10.1.0.1\n"
@@ -279,7 +279,7 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 			lines: "pool,a,10.36.0.0/16,,b,,,,\npool,b,10.36.0.0/15,,a,,,,\n",
 			want:  []string{`line 2: parent: "b" is part of this pool itself: name a pool outside of it`, `line 3: parent: "a" is part of this pool itself: name a pool outside of it`},
 		},
-		"claims for what the pool withholds": {
+		"claims of withheld addresses": {
 			lines: hosts + "reserved,,10.1.0.100-10.1.0.199,,,,,,\nclaim,gateway,10.1.0.1,,,,,,\nclaim,network,10.1.0.0,,,,,,\nclaim,broadcast,10.1.0.255,,,,,,\nclaim,dhcp,10.1.0.150,,,,,,\n",
 			want: []string{
 				`line 4: 10.1.0.1/32 is not handed out by pool hosts: it is reserved, a gateway or edge address, or outside its ranges: leave it out, as nobody is given it, or have the pool hand it out`,
@@ -332,7 +332,7 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 			exists: append(made(build.Pool("old").CIDR("10.36.0.0/16").Obj()), held("team", "a", "old", "10.36.0.7/32")[1]),
 			want:   []string{`line 3: 10.36.0.7/32 overlaps 10.36.0.7/32 of IPClaim team/b: correct one of them`},
 		},
-		"what is part of a pool that cannot be made": {
+		"claims in a pool that cannot be made": {
 			lines: "pool,hosts,10.1.0.0/24,,,,Red!,,\npool,more,10.1.0.0/25,,hosts,,,,\nclaim,a,10.1.0.200,,,,,,\nclaim,b,10.1.0.7,more,,,,,\n",
 			want: []string{
 				`IPPool hosts: cannot be made, nor what is part of it (2 rows): correct it first`,

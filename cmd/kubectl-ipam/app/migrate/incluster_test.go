@@ -28,7 +28,7 @@ func objects(t *testing.T, text string) []*unstructured.Unstructured {
 	return all
 }
 
-// stateOf sorts objects into what is read of a cluster.
+// stateOf sorts objects into the state that is read from a cluster.
 func stateOf(t *testing.T, text string) state {
 	t.Helper()
 	st := state{clusters: map[client.ObjectKey]*unstructured.Unstructured{}}
@@ -78,7 +78,7 @@ func TestAnInClusterPoolBecomesALocalPoolOfTheSameSpace(t *testing.T) {
 		t.Errorf("metadata is %v", got.ObjectMeta)
 	}
 	if got.Annotations[v1alpha1.AnnotationPaused] != pausedValue {
-		t.Errorf("the pool is not paused: it could hand out what is in use before that is recorded")
+		t.Errorf("the pool is not paused: it could hand out addresses in use before they are recorded")
 	}
 }
 
@@ -242,7 +242,7 @@ func TestARollbackGivesBackWhatWasThere(t *testing.T) {
 	forward.To.Claim.SetUID("two")
 	was, ok := originOf(forward.To.Claim)
 	if !ok {
-		t.Fatal("the claim does not say from where it was imported")
+		t.Fatal("the claim does not name its source")
 	}
 	back := p.back(forward.To, was, st.sources[0])
 	got, want := back.To.Claim, forward.From.Claim.DeepCopy()

@@ -39,8 +39,8 @@ import (
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
-// admitting is a cluster whose creates of pools and claims go through the operator's
-// webhooks. What is recorded is seen at once.
+// admitting implements a cluster whose creates of pools and claims go through the operator's
+// webhooks. A record is seen at once.
 type admitting struct {
 	client.WithWatch
 	parts replica.Replica
@@ -48,7 +48,7 @@ type admitting struct {
 	made  atomic.Int64
 }
 
-// newAdmitting has the namespaces of clusterWith, and nothing else.
+// newAdmitting returns one with the namespaces of clusterWith, and nothing else.
 func newAdmitting(t *testing.T) *admitting {
 	t.Helper()
 	a := &admitting{hooks: map[string]http.Handler{}}
@@ -69,7 +69,7 @@ func newAdmitting(t *testing.T) *admitting {
 	return a
 }
 
-// stubManager is what webhooks are registered with.
+// stubManager implements the manager with which webhooks are registered.
 type stubManager struct {
 	manager.Manager
 	a *admitting
@@ -94,7 +94,7 @@ type stubCache struct {
 	cache.Informers
 }
 
-// create is that of an API server, as far as it matters here.
+// create creates an object as an API server does, as far as the tests need it.
 func (a *admitting) create(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 	obj.SetUID(types.UID(fmt.Sprint("uid-", a.made.Add(1))))
 	switch obj := obj.(type) {
@@ -129,7 +129,7 @@ func (a *admitting) create(ctx context.Context, store client.WithWatch, obj clie
 	return store.Create(ctx, obj, opts...)
 }
 
-// delete shows the ledger what is left.
+// delete deletes an object, and shows the ledger the rest.
 func (a *admitting) delete(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 	if err := store.Delete(ctx, obj, opts...); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (a *admitting) delete(ctx context.Context, store client.WithWatch, obj clie
 	return err
 }
 
-// admit asks the webhook, and edits the object as it answers.
+// admit calls the webhook, and edits the object as it answers.
 func (a *admitting) admit(ctx context.Context, resource string, obj client.Object) error {
 	raw, err := json.Marshal(obj)
 	if err != nil {
@@ -174,7 +174,7 @@ func (a *admitting) admit(ctx context.Context, resource string, obj client.Objec
 	return json.Unmarshal(edited, obj)
 }
 
-// randomRows are rows of a small plan that are often in each other's way.
+// randomRows returns rows of a small plan that are often in each other's way.
 func randomRows(dice *rand.Rand) []string {
 	oneOf := func(texts ...string) string { return texts[dice.IntN(len(texts))] }
 	addr := func() string { return fmt.Sprintf("10.0.%d.%d", dice.IntN(4), dice.IntN(8)*32+dice.IntN(4)) }
@@ -199,7 +199,7 @@ func randomRows(dice *rand.Rand) []string {
 	return rows
 }
 
-// mildRows are rows of a small plan without a problem, in which pools find their parents.
+// mildRows returns rows of a small plan without a problem, in which pools find their parents.
 func mildRows(dice *rand.Rand) []string {
 	rows := []string{"pool,all,10.0.0.0/16,,,,,,", "pool,red,10.0.0.0/16,,,,red,,"}
 	for i := range 1 + dice.IntN(4) {
@@ -212,7 +212,7 @@ func mildRows(dice *rand.Rand) []string {
 	return rows
 }
 
-// withoutLines is a plan without the numbers of lines, which alone may depend on their order.
+// withoutLines removes the numbers of lines from a plan: only they can depend on the order.
 func withoutLines(lines []string) []string {
 	var all []string
 	for _, line := range lines {
@@ -225,8 +225,8 @@ func withoutLines(lines []string) []string {
 	return all
 }
 
-// TestPlanIsAppliedAsJudged makes random plans: what a plan accepts is made, what it lists is
-// refused by the operator even then, and the order of the rows does not matter.
+// TestPlanIsAppliedAsJudged makes random plans: the objects that a plan accepts are made, the
+// operator refuses those that it lists even then, and the order of the rows does not matter.
 func TestPlanIsAppliedAsJudged(t *testing.T) {
 	plans, accepted := 40, 0
 	for seed := range uint64(plans) {

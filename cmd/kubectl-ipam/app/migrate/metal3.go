@@ -16,7 +16,7 @@ import (
 )
 
 // metal3 returns Metal3's IP address manager, github.com/metal3-io/ip-address-manager. The
-// provider answers IPAddressClaims of Cluster API, and IPClaims of its own kind, by the name
+// provider answers IPAddressClaims of Cluster API, and IPClaims of Metal3, by the name
 // of the pool alone, whatever its API group. A pause of the pool does not stop the provider if
 // the pool names no Cluster. So an import closes a pool by its spec: only the addresses in use
 // are left in it, and each address of an IPAddressClaim is preallocated to that claim.

@@ -96,7 +96,7 @@ func TestAClosedPoolOfMetal3HandsOutNothing(t *testing.T) {
 	if diff := cmp.Diff(want, spec["pools"]); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	// When the IPAddress of m-0 is deleted, nobody but m-0 is to be given it.
+	// When the IPAddress of m-0 is deleted, only m-0 can get its address.
 	if diff := cmp.Diff(map[string]any{"m-0": "192.168.0.12", "special": "192.168.0.20"}, spec["preAllocations"]); diff != "" {
 		t.Errorf("preAllocations (-want +got):\n%s", diff)
 	}
@@ -104,7 +104,7 @@ func TestAClosedPoolOfMetal3HandsOutNothing(t *testing.T) {
 		t.Errorf("closing once more: %v, %v; want nothing", changed, err)
 	}
 	if again := readMetal3(pp.obj); cmp.Diff(textsOf(readMetal3(original).addresses), textsOf(again.addresses)) != "" {
-		t.Errorf("a closed pool is read as %v, want what it was before", textsOf(again.addresses))
+		t.Errorf("a closed pool is read as %v, want the state before", textsOf(again.addresses))
 	}
 	if err := reopenMetal3(pp.obj); err != nil {
 		t.Fatal(err)

@@ -53,8 +53,8 @@ func TestVRFWithoutIDIsAProblem(t *testing.T) {
 	}
 }
 
-// TestNetBoxObjectsInAnyOrderComeToTheSame has a range with a holder in it, prefixes that
-// occur twice, a range over several prefixes, and names that occur twice.
+// TestNetBoxObjectsInAnyOrderComeToTheSame reads a range with a holder in it, prefixes that occur
+// twice, a range over several prefixes, and names that occur twice.
 func TestNetBoxObjectsInAnyOrderComeToTheSame(t *testing.T) {
 	objects := []string{
 		`{"id": 1, "prefix": "10.32.0.0/24", "status": {"value": "active"}}`,
@@ -93,7 +93,7 @@ func TestNetBoxObjectsInAnyOrderComeToTheSame(t *testing.T) {
 	}
 }
 
-// pageOf is a page of an endpoint that has count prefixes, 10.0.N.0/24 with the id N+1.
+// pageOf returns a page of an endpoint that has count prefixes, 10.0.N.0/24 with the id N+1.
 func pageOf(offset, length, count int) string {
 	const endpoint = "https://netbox.example.com/api/ipam/prefixes/"
 	next, previous := "null", "null"
@@ -167,7 +167,7 @@ func TestNetBoxCSVExportIsExplained(t *testing.T) {
 	}
 }
 
-// TestCSVFormatsComeToTheSame has what spreadsheets make of one table.
+// TestCSVFormatsComeToTheSame reads the formats in which spreadsheets write one table.
 func TestCSVFormatsComeToTheSame(t *testing.T) {
 	const table = "kind,cidr,name,description\npool,10.0.0.0/24,lab,the lab\nclaim,10.0.0.7,db,\n"
 	want := []string{"pool lab 10.0.0.0/24", "claim team/db 10.0.0.7/32 of lab"}
@@ -210,11 +210,11 @@ func TestUnreadableCSVRowsAreAllListed(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if len(g.pools) != 1 || len(g.claims) != 1 {
-		t.Errorf("what is left is %v, want the pool lab and the claim c", got)
+		t.Errorf("the rest is %v, want the pool lab and the claim c", got)
 	}
 }
 
-// TestSkippedProblemsLeaveTheRest has the rest of a plan imported with --skip-problems.
+// TestSkippedProblemsLeaveTheRest imports the rest of a plan with --skip-problems.
 func TestSkippedProblemsLeaveTheRest(t *testing.T) {
 	const lines = "pool,lab,10.0.0.0/24,,,,,,\nclaim,a,10.0.0.7,,,,,,\nclaim,b,10.0.0.7,,,,,,\nclaim,c,10.0.9.8,,,,,,\n"
 	var out strings.Builder

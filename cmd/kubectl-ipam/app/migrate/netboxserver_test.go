@@ -23,7 +23,7 @@ type fakeNetBox struct {
 
 const fakeToken = "0123456789abcdef"
 
-// newFakeNetBox has 25 prefixes in pages of 10, and one address in one of them.
+// newFakeNetBox returns one with 25 prefixes in pages of 10, and one address in one of them.
 func newFakeNetBox(t *testing.T) *fakeNetBox {
 	f := &fakeNetBox{}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,8 @@ func newFakeNetBox(t *testing.T) *fakeNetBox {
 	return f
 }
 
-// imported is what an import of the server prints, and its error. Time passes by itself.
+// imported returns the output of an import of the server, and its error. The clock advances by
+// itself.
 func (f *fakeNetBox) imported(t *testing.T, token string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -62,7 +63,7 @@ func (f *fakeNetBox) imported(t *testing.T, token string) (string, error) {
 	return out.String(), err
 }
 
-// hurriedClock is a clock on which nobody waits.
+// hurriedClock implements a clock whose timers fire at once.
 type hurriedClock struct {
 	*testingclock.FakeClock
 	waited []time.Duration
@@ -175,7 +176,7 @@ func TestNetBoxIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestNetBoxTokenStaysWithItsHost redirects to another server, which is not asked.
+// TestNetBoxTokenStaysWithItsHost redirects to another server, which gets no request.
 func TestNetBoxTokenStaysWithItsHost(t *testing.T) {
 	other := newFakeNetBox(t)
 	f := newFakeNetBox(t)

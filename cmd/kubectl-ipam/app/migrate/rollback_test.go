@@ -22,16 +22,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// left is what a rollback finds of a holder that was not imported: its record, and the
-// holder where that exists.
+// left holds the objects that a rollback finds of a holder that was not imported: its record, and
+// the holder if it exists.
 type left struct {
 	record *v1alpha1.IPAllocation
 	holder client.Object
-	// releasedAfter is when the operator releases the record; 0: never.
+	// releasedAfter is the time after which the operator releases the record; 0: never.
 	releasedAfter time.Duration
 }
 
-// recordOf is the record of a holder of a block of a pool.
+// recordOf returns the record of a holder of a block of a pool.
 func recordOf(kind, name string, pool v1alpha1.Pool, cidr string) *v1alpha1.IPAllocation {
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name + "-12345678"}}
 	record.Spec = v1alpha1.IPAllocationSpec{CIDR: cidr, State: v1alpha1.AllocationBound}
@@ -40,15 +40,15 @@ func recordOf(kind, name string, pool v1alpha1.Pool, cidr string) *v1alpha1.IPAl
 	return record
 }
 
-// deleting is an object that was deleted, and that a finalizer keeps.
+// deleting returns an object that was deleted, and that a finalizer keeps.
 func deleting[T client.Object](obj T) T {
 	obj.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_800_000_000, 0)})
 	obj.SetFinalizers([]string{"example.com/in-use"})
 	return obj
 }
 
-// rollBack runs a rollback on an API server that has the objects, beside an operator that
-// releases what is left after a while.
+// rollBack runs a rollback on an API server that has the objects, beside an operator that releases
+// the rest after a while.
 func rollBack(t *testing.T, do func(context.Context, client.Client, Options) error, l left, objects ...client.Object) (there client.Client, out string, err error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -78,8 +78,8 @@ func rollBack(t *testing.T, do func(context.Context, client.Client, Options) err
 	return there, printed.String(), err
 }
 
-// TestRollbackWaitsForReleasesUnderWay has a pool that was imported, and something in it that
-// was not.
+// TestRollbackWaitsForReleasesUnderWay uses a pool that was imported, with a block in it that was
+// not.
 func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
 	lab := build.Pool("lab").CIDR("10.0.0.0/24").Obj()
 	lab.Labels = map[string]string{labelImport: "csv"}
@@ -119,7 +119,7 @@ func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
 	}
 }
 
-// TestRollbackToAProviderWaitsForReleasesUnderWay has an IPAddressClaim that was not imported.
+// TestRollbackToAProviderWaitsForReleasesUnderWay uses an IPAddressClaim that was not imported.
 func TestRollbackToAProviderWaitsForReleasesUnderWay(t *testing.T) {
 	ours := build.Pool("machines").CIDR("10.0.0.0/24").In("team")
 	ours.Labels = map[string]string{labelImport: "in-cluster"}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTablesSpellOutControlCharacters has what NetBox's users and the authors of CSV files may
-// write.
+// TestTablesSpellOutControlCharacters covers texts that NetBox's users and the authors of CSV files
+// can write.
 func TestTablesSpellOutControlCharacters(t *testing.T) {
 	var out strings.Builder
 	if err := printTable(&out, []row{{"a", "b", "of eve\x1b[2J\nIPPool core\tbecomes\tnothing"}}); err != nil {
@@ -19,6 +19,6 @@ func TestTablesSpellOutControlCharacters(t *testing.T) {
 	out.Reset()
 	(&run{out: &out}).say("pool %s\nsecond line", "eve\x1b[2J")
 	if want := "pool eve\\x1b[2J\nsecond line\n"; out.String() != want {
-		t.Errorf("said is %q, want %q", out.String(), want)
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

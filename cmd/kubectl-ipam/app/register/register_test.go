@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// shape is the name of each pool with its depth, in order.
+// shape returns the name of each pool with its depth, in order.
 func shape(r *Register) []string {
 	var names []string
 	for _, pool := range r.Pools {
@@ -31,7 +31,7 @@ func TestPoolsAreInAddressOrderBelowTheirParents(t *testing.T) {
 	s.hold(ipam.PoolNamed("b"), netip.MustParsePrefix("10.0.128.0/24"), ipam.PurposePool, convert.HolderOfPool(ipam.PoolNamed("second")))
 	s.hold(ipam.PoolNamed("unseen"), netip.MustParsePrefix("192.0.2.0/32"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	r := Build(&Objects{Allocations: s.records, Pools: []v1alpha1.IPPool{
-		*build.Pool("second").Child("b", 24).Obj(), // whose CIDR only the record has
+		*build.Pool("second").Child("b", 24).Obj(), // only the record has its CIDR
 		*build.Pool("first").Child("b", 24).With(func(p *v1alpha1.IPPoolSpec) { p.CIDR = "10.0.1.0/24" }).Obj(),
 		*build.Pool("b").CIDR("10.0.0.0/16").Obj(),
 		*build.Pool("a").CIDR("10.1.0.0/16").Obj(),
@@ -53,7 +53,7 @@ func TestPoolsThatAreTheirOwnParentsByADetour(t *testing.T) {
 	if len(r.Pools) != 3 {
 		t.Errorf("%d pools, want 3", len(r.Pools))
 	}
-	for _, pool := range r.Pools { // there is an end to it
+	for _, pool := range r.Pools { // without an endless loop
 		if usage, known := pool.Usage(); known || !usage.Used.IsZero() {
 			t.Errorf("%s: %+v", pool.Key, usage)
 		}
@@ -78,6 +78,6 @@ func TestWhatIsMissingIsSaidInOneSentence(t *testing.T) {
 	got := Explain([]Unread{{Resource: "ippools"}, {Resource: "ipclaims", Namespace: "team"}, {Resource: "ipallocations", Namespace: "team"}})
 	want := "you may not list ippools, and you may list ipclaims and ipallocations in namespace team alone: what is elsewhere is missing here"
 	if got != want {
-		t.Errorf("says %q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

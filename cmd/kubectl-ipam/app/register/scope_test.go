@@ -60,7 +60,7 @@ func (s *store) list(selector fields.Selector) []*v1alpha1.IPAllocation {
 	return found
 }
 
-// recorded is a pool as it is once its CIDR is recorded, with so many records.
+// recorded returns a pool as it is once its CIDR is recorded, with so many records.
 func recorded(pool *v1alpha1.IPPool, cidr string, records int64) v1alpha1.IPPool {
 	pool.Spec.CIDR = cidr
 	pool.UID = types.UID(pool.Name)
@@ -68,10 +68,10 @@ func recorded(pool *v1alpha1.IPPool, cidr string, records int64) v1alpha1.IPPool
 	return *pool
 }
 
-// TestARecordIsFoundAsAmongAll compares what is found at random addresses with what is among
-// all records there.
+// TestARecordIsFoundAsAmongAll compares the records that are found at random addresses with those
+// among all records there.
 func TestARecordIsFoundAsAmongAll(t *testing.T) {
-	for _, records := range []int64{10, 100000} { // as the status of pools says
+	for _, records := range []int64{10, 100000} { // as the status of pools states
 		objects := Objects{Pools: []v1alpha1.IPPool{
 			recorded(build.Pool("root").CIDR("10.0.0.0/16").Obj(), "10.0.0.0/16", records),
 			recorded(build.Pool("child").Child("root", 20).Obj(), "10.0.16.0/20", records),
@@ -85,7 +85,7 @@ func TestARecordIsFoundAsAmongAll(t *testing.T) {
 			s.fill(random, pool, Build(&Objects{Pools: objects.Pools, Allocations: s.records}))
 		}
 		all := Build(&Objects{Pools: objects.Pools, Allocations: s.records})
-		for i := range objects.Pools { // with single addresses beside what is held
+		for i := range objects.Pools { // with single addresses beside the held ones
 			pool := all.Pool(ipam.PoolNamed(objects.Pools[i].Name))
 			usage, _ := pool.Usage()
 			more := space.CountOf64(uint64(max(int(records)-usage.Blocks, 0)))
@@ -139,13 +139,13 @@ func TestASingleAddressTakesOneStep(t *testing.T) {
 		t.Errorf("asked %d times, want %d", s.asked, lengthsAtOnce)
 	}
 	s.asked = 0
-	s.read(At(netip.MustParseAddr("10.0.7.78")), objects) // free: no length may be left out
+	s.read(At(netip.MustParseAddr("10.0.7.78")), objects) // free: each length is needed
 	if want := 32 - 12 + 1; s.asked != want {
 		t.Errorf("asked %d times for a free address, want %d", s.asked, want)
 	}
 }
 
-// TestNoLengthIsLookedUpThatNoBlockCanHave by what the status of the pool counts.
+// TestNoLengthIsLookedUpThatNoBlockCanHave uses the counts in the status of the pool.
 func TestNoLengthIsLookedUpThatNoBlockCanHave(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool, address string

@@ -21,7 +21,7 @@ func TestUsageCountsEveryAddressOnce(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		first := random.IntN(512)
 		pool := build.Pool("p").CIDR("10.0.0.0/22").Ranges(fmt.Sprintf("10.0.%d.%d-10.0.3.200", first/256, first%256)).Reserved("10.0.2.7", "10.0.2.128/25").Obj()
-		pool.Status.FormerGateways = []string{"10.0.2.77", "10.0.2.130"} // of which one is reserved
+		pool.Status.FormerGateways = []string{"10.0.2.77", "10.0.2.130"} // one of them is reserved
 		s, r := &store{}, Build(&Objects{Pools: []v1alpha1.IPPool{*pool}})
 		used := space.New(r.Pools[0].CIDR)
 		for i := range 40 {

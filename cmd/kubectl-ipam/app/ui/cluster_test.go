@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 )
 
-// cluster is as much of an API server as lists and watches take.
+// cluster implements only the part of an API server that lists and watches need.
 type cluster struct {
 	*testing.T
 	server *httptest.Server
@@ -32,7 +32,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	objects map[string]map[string]client.Object // by resource and name
-	// events are all that have been: their number is the version.
+	// events holds all events so far: their number is the version.
 	events []event
 	// told is closed, and another one put in its place, at each event.
 	told chan struct{}
@@ -40,7 +40,7 @@ type cluster struct {
 	held map[string]chan struct{}
 }
 
-// event is one of a watch.
+// event represents one event of a watch.
 type event struct {
 	resource string
 	Type     string        `json:"type"`
@@ -60,7 +60,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// live is the register of the cluster, until the test ends.
+// live runs the register of the cluster, until the test ends.
 func (c *cluster) live() *live.Live {
 	c.Helper()
 	sources, err := live.NewSources(&rest.Config{Host: c.server.URL}, nil, c.scheme)

@@ -9,7 +9,7 @@ import (
 
 const token = "a-token-of-this-test"
 
-// asked is a request as a page sends it, changed in one way.
+// asked returns a request as a page sends it, changed in one way.
 func asked(method, path string, change func(*http.Request)) *http.Request {
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+path, nil)
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -29,7 +29,7 @@ func header(name string, values ...string) func(*http.Request) {
 	}
 }
 
-// leadsTo has a page of another site, or a file, lead there.
+// leadsTo returns a change by which a page of another site, or a file, leads there.
 func leadsTo(where string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Method = http.MethodGet
@@ -41,8 +41,8 @@ func leadsTo(where string) func(*http.Request) {
 
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
-// TestTheGuardServesThePageAlone has every kind of request that is refused, and those beside
-// them that are served.
+// TestTheGuardServesThePageAlone sends every kind of request that is refused, and those beside them
+// that are served.
 func TestTheGuardServesThePageAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path   string
@@ -53,7 +53,7 @@ func TestTheGuardServesThePageAlone(t *testing.T) {
 		"by another name of this machine":          {"/api/who", host("localhost:8080"), http.StatusOK},
 		"with its own origin":                      {"/api/claims", header("Origin", "http://127.0.0.1:8080"), http.StatusOK},
 		"an address that a person has typed":       {"/", header("Sec-Fetch-Site", "none"), http.StatusOK},
-		"a browser that does not say where from":   {"/api/who", header("Sec-Fetch-Site"), http.StatusOK},
+		"a browser that sends no origin":           {"/api/who", header("Sec-Fetch-Site"), http.StatusOK},
 		"a file without a token":                   {"/style.css", header("Authorization"), http.StatusOK},
 		"a name that was resolved to this machine": {"/", host("evil.example:8080"), http.StatusMisdirectedRequest},
 		"such a name with a token":                 {"/api/who", host("evil.example:8080"), http.StatusMisdirectedRequest},
@@ -114,10 +114,10 @@ func TestTheGuardServesThePageAlone(t *testing.T) {
 				}
 			}
 			if !served && !strings.Contains(answered.Body.String(), `"message"`) {
-				t.Errorf("the answer does not say why: %s", answered.Body)
+				t.Errorf("the answer states no reason: %s", answered.Body)
 			}
 			if strings.Contains(answered.Body.String(), token) {
-				t.Errorf("the answer tells the token: %s", answered.Body)
+				t.Errorf("the answer contains the token: %s", answered.Body)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func TestQuestionsAndWrites(t *testing.T) {
 		"a claim that is too long":         {all, "POST", "/api/claims", `{"namespace":"` + strings.Repeat("x", mostBody) + `"}`, 400, "too large"},
 		"a release":                        {all, "DELETE", "/api/claims?namespace=team&name=web&uid=1", "", 200, `["team","web","1"]`},
 		"a release of any UID":             {all, "DELETE", "/api/claims?namespace=team&name=web", "", 400, "uid of the claim"},
-		"what is not there":                {reads, "GET", "/api/nothing", "", 404, "there is no GET /api/nothing"},
+		"an unknown question":              {reads, "GET", "/api/nothing", "", 404, "there is no GET /api/nothing"},
 		"the page":                         {reads, "GET", "/", "", 200, "<!doctype html>"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestQuestionsAndWrites(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfAKindAreAnsweredInTurn asks while another question is being answered.
+// TestQuestionsOfAKindAreAnsweredInTurn sends a question while another one is being answered.
 func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
 	l := filled(t).live()
 	<-l.AllRead()
@@ -95,7 +95,7 @@ func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
 	}
 }
 
-// TestTurnsAreTaken takes more turns than there are.
+// TestTurnsAreTaken takes more turns than exist.
 func TestTurnsAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := newTurns(1)

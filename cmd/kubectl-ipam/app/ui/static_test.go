@@ -54,7 +54,7 @@ func TestFilesHaveTheirTypesWhateverTheSystemSays(t *testing.T) {
 	}
 }
 
-// TestEveryFileIsServed goes through what is built in.
+// TestEveryFileIsServed requests every embedded file.
 func TestEveryFileIsServed(t *testing.T) {
 	files, count := &page{web.Files}, 0
 	err := fs.WalkDir(web.Files, ".", func(name string, entry fs.DirEntry, err error) error {

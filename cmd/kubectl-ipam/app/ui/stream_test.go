@@ -29,9 +29,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-var update = flag.Bool("update", false, "write what is sent into testdata")
+var update = flag.Bool("update", false, "write the sent messages into testdata")
 
-// site is a server that serves a cluster.
+// site holds a server that serves a cluster.
 type site struct {
 	*testing.T
 	origin string
@@ -56,7 +56,7 @@ func serve(t *testing.T, l *live.Live, change ...func(*Options)) *site {
 	ctx, end := context.WithCancel(t.Context())
 	s := &site{T: t, origin: "http://" + hosts[0], end: end, ended: make(chan error, 1)}
 	go func() { s.ended <- Serve(ctx, listener, hosts, options) }()
-	t.Cleanup(func() { _ = s.stopped() }) // a test says how it is to end
+	t.Cleanup(func() { _ = s.stopped() }) // a test that expects an error checks it
 	return s
 }
 
@@ -68,7 +68,7 @@ func (s *site) stopped() error {
 	return err
 }
 
-// answered is an answer, of which the body is closed when the test ends.
+// answered holds an answer, of which the body is closed when the test ends.
 type answered struct {
 	io.Reader
 	code int
@@ -110,7 +110,7 @@ func (s *site) reads() *reading {
 	return &reading{T: s.T, lines: bufio.NewReader(resp)}
 }
 
-// until reads messages up to the first of a type, and writes down what was read, but beats.
+// until reads messages up to the first of a type, and writes down all except beats.
 func (r *reading) until(kind string) {
 	r.Helper()
 	for {
@@ -124,9 +124,9 @@ func (r *reading) until(kind string) {
 	}
 }
 
-// then does something, reads messages until there was one of each type, and writes them down
-// in this order: what a pool is used for may come with the blocks or later. Those that come
-// whenever are not written down.
+// then does something, reads messages until there was one of each type, and writes them down in
+// this order: the use of a pool can come with the blocks or later. Those that can come at any time
+// are not written down.
 func (r *reading) then(what string, do func(), kinds ...string) {
 	r.Helper()
 	do()
@@ -157,7 +157,7 @@ func (r *reading) next() string {
 	return line
 }
 
-// kindOf is the type of a message.
+// kindOf returns the type of a message.
 func kindOf(line string) string { return strings.Split(line, `"`)[3] }
 
 // matches compares what was read with testdata/NAME.golden.
@@ -175,11 +175,11 @@ func (r *reading) matches(name string) {
 		r.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), r.text.String()); diff != "" {
-		r.Errorf("%s differs (-want +got):\n%s\nwrite it anew with go test ./cmd/kubectl-ipam/app/ui -update", path, diff)
+		r.Errorf("%s differs (-want +got):\n%s\nwrite it again with go test ./cmd/kubectl-ipam/app/ui -update", path, diff)
 	}
 }
 
-// record is an IPAllocation.
+// record returns an IPAllocation.
 func record(of ipam.PoolKey, name string, block string, holder ipam.Holder, change ...func(*ipam.Record)) *v1alpha1.IPAllocation {
 	r := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: name}, Pool: of, Block: netip.MustParsePrefix(block), Holder: holder,
@@ -198,7 +198,7 @@ func claimOf(name string) ipam.Holder {
 	return convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: name})
 }
 
-// filled is a cluster with something of everything.
+// filled returns a cluster with objects of every kind.
 func filled(t *testing.T) *cluster {
 	c := newCluster(t)
 	core, west := ipam.PoolNamed("core"), ipam.PoolNamed("west")
@@ -235,7 +235,7 @@ func filled(t *testing.T) *cluster {
 func TestTheStreamIsAsItIsDescribed(t *testing.T) {
 	c := filled(t)
 	l := c.live()
-	<-l.AllRead() // what comes before: see TestPoolsAreSentBeforeTheRecordsAreRead
+	<-l.AllRead() // for the messages before, see TestPoolsAreSentBeforeTheRecordsAreRead
 	r := serve(t, l).reads()
 	r.until("ready")
 	r.until("beat")
@@ -247,7 +247,7 @@ func TestTheStreamIsAsItIsDescribed(t *testing.T) {
 	r.matches("stream")
 }
 
-// TestPoolsAreSentBeforeTheRecordsAreRead has the list of records wait.
+// TestPoolsAreSentBeforeTheRecordsAreRead holds the list of records up.
 func TestPoolsAreSentBeforeTheRecordsAreRead(t *testing.T) {
 	c := filled(t)
 	held := make(chan struct{})
@@ -268,12 +268,11 @@ func TestPoolsAreSentBeforeTheRecordsAreRead(t *testing.T) {
 	}
 }
 
-// TestAClientThatDoesNotReadIsCutOff opens a stream, and reads nothing of it while much
-// changes.
+// TestAClientThatDoesNotReadIsCutOff opens a stream, and does not read it while much changes.
 func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	c := filled(t)
 	wordy := func(r *ipam.Record) { r.RequestedBy = strings.Repeat("x", v1alpha1.MaxRequestedBy) }
-	for i := range 8000 { // more than the buffers of a connection have room for
+	for i := range 8000 { // more than fits into the buffers of a connection
 		c.put(record(ipam.PoolNamed("core"), fmt.Sprint("long-", i), "10.200.0.0/24", claimOf("web"), wordy))
 	}
 	s := serve(t, c.live(), func(o *Options) { o.takeWithin = time.Second })
@@ -296,7 +295,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	}
 	r := s.reads() // another one is served beside it
 	r.until("ready")
-	for { // the end of the first is seen by what cannot be sent any more
+	for { // the end of the first shows only when its data cannot be sent any more
 		c.put(record(ipam.PoolNamed("west"), "new", "10.1.3.0/24", claimOf("new")))
 		r.until("blocks")
 		if _, err := conn.Write([]byte("x")); err != nil {
@@ -333,7 +332,7 @@ func TestStreamsAreCounted(t *testing.T) {
 	}
 }
 
-// commands answer with what they were asked.
+// commands implements commands that answer with their arguments.
 type commands struct{}
 
 var errOfCommand = errors.New("of the command")

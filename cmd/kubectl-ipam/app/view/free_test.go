@@ -49,7 +49,7 @@ func TestWhatIsFree(t *testing.T) {
 		"IPv6, by 4":                {build.Pool("p").CIDR("2001:db8::/45").Lengths(45, 63), FreeOptions{Length: ipam.NoLength, Count: 1}, []int{45, 48, 52, 56, 60, 63}, nil},
 		"everything":                {build.Pool("p").CIDR("::/0"), FreeOptions{Length: 0, Count: 2}, nil, []string{"::/0"}},
 		"fewer than are asked for":  {build.Pool("p").CIDR("10.0.0.0/24"), FreeOptions{Length: 25, Count: 9}, nil, []string{"10.0.0.0/25", "10.0.0.128/25"}},
-		"what is left by a reserve": {build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0-10.0.0.200"), FreeOptions{Length: 27, Count: 9}, nil, []string{"10.0.0.224/27"}},
+		"the rest beside a reserve": {build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0-10.0.0.200"), FreeOptions{Length: 27, Count: 9}, nil, []string{"10.0.0.224/27"}},
 	} {
 		report, err := NewFreeReport((&objects{}).pool(tc.pool).named(t, "p"), tc.options)
 		if err != nil {

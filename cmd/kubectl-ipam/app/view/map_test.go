@@ -22,8 +22,8 @@ func mapOf(t *testing.T, o *objects, within string) *MapReport {
 	return mapReport(pool, r, 80)
 }
 
-// lines are those of the map: where each begins, the length of what a character stands for,
-// and the characters.
+// lines returns the lines of the map: the start of each, the length of the block for which a
+// character stands, and the characters.
 func lines(report *MapReport) []string {
 	var lines []string
 	for _, line := range report.Lines {
@@ -105,7 +105,7 @@ func TestTheScaleOfAMap(t *testing.T) {
 func TestACellOfSeveralKinds(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/20").Reserved("10.0.0.2-10.0.0.5")).
 		held("p", "10.0.0.0/31", ipam.StateBound).held("p", "10.0.0.6/31", ipam.StateBound)
-	// Each character is two addresses: 0-1 held, 2-5 withheld, 6-7 held.
+	// Each character stands for two addresses: 0-1 held, 2-5 withheld, 6-7 held.
 	if got := mapOf(t, o, "").Lines[0].Cells[:6]; got != "#xx#.." {
 		t.Errorf("drawn as %s", got)
 	}

@@ -56,7 +56,7 @@ func (o *objects) build() *register.Register {
 	return register.Build(&o.Objects)
 }
 
-// named is one of its pools.
+// named returns one of its pools.
 func (o *objects) named(t *testing.T, name string) *register.Pool {
 	t.Helper()
 	pool := o.build().Pool(ipam.PoolNamed(name))

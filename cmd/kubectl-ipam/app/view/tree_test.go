@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// treeText is a tree for people, without headers.
+// treeText prints a tree for people, without headers.
 func treeText(t *testing.T, o *objects, most int) []string {
 	t.Helper()
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// rows are what a report says: pool, block and state.
+// rowsOf returns the rows of a report: pool, block and state.
 func rowsOf(report *WhoReport) []string {
 	var rows []string
 	for i := range report.Places {
@@ -95,7 +95,7 @@ func TestWhatMayBeAskedFor(t *testing.T) {
 	}
 }
 
-// TestWhoNamesTheDomainsThatShareAddresses has one address in several routing domains.
+// TestWhoNamesTheDomainsThatShareAddresses records one address in several routing domains.
 func TestWhoNamesTheDomainsThatShareAddresses(t *testing.T) {
 	o := (&objects{}).
 		pool(build.Pool("root").CIDR("10.0.0.0/8")).

@@ -16,8 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
-// TestTheHistoryOfAddresses is read from several files, in the order of time, the last
-// entries first where there are too many.
+// TestTheHistoryOfAddresses reads several files, in the order of time, the last entries first if
+// there are too many.
 func TestTheHistoryOfAddresses(t *testing.T) {
 	line := func(hour int, action, block string) string {
 		return fmt.Sprintf(`{"time":"2026-11-26T%02d:00:00Z","action":%q,"reason":"Allocated","block":%q}`, hour, action, block)
@@ -34,13 +34,13 @@ func TestTheHistoryOfAddresses(t *testing.T) {
 		want         []string
 		omitted      int
 	}{
-		"an address in a block":   {"10.0.0.7/32", "", 9, []string{"09 Granted", "11 Granted", "12 Released"}, 0},
-		"a network with blocks":   {"10.0.0.0/23", "", 9, []string{"09 Granted", "10 Granted", "11 Granted", "12 Released"}, 0},
-		"for some hours":          {"10.0.0.7/32", "3h", 9, []string{"11 Granted", "12 Released"}, 0},
-		"since a moment":          {"10.0.0.7/32", "2026-11-26T12:00:00+00:00", 9, []string{"12 Released"}, 0},
-		"since a day":             {"10.0.0.7/32", "2026-11-26", 9, []string{"09 Granted", "11 Granted", "12 Released"}, 0},
-		"the last of many":        {"10.0.0.7/32", "", 2, []string{"11 Granted", "12 Released"}, 1},
-		"of what nobody ever had": {"10.9.0.0/16", "", 9, []string{}, 0},
+		"an address in a block":         {"10.0.0.7/32", "", 9, []string{"09 Granted", "11 Granted", "12 Released"}, 0},
+		"a network with blocks":         {"10.0.0.0/23", "", 9, []string{"09 Granted", "10 Granted", "11 Granted", "12 Released"}, 0},
+		"for some hours":                {"10.0.0.7/32", "3h", 9, []string{"11 Granted", "12 Released"}, 0},
+		"since a moment":                {"10.0.0.7/32", "2026-11-26T12:00:00+00:00", 9, []string{"12 Released"}, 0},
+		"since a day":                   {"10.0.0.7/32", "2026-11-26", 9, []string{"09 Granted", "11 Granted", "12 Released"}, 0},
+		"the last of many":              {"10.0.0.7/32", "", 2, []string{"11 Granted", "12 Released"}, 1},
+		"a block without former holder": {"10.9.0.0/16", "", 9, []string{}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := command.NewEnv(genericiooptions.IOStreams{In: strings.NewReader(line(11, "Granted", "10.0.0.4/30"))})

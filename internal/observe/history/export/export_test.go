@@ -80,7 +80,7 @@ func TestAFileHasWhatWasWrittenAndIsContinued(t *testing.T) {
 	}
 }
 
-// TestAFileIsRotatedAndNoEntryIsCut by size, and so many are kept.
+// TestAFileIsRotatedAndNoEntryIsCut rotates by size, and keeps a number of files.
 func TestAFileIsRotatedAndNoEntryIsCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	to, err := File(FileOptions{Path: path, MaxSize: 1})
@@ -121,7 +121,7 @@ func TestAFileThatCannotBeWrittenIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// TestTheLogHasTheSameFieldsAsAFile so that one reader reads both.
+// TestTheLogHasTheSameFieldsAsAFile lets one reader read both.
 func TestTheLogHasTheSameFieldsAsAFile(t *testing.T) {
 	var text bytes.Buffer
 	logger, control := logsjson.NewJSONLogger(0, logsjson.AddNopSync(&text), nil, nil)
@@ -132,7 +132,7 @@ func TestTheLogHasTheSameFieldsAsAFile(t *testing.T) {
 	}
 }
 
-// collector is an OTLP endpoint.
+// collector implements an OTLP endpoint.
 type collector struct {
 	collogs.UnimplementedLogsServiceServer
 	took   chan *collogs.ExportLogsServiceRequest
@@ -202,7 +202,8 @@ func attributes(of []*commonv1.KeyValue) map[string]any {
 	return values
 }
 
-// TestACollectorThatRefusesIsAnError so that what it did not take is counted as lost.
+// TestACollectorThatRefusesIsAnError expects an error, by which the refused entries are counted as
+// lost.
 func TestACollectorThatRefusesIsAnError(t *testing.T) {
 	_, to := collect(t, func(context.Context) error { return status.Error(codes.PermissionDenied, "no") })
 	if err := to.Write(t.Context(), entries()); err == nil {

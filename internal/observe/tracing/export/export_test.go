@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/collector"
 )
 
-// lines are what is logged.
+// lines holds the log entries.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -46,7 +46,7 @@ func (l *lines) expect(t *testing.T, contain ...string) {
 	}
 }
 
-// provider sends to an address, in batches as small as may be.
+// provider returns one that sends to an address, in batches as small as possible.
 func provider(t *testing.T, address string, rate int, log *lines) *Provider {
 	t.Helper()
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
@@ -64,7 +64,7 @@ func provider(t *testing.T, address string, rate int, log *lines) *Provider {
 	return p
 }
 
-// begin starts and ends so many spans below a parent, and returns how long that took.
+// begin starts and ends so many spans below a parent, and returns the time that it took.
 func begin(ctx context.Context, p *Provider, spans int) time.Duration {
 	tracer, began := p.Tracer("test"), time.Now()
 	for n := range spans {
@@ -74,7 +74,7 @@ func begin(ctx context.Context, p *Provider, spans int) time.Duration {
 	return time.Since(began)
 }
 
-// from is a context as a request has it whose caller has decided whether to sample.
+// from returns the context of a request whose caller has decided whether to sample.
 func from(t *testing.T, sampled bool) context.Context {
 	parent := trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, Remote: true}
 	return trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(parent).WithTraceFlags(trace.TraceFlags(0).WithSampled(sampled)))
@@ -90,7 +90,7 @@ func received(t *testing.T) *collector.Collector {
 	return c
 }
 
-// TestTheCallerDecidesWhatIsSampled: and where there is none, the rate does.
+// TestTheCallerDecidesWhatIsSampled expects the rate to decide if there is no caller.
 func TestTheCallerDecidesWhatIsSampled(t *testing.T) {
 	for name, c := range map[string]struct {
 		ctx  context.Context //nolint:containedctx // what is tested
@@ -137,7 +137,7 @@ func TestSpansSayWhatTheyAreOf(t *testing.T) {
 	}
 }
 
-// TestACollectorThatIsNotThereHoldsUpNobody: nothing listens at its address.
+// TestACollectorThatIsNotThereHoldsUpNobody uses an address without a listener.
 func TestACollectorThatIsNotThereHoldsUpNobody(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,8 @@ func TestACollectorThatIsNotThereHoldsUpNobody(t *testing.T) {
 	holdsUpNobody(t, listener.Addr().String())
 }
 
-// TestACollectorThatHangsHoldsUpNobody: it accepts connections, and never answers.
+// TestACollectorThatHangsHoldsUpNobody uses a collector that accepts connections, and never
+// answers.
 func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,9 +160,9 @@ func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 	holdsUpNobody(t, listener.Addr().String())
 }
 
-// holdsUpNobody ends ten times as many spans as the queue holds. Ending one takes microseconds;
-// one that waited for the collector would take 50 ms. Of hundreds of failures one is logged, and
-// at the end what was lost.
+// holdsUpNobody ends ten times as many spans as the queue holds. The end of a span takes
+// microseconds; one that waited for the collector would take 50 ms. Of hundreds of failures one is
+// logged, and at the end the number of lost spans.
 func holdsUpNobody(t *testing.T, address string) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
@@ -178,7 +179,7 @@ func holdsUpNobody(t *testing.T, address string) {
 	log.expect(t, "Could not send spans to the collector", "Spans were not sent")
 }
 
-// TestAHangingCollectorDoesNotHoldUpTheEnd: a single export would take a minute.
+// TestAHangingCollectorDoesNotHoldUpTheEnd covers an export that would take a minute.
 func TestAHangingCollectorDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60000")
 	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "60000")
@@ -197,7 +198,7 @@ func TestAHangingCollectorDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// failing is an exporter that fails.
+// failing implements an exporter that fails.
 type failing struct{ sdktrace.SpanExporter }
 
 func (failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
