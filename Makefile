@@ -39,7 +39,7 @@ endif
 export KUBEBUILDER_ASSETS
 
 # Modules of their own that are tested and linted as the whole is.
-modules := test/example-provider test/gitops
+modules := test/example-provider test/gitops test/perf/plots
 
 .PHONY: help
 help: ## Show this list.

@@ -1,7 +1,6 @@
 package dashboards
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	grafana "github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -258,28 +256,6 @@ func TestAlertsAndPanelsSayTheSame(t *testing.T) {
 			if !strings.Contains(got, want.expr) {
 				t.Errorf("%s reads\n%s\nand its panels\n%s", rule.Alert, want.expr, got)
 			}
-		}
-	}
-}
-
-// TestADashboardIsReadAsItWasWritten covers the program that draws them from their files.
-func TestADashboardIsReadAsItWasWritten(t *testing.T) {
-	all, _ := made(t)
-	for _, d := range all {
-		text, err := d.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var read Dashboard
-		if err := json.Unmarshal(text, &read); err != nil {
-			t.Fatal(err)
-		}
-		again, err := read.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(text), string(again)); diff != "" {
-			t.Errorf("%s (-written +read)\n%s", d.UID, diff)
 		}
 	}
 }

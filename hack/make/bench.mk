@@ -2,7 +2,6 @@
 
 BENCH_COUNT ?= 5
 RECORDS ?= 100000
-PICTURED ?= 6m
 
 .PHONY: bench
 bench: $(assets) build bin/bench ## Measure the operator on a control plane of its own, into out/: about an hour; QUICK=1: 3 minutes.
@@ -14,7 +13,8 @@ bench-document: bin/bench
 	@bin/bench --document=out/bench.json >out/bench.md
 	go run ./hack/cmd/splice docs/benchmarks.md operator <out/bench.md
 	mkdir -p docs/plots
-	cp out/bench-*.svg docs/plots/
+	cd test/perf/plots
+	go run . $(CURDIR)/out/bench.json $(CURDIR)/docs/plots
 
 # Measure the free space of a pool (BENCH_COUNT runs, default 5) into docs/benchmarks.md.
 .PHONY: bench-space
@@ -46,11 +46,3 @@ bench-ui: $(assets) browser
 	@mkdir -p out
 	RECORDS=$(RECORDS) BROWSER_REQUIRED=1 UI_FIGURES=$(CURDIR)/out/bench-ui.md $(patient) go test -count=1 -v -timeout 40m ./test/perf/ui
 	go run ./hack/cmd/splice docs/benchmarks.md ui <out/bench-ui.md
-
-# Run the operator and Prometheus for PICTURED, and draw the dashboards with what it answers into
-# docs/pictures.
-.PHONY: dashboard-pictures
-dashboard-pictures: $(assets) build bin/prometheus/prometheus
-	@mkdir -p $(OUT) docs/pictures
-	go run ./test/perf/cmd/pictures --for=$(PICTURED) record $(OUT)/dashboards.json
-	go run ./test/perf/cmd/pictures draw $(OUT)/dashboards.json docs/pictures

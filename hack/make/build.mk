@@ -20,7 +20,6 @@ $(eval $(call built,bin/capi/clusterctl,capi,sigs.k8s.io/cluster-api/cmd/cluster
 $(eval $(call built,bin/helm,helm,helm.sh/helm/v4/cmd/helm,helm.sh/helm/v4 helm.sh/helm/v4/internal/version))
 $(eval $(call built,bin/cert-manager,certmanager,.))
 $(eval $(call built,bin/goreleaser-check,goreleaser,.))
-$(eval $(call built,bin/prometheus/prometheus,prometheus,github.com/prometheus/prometheus/cmd/prometheus))
 $(eval $(call built,bin/prometheus/promtool,prometheus,github.com/prometheus/prometheus/cmd/promtool))
 $(eval $(call built,bin/prometheus/expressions,prometheus,./expressions))
 $(eval $(call built,bin/providers/in-cluster,incluster,sigs.k8s.io/cluster-api-ipam-provider-in-cluster))

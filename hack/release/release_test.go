@@ -1,17 +1,21 @@
-package release
+// Package release_test runs `make release`, and checks the files.
+package release_test
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,13 +56,20 @@ func made(t *testing.T) map[string][]byte {
 // run runs a command in the root of the module.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = module(t)
+	cmd := command(t, name, args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", cmd, err, out)
 	}
 	return string(out)
+}
+
+// command returns a command in the root of the module.
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = module(t)
+	return cmd
 }
 
 func module(t *testing.T) string {
@@ -91,7 +102,7 @@ func TestRelease(t *testing.T) {
 		for name, content := range files {
 			write(t, filepath.Join(dir, name), content)
 		}
-		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", checksums)
+		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "checksums.txt")
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.Count(string(out), ": OK\n") != len(names)-1 {
@@ -191,14 +202,16 @@ func hasPlugin(t *testing.T, files map[string][]byte) {
 	if out := run(t, binary, "version", "--client"); !strings.Contains(out, version) {
 		t.Errorf("the plug-in prints the version %q, want %s", out, version)
 	}
-	sum, err := checksum(binary)
+	content, err := os.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(files["kubectl-ipam.cdx.json"], []byte(sum)) {
+	if sum := checksum(content); !bytes.Contains(files["kubectl-ipam.cdx.json"], []byte(sum)) {
 		t.Errorf("kubectl-ipam.cdx.json is of another program than the archive has: %s", sum)
 	}
 }
+
+func checksum(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
 
 // hasModules fails if a bill of materials has another version, or not client-go of go.mod.
 func hasModules(t *testing.T, text []byte) {
@@ -222,23 +235,27 @@ func hasModules(t *testing.T, text []byte) {
 
 // TestKrewInstallsWhatIsReleased fills in the manifest for Krew, and compares the platforms.
 func TestKrewInstallsWhatIsReleased(t *testing.T) {
-	t.Chdir(module(t))
-	sums := map[string]string{}
+	makefile, err := os.ReadFile(filepath.Join(module(t), "hack/make/release.mk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	dir := filepath.Join(out, "release")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	var want []string
-	for _, platform := range Platforms() {
+	for platform := range strings.FieldsSeq(string(regexp.MustCompile(`(?m)^platforms := (.*)$`).FindSubmatch(makefile)[1])) {
 		system, architecture, _ := strings.Cut(platform, "/")
 		name := "kubectl-ipam_" + system + "_" + architecture + ".tar.gz"
 		if system == "windows" {
 			name = strings.Replace(name, ".tar.gz", ".zip", 1)
 		}
-		sums[name] = strings.Repeat("0", 56) + system
-		want = append(want, platform+" https://github.com/cadastre-dev/cadastre/releases/download/"+version+"/"+name+" "+sums[name])
+		write(t, filepath.Join(dir, name), []byte(name))
+		want = append(want, platform+" https://github.com/cadastre-dev/cadastre/releases/download/"+version+"/"+name+" "+checksum([]byte(name)))
 	}
-	r := Release{Version: version, Dir: t.TempDir()}
-	if err := r.writeKrew(sums); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(r.Dir, "ipam.yaml"))
+	run(t, "make", "release-krew", "VERSION="+version, "OUT="+out)
+	text, err := os.ReadFile(filepath.Join(dir, "ipam.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,9 +278,11 @@ func TestKrewInstallsWhatIsReleased(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || plugin.Spec.Version != version {
 		t.Errorf("the manifest for Krew is of %s (-want +got):\n%s", plugin.Spec.Version, diff)
 	}
-	delete(sums, "kubectl-ipam_windows_amd64.zip")
-	if err := r.writeKrew(sums); err == nil || !strings.Contains(err.Error(), "windows") {
-		t.Errorf("a platform without an archive: %v", err)
+	if err := os.Remove(filepath.Join(dir, "kubectl-ipam_windows_amd64.zip")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, "make", "release-krew", "VERSION="+version, "OUT="+out).CombinedOutput(); err == nil || !strings.Contains(string(out), "kubectl-ipam_windows_amd64.zip") {
+		t.Errorf("a platform without an archive: %v: %s", err, out)
 	}
 }
 
@@ -283,9 +302,7 @@ func TestGoreleaserTakesItsConfiguration(t *testing.T) {
 // TestImageNamesWhatIsMissing expects `make image` to look for builders, and to run the first one
 // that exists.
 func TestImageNamesWhatIsMissing(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "make", "image", "BUILDERS=no-builder-1 no-builder-2")
-	cmd.Dir = module(t)
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "none of no-builder-1 no-builder-2 is installed") {
+	if out, err := command(t, "make", "image", "BUILDERS=no-builder-1 no-builder-2").CombinedOutput(); err == nil || !strings.Contains(string(out), "none of no-builder-1 no-builder-2 is installed") {
 		t.Errorf("without a builder: %v: %s", err, out)
 	}
 	builder := filepath.Join(t.TempDir(), "builder")
@@ -296,17 +313,31 @@ func TestImageNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestImagesAreSplit(t *testing.T) {
-	for in, want := range map[string][3]string{
-		"cadastre:v1":                        {"cadastre", "v1", ""},
-		"registry.example.com:5000/x:v1":     {"registry.example.com:5000/x", "v1", ""},
-		"registry.example.com/x@sha256:abcd": {"registry.example.com/x", "", "sha256:abcd"},
-		"registry.example.com:5000/x":        {},
-		"cadastre":                           {},
-	} {
-		repository, tag, digest, err := splitImage(in)
-		if got := [3]string{repository, tag, digest}; got != want || (err != nil) != (want == [3]string{}) {
-			t.Errorf("%s: %q, %v, want %q", in, got, err, want)
+func TestChartHasTheImageOfTheRelease(t *testing.T) {
+	helm, err := chart.NewHelm(module(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	for _, image := range []string{"cadastre:v1", "cadastre:" + version, "registry.example.com:5000/x:v1", "registry.example.com/x@" + digest} {
+		out := t.TempDir()
+		run(t, "make", "release-chart", "VERSION="+version, "RELEASE_IMG="+image, "OUT="+out)
+		rendered, err := helm.Run(t.Context(), "template", "cadastre", filepath.Join(out, "release", "cadastre-0.1.7.tgz"))
+		if err != nil || !strings.Contains(rendered, `image: "`+image+`"`) {
+			t.Errorf("%s: %v: the chart does not render it", image, err)
+		}
+	}
+	for _, image := range []string{"registry.example.com:5000/x", "cadastre"} {
+		if out, err := command(t, "make", "release-chart", "VERSION="+version, "RELEASE_IMG="+image, "OUT="+t.TempDir()).CombinedOutput(); err == nil || !strings.Contains(string(out), image+" has neither a tag nor a digest") {
+			t.Errorf("%s: %v: %s", image, err, out)
+		}
+	}
+}
+
+func TestVersionsAreSemantic(t *testing.T) {
+	for _, version := range []string{"0.1.7", "v0.1", "latest"} {
+		if out, err := command(t, "make", "release", "VERSION="+version, "OUT="+t.TempDir()).CombinedOutput(); err == nil || !strings.Contains(string(out), `"`+version+`" is no version`) {
+			t.Errorf("%s: %v: %s", version, err, out)
 		}
 	}
 }

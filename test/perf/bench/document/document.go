@@ -4,8 +4,6 @@ package document
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -148,8 +146,8 @@ func lives(r *figures.Report) string {
 func curves(r *figures.Report) string {
 	var text strings.Builder
 	text.WriteString("\n### Curves\n")
-	for _, name := range slices.Sorted(maps.Keys(Plots(r))) {
-		fmt.Fprintf(&text, "\n![%s](plots/bench-%s.svg)\n", plotted()[name], name)
+	for _, plot := range Plots(r) {
+		fmt.Fprintf(&text, "\n![%s](plots/%s)\n", plot.Caption, plot.File())
 	}
 	return text.String()
 }

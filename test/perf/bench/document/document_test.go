@@ -1,13 +1,12 @@
 package document_test
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
@@ -91,22 +90,19 @@ func TestTheDocumentIsTheSameFromTheFile(t *testing.T) {
 	}
 }
 
-func TestPlotsAreXML(t *testing.T) {
-	plots := document.Plots(report())
-	if len(plots) != 2 {
-		t.Errorf("%d plots, want two: that of clients and that of latencies at 150/s", len(plots))
-	}
-	for name, plot := range plots {
-		decoder := xml.NewDecoder(bytes.NewReader(plot))
-		for {
-			_, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+func TestPlotsAreOfWhatWasMeasured(t *testing.T) {
+	var got []string
+	for _, plot := range document.Plots(report()) {
+		for _, line := range plot.Lines {
+			got = append(got, fmt.Sprintf("%s: %s, %d points", plot.File(), line.Name, len(line.Points)))
 		}
+	}
+	want := []string{
+		"bench-150.svg: bare, 25 points", "bench-150.svg: claim, by pool, 25 points",
+		"bench-clients.svg: bare, 1 points", "bench-clients.svg: claim by pool, 1 points",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("plots (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,43 +1,44 @@
 package document
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/cadastre-dev/cadastre/test/perf/bench/chart"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
 
-// plotted is what the plots show, by name.
-func plotted() map[string]string {
-	return map[string]string{
-		"fill":    "Filling a pool",
-		"clients": "Creates by the number of clients",
-		"150":     "Latencies at 150 creates a second",
-		"300":     "Latencies at 300 creates a second",
-		"capi":    "IPAddressClaims by the number of addresses in use",
-	}
+// Plot holds the lines of a picture. test/perf/plots draws it.
+type Plot struct {
+	// Name is part of the name of its file, and Caption stands for it in the document.
+	Name, Caption string
+	Title, X, Y   string
+	Lines         []Line
 }
 
-// Plots are the curves of a run as SVG, by name.
-func Plots(r *figures.Report) map[string][]byte {
-	plots := map[string][]byte{}
-	for name, c := range map[string]chart.Chart{
-		"fill":    fillPlot(r),
-		"clients": clientsPlot(r),
-		"150":     latencyPlot(r, "150/s"),
-		"300":     latencyPlot(r, "300/s"),
-		"capi":    capiPlot(r),
-	} {
-		if len(c.Lines) > 0 {
-			plots[name] = c.SVG()
-		}
-	}
-	return plots
+// Line joins points in the order of x.
+type Line struct {
+	Name   string
+	Points []figures.Point
 }
 
-func fillPlot(r *figures.Report) chart.Chart {
-	c := chart.Chart{Title: "Filling a /12 with /28, 8 clients", X: "allocations in use", Y: "per second"}
+// File returns the name of the picture's file.
+func (p *Plot) File() string { return "bench-" + p.Name + ".svg" }
+
+// Plots returns the curves of a run, without those that it did not measure.
+func Plots(r *figures.Report) []Plot {
+	return slices.DeleteFunc([]Plot{
+		latencyPlot(r, "150/s"),
+		latencyPlot(r, "300/s"),
+		capiPlot(r),
+		clientsPlot(r),
+		fillPlot(r),
+	}, func(p Plot) bool { return len(p.Lines) == 0 })
+}
+
+func fillPlot(r *figures.Report) Plot {
+	c := Plot{Name: "fill", Caption: "Filling a pool", Title: "Filling a /12 with /28, 8 clients", X: "allocations in use", Y: "per second"}
 	claims, bare := r.Each("fill", "claim"), r.Each("fill", "bare")
 	addLine(&c, "claims created", claims, inUse, (*figures.Series).PerSecond)
 	addLine(&c, "claims Bound", claims, inUse, (*figures.Series).DonePerSecond)
@@ -45,14 +46,14 @@ func fillPlot(r *figures.Report) chart.Chart {
 	return c
 }
 
-func capiPlot(r *figures.Report) chart.Chart {
-	c := chart.Chart{Title: "IPAddressClaims until addressRef is set, 32 clients", X: "addresses in use", Y: "per second"}
+func capiPlot(r *figures.Report) Plot {
+	c := Plot{Name: "capi", Caption: "IPAddressClaims by the number of addresses in use", Title: "IPAddressClaims until addressRef is set, 32 clients", X: "addresses in use", Y: "per second"}
 	addLine(&c, "bound", r.Each("capi", ""), inUse, (*figures.Series).DonePerSecond)
 	return c
 }
 
-func clientsPlot(r *figures.Report) chart.Chart {
-	c := chart.Chart{Title: "Creates, closed loop", X: "clients", Y: "per second"}
+func clientsPlot(r *figures.Report) Plot {
+	c := Plot{Name: "clients", Caption: "Creates by the number of clients", Title: "Creates, closed loop", X: "clients", Y: "per second"}
 	for _, of := range []struct{ name, scenario, variant string }{
 		{"bare", "bare", ""}, {"two writes", "writes", ""}, {"claim by pool", "claim", "by pool"}, {"claim by class", "claim", "by class"},
 		{"claim IPv6", "claim", "IPv6"}, {"host addresses", "claim", "host addresses"}, {"mixed sizes", "claim", "mixed sizes"},
@@ -70,29 +71,27 @@ func clientsPlot(r *figures.Report) chart.Chart {
 }
 
 // latencyPlot is the latency that so many percent of requests did not exceed.
-func latencyPlot(r *figures.Report, shape string) chart.Chart {
-	c := chart.Chart{Title: "Latency of creates at " + shape + ", open loop", X: "percentile", Y: "ms"}
+func latencyPlot(r *figures.Report, shape string) Plot {
+	rate := strings.TrimSuffix(shape, "/s")
+	c := Plot{Name: rate, Caption: "Latencies at " + rate + " creates a second", Title: "Latency of creates at " + shape + ", open loop", X: "percentile", Y: "ms"}
 	for _, s := range r.Series {
 		if s.Shape != shape || s.Millis == nil || s.At != 0 {
 			continue
 		}
-		line := chart.Line{Name: title(s)}
-		for _, p := range s.Millis.Curve {
-			line.Points = append(line.Points, chart.Point(p))
-		}
-		c.Lines = append(c.Lines, line)
+		c.Lines = append(c.Lines, Line{title(s), s.Millis.Curve})
 	}
 	return c
 }
 
-func addLine(c *chart.Chart, name string, series []*figures.Series, x, y func(*figures.Series) float64) {
+func addLine(c *Plot, name string, series []*figures.Series, x, y func(*figures.Series) float64) {
 	if len(series) == 0 {
 		return
 	}
-	line := chart.Line{Name: name}
+	line := Line{Name: name}
 	for _, s := range series {
-		line.Points = append(line.Points, chart.Point{X: x(s), Y: y(s)})
+		line.Points = append(line.Points, figures.Point{X: x(s), Y: y(s)})
 	}
+	slices.SortFunc(line.Points, func(a, b figures.Point) int { return cmp.Compare(a.X, b.X) })
 	c.Lines = append(c.Lines, line)
 }
 

@@ -5,7 +5,7 @@
 //	bench [--quick] [--only=rates,fill] [--out=out] [--profile=DIR]
 //	bench --document=out/bench.json    writes what docs/benchmarks.md says of it
 //
-// It writes bench.json and a plot of each curve into --out, and prints a table.
+// It writes bench.json into --out, and prints a table. The module test/perf/plots draws the curves.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(ctx context.Context) error {
 	log.SetLogger(logr.Discard())
 	quick := flag.Bool("quick", false, "take fewer and smaller measurements")
 	only := flag.String("only", "", "scenarios to run, with commas between; default: all")
-	out := flag.String("out", "out", "directory for bench.json and the plots")
+	out := flag.String("out", "out", "directory for bench.json")
 	profile := flag.String("profile", "", "directory for profiles of the API server and the manager")
 	dir := flag.String("dir", "", "directory for what the cluster writes, its logs among it; default: a temporary one")
 	managerArgs := flag.String("manager-args", "", "flags for the managers, with commas between")
@@ -75,7 +75,7 @@ func measure(ctx context.Context, options play.Options, report *figures.Report) 
 	return err
 }
 
-// save writes the figures, and a plot of each curve.
+// save writes the figures.
 func save(report *figures.Report, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -89,12 +89,7 @@ func save(report *figures.Report, dir string) error {
 			return err
 		}
 	}
-	for name, plot := range document.Plots(report) {
-		if err := os.WriteFile(filepath.Join(dir, "bench-"+name+".svg"), plot, 0o644); err != nil {
-			return err
-		}
-	}
-	fmt.Printf("\nwritten: %s and plots beside it, after %.0f s\n", filepath.Join(dir, "bench.json"), report.Seconds)
+	fmt.Printf("\nwritten: %s, after %.0f s\n", filepath.Join(dir, "bench.json"), report.Seconds)
 	return nil
 }
 
