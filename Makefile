@@ -68,11 +68,13 @@ plugin: bin/kubectl-ipam ## Build the kubectl plug-in into bin/; in a directory 
 	echo 'plugin: to use them from here: export PATH="$$PWD/bin:$$PATH"'
 
 # Go decides what is out of date.
-.PHONY: bin/manager bin/dev bin/torture bin/bench bin/kubectl-ipam
+.PHONY: bin/manager bin/test-manager bin/dev bin/torture bin/bench bin/kubectl-ipam
 bin/kubectl-ipam:
 	@CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/kubectl-ipam
 bin/manager:
 	@go build -trimpath -o $@ ./cmd/manager
+bin/test-manager:
+	@go build -trimpath -o $@ ./test/framework/manager
 bin/dev:
 	@go build -trimpath -o $@ ./hack/cmd/dev
 bin/torture:

@@ -165,13 +165,6 @@ func (d *draft) keepStatus(old map[string]any) error {
 	return d.set(old["status"], "status")
 }
 
-// markAnswered marks a create as answered. An API server that got no answer, because the replica
-// ended or did not answer in time, asks a second time, by the webhook
-// retry.ipclaim.ipam.cadastre.dev, whose match condition looks for this mark. The mark is the UID:
-// the API server removes a UID that a client writes there, and writes its own when it stores the
-// object. So no client can set the mark, and it is never stored.
-func (d *draft) markAnswered() error { return d.set("answered", "metadata", "uid") }
-
 // response returns the patch from the sent object to the filled-in one.
 func (d *draft) response(warnings ...string) admission.Response {
 	return admission.Patched("", d.changes...).WithWarnings(warnings...)

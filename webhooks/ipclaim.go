@@ -25,8 +25,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
-// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=create.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
-// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=retry.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
 // claimMutator implements a webhook that gives a claim its block and its status when it is created,

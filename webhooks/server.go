@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -200,7 +203,7 @@ func retryLater(w http.ResponseWriter, r *http.Request) {
 // chain holds the parts that each request passes on its way to a handler.
 type chain struct {
 	refusals refusals
-	tracer   *tracing.Tracer
+	tracer   trace.Tracer
 	// operator is the user name of the operator itself.
 	operator string
 	inFlight *inFlight
@@ -211,7 +214,7 @@ type chain struct {
 func (c chain) around(handler admission.Handler) http.Handler {
 	hook := &admission.Webhook{Handler: c.refusals.counted(bounded{handler, c.operator})}
 	if c.tracer != nil {
-		hook.Handler, hook.WithContextFunc = traced(hook.Handler, c.tracer), tracing.Received
+		hook.Handler, hook.WithContextFunc = traced(hook.Handler, c.tracer), withParent
 	}
 	return &reviewer{hook, c.inFlight, c.refusals}
 }
@@ -280,39 +283,47 @@ func codeOf(response admission.Response) int32 {
 	return http.StatusForbidden // the API server's default if no code is given
 }
 
+// withParent returns a context with the span that a request names as its parent, in the header
+// traceparent of W3C Trace Context. The handler of otelhttp would do that, too, but its spans have
+// the path of the request, which has a secret.
+func withParent(ctx context.Context, r *http.Request) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+}
+
 // traced returns a handler that adds a span for each request, as a child of the API server's. If
 // the span of a request is recorded, the log entries for the request have the ID of its trace.
-func traced(handler admission.Handler, tracer *tracing.Tracer) admission.Handler {
+func traced(handler admission.Handler, tracer trace.Tracer) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
-		ctx, span := tracer.Serve(ctx, tracing.NameOfAdmission(string(req.Operation), req.Resource.Resource))
+		name := tracing.Admission + " " + string(req.Operation) + " " + req.Resource.Resource
+		ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
 		if !span.IsRecording() {
 			return handler.Handle(ctx, req)
 		}
 		describeRequest(span, req)
-		response := handler.Handle(log.IntoContext(ctx, log.FromContext(ctx).WithValues("traceID", span.TraceID())), req)
+		response := handler.Handle(log.IntoContext(ctx, log.FromContext(ctx).WithValues("traceID", span.SpanContext().TraceID().String())), req)
 		describeResponse(span, response)
 		return response
 	})
 }
 
-func describeRequest(span tracing.Span, req admission.Request) {
-	span.Set(
+func describeRequest(span trace.Span, req admission.Request) {
+	span.SetAttributes(
 		tracing.Operation.String(string(req.Operation)), tracing.UID.String(string(req.UID)),
 		tracing.DryRun.Bool(req.DryRun != nil && *req.DryRun), tracing.Kind.String(req.Kind.Kind),
 	)
 	if req.Namespace != "" {
-		span.Set(tracing.Namespace.String(req.Namespace))
+		span.SetAttributes(tracing.Namespace.String(req.Namespace))
 	}
 	if req.Name != "" {
-		span.Set(tracing.Name.String(req.Name))
+		span.SetAttributes(tracing.Name.String(req.Name))
 	}
 }
 
 // describeResponse notes the answer. A refused request is no failure of the operator, unless its
 // code is one.
-func describeResponse(span tracing.Span, response admission.Response) {
-	span.Set(tracing.Allowed.Bool(response.Allowed))
+func describeResponse(span trace.Span, response admission.Response) {
+	span.SetAttributes(tracing.Allowed.Bool(response.Allowed))
 	if response.Allowed {
 		return
 	}
@@ -320,8 +331,9 @@ func describeResponse(span tracing.Span, response admission.Response) {
 	if response.Result != nil {
 		reason = response.Result.Message
 	}
-	span.Set(tracing.Code.Int(int(code)), tracing.Reason.String(reason))
+	span.SetAttributes(tracing.Code.Int(int(code)), tracing.Reason.String(reason))
 	if code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage {
-		span.Fail(strconv.Itoa(int(code)), reason)
+		span.SetAttributes(tracing.ErrorType.String(strconv.Itoa(int(code))))
+		span.SetStatus(codes.Error, reason)
 	}
 }

@@ -150,7 +150,7 @@ const traceOfCaller = "0af7651916cd43dd8448eb211c80319c"
 func answered(t *testing.T, header string, answer admission.Response) (spans []sdktrace.ReadOnlySpan, logged string) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
-	tracer := tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))))
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))).Tracer("test")
 	hook := chain{refusals: refusals{metrics.New(clock.RealClock{}), nil}, tracer: tracer}.around(admission.HandlerFunc(func(ctx context.Context, _ admission.Request) admission.Response {
 		log.FromContext(ctx).Info("handled")
 		return answer

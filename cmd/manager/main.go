@@ -38,6 +38,9 @@ func start(flags *pflag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if err := options.Validate(); err != nil {
+		return err
+	}
 	if err := logsv1.ValidateAndApply(logging, nil); err != nil {
 		return err
 	}

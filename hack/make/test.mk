@@ -19,7 +19,7 @@ tested = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.$(1)}}{{end}}' $(2)
 unraced := grep -vxF -f <(go list $(raced))
 
 .PHONY: test
-test: $(assets) build ## Run vet, the unit tests, and the suites that guard the main promises: about ten minutes.
+test: $(assets) build bin/test-manager ## Run vet, the unit tests, and the suites that guard the main promises: about ten minutes.
 	@begin=$$SECONDS
 	go vet ./...
 	go test -short $(race) -timeout $(TEST_TIMEOUT) $(raced)
@@ -31,7 +31,7 @@ test: $(assets) build ## Run vet, the unit tests, and the suites that guard the 
 # Run the other tests, which need Cluster API's manager, Helm, cert-manager, Prometheus, other
 # providers, Chromium or Node; and the contract beside Cluster API's manager.
 .PHONY: test-others
-test-others: $(assets) build programs
+test-others: $(assets) build bin/test-manager programs
 	@begin=$$SECONDS
 	$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,./...) | grep -E '$(others)')
 	$(patient) go test -count=1 -timeout $(TEST_TIMEOUT) ./test/e2e/contract
@@ -42,7 +42,7 @@ test-others: $(assets) build programs
 
 # Run at full size the tests that are smaller in `make test`.
 .PHONY: test-large
-test-large: $(assets) build programs
+test-large: $(assets) build bin/test-manager programs
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd hack internal test webhooks | xargs -n1 dirname | sort -u | sed 's|^|./|' | grep -vE '/test/($(at_length))$$')
 	go test $(race) -timeout $(TEST_TIMEOUT) $(raced)
 	$(patient) go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,$$sized) | $(unraced))
@@ -67,7 +67,7 @@ SUITES ?=
 core := /(internal/controller/[a-z]+|e2e/(integration|contract|security)|chaos/(torture|model|model/pools))$$
 
 .PHONY: stress
-stress: $(assets) build programs ## Run the suites again and again beside BUSY (default 4) busy loops: RUNS times those that match SUITES.
+stress: $(assets) build bin/test-manager programs ## Run the suites again and again beside BUSY (default 4) busy loops: RUNS times those that match SUITES.
 	@directories=$$($(call tested,Dir,./envtest ./hack/... ./internal/certs ./internal/controller/... ./internal/operator ./internal/testing/... ./webhooks ./test/...)
 	  $(foreach module,$(modules),(cd $(module); $(call tested,Dir,./...));))
 	out=$$(realpath -m $(OUT)/stress) stress=$$($(TOOL) -n stress) failed=0
@@ -108,7 +108,7 @@ MANAGERS ?= 0
 PAUSE ?= 0
 
 .PHONY: torture
-torture: $(assets) build bin/torture ## Run real managers under faults for DURATION (default 10m), with choices by SEED.
+torture: $(assets) bin/test-manager bin/torture ## Run real managers under faults for DURATION (default 10m), with choices by SEED.
 	@bin/torture -duration=$(DURATION) -allocations=$(ALLOCATIONS) -faults=$(FAULTS) -seed=$(SEED) -clients=$(CLIENTS) -managers=$(MANAGERS) -pause=$(PAUSE)
 
 # Break the operator's promises, one at a time, and see the torture harness find each within a

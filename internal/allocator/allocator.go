@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +50,7 @@ type Options struct {
 	// History records grants and releases of blocks; nil: nothing is recorded.
 	History *history.Recorder
 	// Tracer starts a span for each allocation, its steps, and each release. Nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer oteltrace.Tracer
 	// Log reports failures in the background.
 	Log logr.Logger
 }
@@ -69,7 +70,7 @@ type Allocator struct {
 	limit     int
 	metrics   *metrics.Instruments
 	history   *history.Recorder
-	tracer    *tracing.Tracer
+	tracer    oteltrace.Tracer
 	log       logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
@@ -83,6 +84,9 @@ type Allocator struct {
 // New returns an allocator. It deletes records that were created although their creation seemed to
 // fail.
 func New(o Options) *Allocator {
+	if o.Tracer == nil {
+		o.Tracer = noTracer{}
+	}
 	a := &Allocator{
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
 		limit: o.UnclaimedLimit, metrics: o.Metrics, history: o.History, tracer: o.Tracer, log: o.Log,

@@ -52,7 +52,7 @@ func (a *Allocator) unlessEarlier(order Order, err error) error {
 // find tries the pools in order until a block is confirmed.
 func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) {
 	exhausted, attempts := order.exhausted(), 0
-	defer func() { a.attempted(ctx, attempts) }()
+	defer func() { attempted(ctx, attempts) }()
 	for i := 0; i < len(order.Pools); {
 		attempts++
 		pool := order.Pools[i]

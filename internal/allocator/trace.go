@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -74,6 +77,15 @@ func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolu
 	l.Info("Resolved a request", values...)
 }
 
+// noTracer starts no spans. Unlike the Tracer of package noop it allocates nothing, as it returns
+// the context that it is given.
+type noTracer struct{ noop.Tracer }
+
+// Start implements trace.Tracer.
+func (noTracer) Start(ctx context.Context, _ string, _ ...oteltrace.SpanStartOption) (context.Context, oteltrace.Span) {
+	return ctx, oteltrace.SpanFromContext(context.Background())
+}
+
 // lostRace is the result for a record that gives way to another one.
 const lostRace = "lost_race"
 
@@ -82,7 +94,7 @@ type allocation struct {
 	allocator *Allocator
 	measured  metrics.Allocation
 	began     time.Time
-	span      tracing.Span
+	span      oteltrace.Span
 }
 
 // begun starts the measurement of an allocation.
@@ -97,19 +109,19 @@ func (a *Allocator) begun(ctx context.Context, order Order) (context.Context, al
 
 // describe sets the attributes of the order on the span.
 func (n allocation) describe(order Order) {
-	n.span.Set(ofHolder(order.Holder)...)
-	n.span.Set(tracing.Origin.String(string(n.measured.Origin)), tracing.Candidates.Int(len(order.Pools)))
+	n.span.SetAttributes(ofHolder(order.Holder)...)
+	n.span.SetAttributes(tracing.Origin.String(string(n.measured.Origin)), tracing.Candidates.Int(len(order.Pools)))
 	if n.measured.Class != "" {
-		n.span.Set(tracing.Class.String(n.measured.Class))
+		n.span.SetAttributes(tracing.Class.String(n.measured.Class))
 	}
 	if n.measured.Family != "" {
-		n.span.Set(tracing.Family.String(n.measured.Family))
+		n.span.SetAttributes(tracing.Family.String(n.measured.Family))
 	}
 	if order.Terms.Length != ipam.NoLength {
-		n.span.Set(tracing.Length.Int(order.Terms.Length))
+		n.span.SetAttributes(tracing.Length.Int(order.Terms.Length))
 	}
 	if !order.Waiting.Since.IsZero() {
-		n.span.Set(tracing.Waited.Float64(n.began.Sub(order.Waiting.Since).Seconds()))
+		n.span.SetAttributes(tracing.Waited.Float64(n.began.Sub(order.Waiting.Since).Seconds()))
 	}
 }
 
@@ -123,16 +135,16 @@ func (n allocation) ended(record ipam.Record, err error) {
 }
 
 // attempted sets on the span of the allocation in ctx the number of attempts to find a block.
-func (a *Allocator) attempted(ctx context.Context, attempts int) {
-	if span := a.tracer.Current(ctx); span.IsRecording() {
-		span.Set(tracing.Attempts.Int(attempts))
+func attempted(ctx context.Context, attempts int) {
+	if span := oteltrace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(tracing.Attempts.Int(attempts))
 	}
 }
 
 // step represents one step of an allocation, which is timed and, if it is traced, a span.
 type step struct {
 	timed func()
-	span  tracing.Span
+	span  oteltrace.Span
 }
 
 // step begins a step.
@@ -149,41 +161,41 @@ func (s step) end(err error) {
 
 // end sets the result on a span, and ends it. No room, or a block that another request has, is a
 // result like any other; a failure is a request that was not decided.
-func end(span tracing.Span, err error) {
+func end(span oteltrace.Span, err error) {
 	if span.IsRecording() {
 		note(span, err)
 	}
 	span.End()
 }
 
-func note(span tracing.Span, err error) {
+func note(span oteltrace.Span, err error) {
 	result := resultOf(err)
 	switch {
 	case errors.Is(err, ledger.ErrLost):
-		span.Set(tracing.Result.String(lostRace))
+		span.SetAttributes(tracing.Result.String(lostRace))
 	case result == metrics.ResultError, result == metrics.ResultUnconfirmed:
-		span.Set(tracing.Result.String(string(result)))
-		span.Fail(string(result), err.Error())
+		span.SetAttributes(tracing.Result.String(string(result)), tracing.ErrorType.String(string(result)))
+		span.SetStatus(codes.Error, err.Error())
 		return
 	default:
-		span.Set(tracing.Result.String(string(result)))
+		span.SetAttributes(tracing.Result.String(string(result)))
 	}
 	if err != nil {
-		span.Set(tracing.Reason.String(err.Error()))
+		span.SetAttributes(tracing.Reason.String(err.Error()))
 	}
 }
 
 // describe sets the attributes of a record, or the known ones before it is made.
-func describe(span tracing.Span, record ipam.Record) {
+func describe(span oteltrace.Span, record ipam.Record) {
 	if !span.IsRecording() {
 		return
 	}
-	span.Set(tracing.Pool.String(record.Pool.String()))
+	span.SetAttributes(tracing.Pool.String(record.Pool.String()))
 	if record.Block.IsValid() {
-		span.Set(tracing.Block.String(record.Block.String()))
+		span.SetAttributes(tracing.Block.String(record.Block.String()))
 	}
 	if record.Name != (ipam.Name{}) {
-		span.Set(tracing.AllocationName.String(record.Name.String()))
+		span.SetAttributes(tracing.AllocationName.String(record.Name.String()))
 	}
 }
 
@@ -194,13 +206,13 @@ const (
 )
 
 // awaited ends the span of a wait for room.
-func awaited(span tracing.Span, mayBeRoom bool) {
+func awaited(span oteltrace.Span, mayBeRoom bool) {
 	if span.IsRecording() {
 		result := noRoom
 		if mayBeRoom {
 			result = roomAgain
 		}
-		span.Set(tracing.Result.String(result))
+		span.SetAttributes(tracing.Result.String(result))
 	}
 	span.End()
 }
@@ -212,26 +224,26 @@ const (
 )
 
 // beginRelease begins the span of a release.
-func (a *Allocator) beginRelease(ctx context.Context, record ipam.Record) (context.Context, tracing.Span) {
+func (a *Allocator) beginRelease(ctx context.Context, record ipam.Record) (context.Context, oteltrace.Span) {
 	ctx, span := a.tracer.Start(ctx, tracing.Release)
 	if span.IsRecording() {
-		span.Set(ofHolder(record.Holder)...)
+		span.SetAttributes(ofHolder(record.Holder)...)
 		describe(span, record)
 	}
 	return ctx, span
 }
 
 // endRelease ends the span of a release.
-func endRelease(span tracing.Span, err error) {
+func endRelease(span oteltrace.Span, err error) {
 	if span.IsRecording() {
 		switch {
 		case err == nil:
-			span.Set(tracing.Result.String(released))
+			span.SetAttributes(tracing.Result.String(released))
 		case errors.Is(err, ipam.ErrPoolInUse):
-			span.Set(tracing.Result.String(inUse), tracing.Reason.String(err.Error()))
+			span.SetAttributes(tracing.Result.String(inUse), tracing.Reason.String(err.Error()))
 		default:
-			span.Set(tracing.Result.String(string(metrics.ResultError)))
-			span.Fail(string(metrics.ResultError), err.Error())
+			span.SetAttributes(tracing.Result.String(string(metrics.ResultError)), tracing.ErrorType.String(string(metrics.ResultError)))
+			span.SetStatus(codes.Error, err.Error())
 		}
 	}
 	span.End()

@@ -74,6 +74,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,8 +82,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // Certs holds the serving certificate of one replica. Its exported methods other
@@ -189,7 +188,7 @@ type Options struct {
 	// certificate. They can be made after the operator has started.
 	MutatingWebhook, ValidatingWebhook string
 	// Tracer makes a span for each pass. Nil means that there are no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Clock is the clock; nil means the real clock.
 	Clock clock.PassiveClock
 }

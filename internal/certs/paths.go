@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,7 +51,7 @@ type PathOptions struct {
 	// Plain holds the paths of the webhooks that get a path. Other webhooks stay as they are.
 	Plain PlainPaths
 	// Tracer makes a span for each pass. Nil means that there are no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Clock is the clock; nil means the real clock.
 	Clock clock.PassiveClock
 }
@@ -106,7 +107,7 @@ func (p *Paths) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) 
 	watchSecret(watched, p.options.secret())
 	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
 	const name = "webhook-path"
-	err := runOnEveryReplica(mgr, worker{name, p.options.Tracer.Passes(name, p), kubeutil.NewBackoff(clock.RealClock{}, name, passes), watched, p.wake})
+	err := runOnEveryReplica(mgr, worker{name, tracing.Passes(p.options.Tracer, name, p), kubeutil.NewBackoff(clock.RealClock{}, name, passes), watched, p.wake})
 	if err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}

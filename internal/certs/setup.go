@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
 // SetupWithManager adds the controller of the certificate to a manager that is not started yet.
@@ -29,7 +30,7 @@ import (
 // types. It counts its passes with the counter, if that is not nil.
 func (c *Certs) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
 	const name = "webhook-certificate"
-	err := runOnEveryReplica(mgr, worker{name, c.options.Tracer.Passes(name, c), kubeutil.NewBackoff(clock.RealClock{}, name, passes), c.watched(), nil})
+	err := runOnEveryReplica(mgr, worker{name, tracing.Passes(c.options.Tracer, name, c), kubeutil.NewBackoff(clock.RealClock{}, name, passes), c.watched(), nil})
 	if err != nil {
 		return fmt.Errorf("webhook certificate: %w", err)
 	}

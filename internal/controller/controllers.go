@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
@@ -21,7 +23,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 )
@@ -44,7 +45,7 @@ type Options struct {
 	// History records the history of blocks and requests.
 	History *history.Recorder
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.

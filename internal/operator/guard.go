@@ -8,13 +8,13 @@ import (
 	"os"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -34,7 +34,7 @@ type guard struct {
 }
 
 // newGuard makes the certificate and the paths. The client reads and writes without a cache.
-func newGuard(direct client.Client, o Options, tracer *tracing.Tracer) (guard, error) {
+func newGuard(direct client.Client, o Options, tracer trace.Tracer) (guard, error) {
 	certificate, err := certs.New(certs.Options{
 		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
 		SecretName: certificateSecret, ServiceName: o.WebhookService,

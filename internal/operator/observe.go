@@ -16,7 +16,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/history/export"
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	tracingexport "github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
@@ -85,7 +84,7 @@ func podName() string {
 // startTracing makes a tracer whose spans go to the collector that the options name, and wraps
 // the configuration so that its requests carry traces on to the API server. Without a collector
 // the tracer is nil, and the configuration stays as it is. The caller must call stop last.
-func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer *tracing.Tracer, stop func(), err error) {
+func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer trace.Tracer, stop func(), err error) {
 	if o.TracingEndpoint == "" {
 		return nil, func() {}, nil
 	}
@@ -101,7 +100,7 @@ func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer *tra
 		return nil, nil, err
 	}
 	cfg.Wrap(func(over http.RoundTripper) http.RoundTripper { return carrying(over, provider) })
-	return tracing.New(provider), provider.Close, nil
+	return provider.Tracer("github.com/cadastre-dev/cadastre"), provider.Close, nil
 }
 
 // carrying returns a transport that makes a span for each request that is made within a span, and

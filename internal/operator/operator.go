@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -39,7 +40,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/version"
@@ -58,12 +59,10 @@ import (
 // the watch for dead.
 const silence = 2 * time.Second
 
-// Run runs the operator until ctx is done. It makes each part with all that the part needs; only
+// Run runs the operator until ctx is done, with options that are valid. It makes each part with all that the part needs; only
 // then it registers all parts with the manager, and starts them.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
+
 	if o.Log.GetSink() == nil {
 		o.Log = ctrl.Log
 	}
@@ -115,7 +114,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 }
 
 // newOperator makes the parts that decide about blocks, all of one ledger.
-func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.Client, tracer *tracing.Tracer) (*operator, error) {
+func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.Client, tracer trace.Tracer) (*operator, error) {
 	sinks, err := o.sinks(ctx)
 	if err != nil {
 		return nil, err
@@ -168,7 +167,7 @@ type operator struct {
 	allocator *allocator.Allocator
 	metrics   *metrics.Instruments
 	history   *history.Recorder
-	tracer    *tracing.Tracer
+	tracer    trace.Tracer
 	manager   ctrl.Manager
 	guard     guard
 	measures  *measures

@@ -19,11 +19,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
 )
 
-// UnsafeOrphanGraceEnv is the environment variable that, set to anything, allows any
-// --orphan-grace. It is for tests, which run builds from before it too, and these
-// would not start with a flag that they do not know.
-const UnsafeOrphanGraceEnv = "CADASTRE_TEST_UNSAFE_ORPHAN_GRACE"
-
 // Options holds the settings of the operator. They are read from flags at start-up.
 type Options struct {
 	// Namespace of the operator: its Secret, its lease, and the records of pools.
@@ -70,11 +65,8 @@ type Options struct {
 	DefaultIPFamily string
 
 	// OrphanGrace is the time for which an IPAllocation can be without holder: at
-	// least safeOrphanGrace, unless UnsafeOrphanGrace is set.
+	// least safeOrphanGrace.
 	OrphanGrace time.Duration
-	// UnsafeOrphanGrace allows any OrphanGrace. It is for tests that wait for the grace:
-	// the operator can then release a block while its claim is being stored.
-	UnsafeOrphanGrace bool
 	// UnclaimedLimit bounds a namespace's IPAllocations that no claim or LocalIPPool has taken.
 	UnclaimedLimit int
 	// WaitingLimit bounds a namespace's claims that wait for a block.
@@ -110,7 +102,6 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PlatformProject, "platform-project", "", "Project whose namespaces may use pools and classes of visibility Platform. Default: none may.")
 	fs.StringVar(&o.DefaultIPFamily, "default-ip-family", string(ipam.IPv4), "Address family of claims that name no class, no pool and no family: IPv4 or IPv6. They are served by the default class of that family and by no other.")
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without a holder before it is released, where the holder's deletion was not seen. At least 65s.")
-	o.UnsafeOrphanGrace = os.Getenv(UnsafeOrphanGraceEnv) != ""
 	fs.IntVar(&o.UnclaimedLimit, "unclaimed-limit", 1000, "How many IPAllocations of a namespace, and of a project, may be unclaimed, by an IPClaim or a LocalIPPool; beyond it creates are answered with 429.")
 	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would have to wait are answered with 429. 0: any number.")
 	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
@@ -172,18 +163,18 @@ const (
 	safeOrphanGrace = longestRequest + requestMargin
 )
 
-// validate returns an error that names the first flag whose value cannot be used.
+// Validate returns an error that names the first flag whose value cannot be used.
 //
 // An OrphanGrace shorter than safeOrphanGrace would release a block while its claim is
 // being stored: the rule Grace of test/chaos/model assumes that a request is over before
 // the grace of its record is.
-func (o *Options) validate() error {
+func (o *Options) Validate() error {
 	switch ipam.Family(o.DefaultIPFamily) {
 	case "", ipam.IPv4, ipam.IPv6:
 	default:
 		return fmt.Errorf("--default-ip-family=%s is no address family: set IPv4 or IPv6", o.DefaultIPFamily)
 	}
-	if o.OrphanGrace < safeOrphanGrace && !o.UnsafeOrphanGrace {
+	if o.OrphanGrace < safeOrphanGrace {
 		return fmt.Errorf("--orphan-grace=%s is shorter than a request to create a claim can last: set %s or more", o.OrphanGrace, safeOrphanGrace)
 	}
 	return errors.Join(o.History.validate(), o.validateTracing())

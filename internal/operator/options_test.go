@@ -70,21 +70,12 @@ func TestFlagsThatCannotBeUsedAreRefusedAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := parsed(t, c.args...)
 			got := ""
-			if err := o.validate(); err != nil {
+			if err := o.Validate(); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
-	}
-}
-
-func TestTestsMayHaveAShortGrace(t *testing.T) {
-	t.Setenv(UnsafeOrphanGraceEnv, "true")
-	o := parsed(t)
-	o.OrphanGrace = time.Second
-	if err := o.validate(); err != nil {
-		t.Error(err)
 	}
 }

@@ -30,8 +30,6 @@ func parts() []part {
 		{"docs/history.md", "history", writeHistory},
 		{"docs/kubectl-ipam/README.md", "rights", reference.WriteRights},
 		{"docs/metrics.md", "metrics", metrics.Write},
-		{"docs/tracing.md", "attributes", writeAttributes},
-		{"docs/tracing.md", "spans", writeSpans},
 	}
 }
 

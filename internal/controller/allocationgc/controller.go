@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
@@ -44,7 +46,7 @@ type Controller struct {
 	// History records the history of blocks and requests.
 	History *history.Recorder
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Client reads from the cache.
 	Client client.Reader
 	// Live reads without a cache.
@@ -96,7 +98,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(c.arrivals()).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
-		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("orphan", c))))
+		Complete(c.Within.Limit(backoff.Passes(tracing.Passes(c.Tracer, "orphan", c))))
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -32,6 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
@@ -66,7 +68,7 @@ type Controller struct {
 	// Metrics counts passes.
 	Metrics *metrics.Instruments
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Live reads without a cache.
@@ -106,7 +108,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(c.Queue.Turns(kind)).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
-		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipaddressclaim", c))))
+		Complete(c.Within.Limit(backoff.Passes(tracing.Passes(c.Tracer, "ipaddressclaim", c))))
 }
 
 // Reconcile implements reconcile.Reconciler. The request names a claim.
@@ -238,7 +240,7 @@ type Replica struct {
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Within and WatchFilter have the values of the Controller.
 	Within      kubeutil.Namespaces
 	WatchFilter string

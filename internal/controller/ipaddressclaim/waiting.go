@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
@@ -50,7 +52,7 @@ func isUnserved(claim *ipamv1.IPAddressClaim) bool {
 type waiters struct {
 	ledger *ledger.Ledger
 	queue  *queue.Queue
-	tracer *tracing.Tracer
+	tracer trace.Tracer
 	client client.Reader
 	// serves reports whether the controllers of this operator serve a claim: other claims are not
 	// in the queue.
@@ -66,7 +68,7 @@ func (w *waiters) setup(mgr manager.Manager) error {
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(claimsOf(w.client)), builder.WithPredicates(pauseChanged())).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
-		Complete(backoff.Passes(w.tracer.Passes("ipaddressclaim-waiters", w)))
+		Complete(backoff.Passes(tracing.Passes(w.tracer, "ipaddressclaim-waiters", w)))
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -49,7 +51,7 @@ type Controller struct {
 	// Metrics counts passes.
 	Metrics *metrics.Instruments
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Live reads without a cache.
@@ -78,7 +80,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.Queue.Turns(kind)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
-		Complete(c.Within.Limit(backoff.Passes(c.Tracer.Passes("ipclaim", reconcile.AsReconciler(c.Client, c)))))
+		Complete(c.Within.Limit(backoff.Passes(tracing.Passes(c.Tracer, "ipclaim", reconcile.AsReconciler(c.Client, c)))))
 }
 
 // Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they were

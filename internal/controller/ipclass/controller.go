@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -35,7 +37,7 @@ type Controller struct {
 	// Metrics counts passes.
 	Metrics *metrics.Instruments
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Workers is the number of objects that are reconciled at a time: a call that is not answered
@@ -55,7 +57,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(c.records()).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
-		Complete(backoff.Passes(c.Tracer.Passes("ipclass", reconcile.AsReconciler(c.Client, c))))
+		Complete(backoff.Passes(tracing.Passes(c.Tracer, "ipclass", reconcile.AsReconciler(c.Client, c))))
 }
 
 // Reconcile implements reconcile.ObjectReconciler.

@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
@@ -47,7 +49,7 @@ type Controller struct {
 	// Metrics counts passes.
 	Metrics *metrics.Instruments
 	// Tracer starts the spans; nil: no spans.
-	Tracer *tracing.Tracer
+	Tracer trace.Tracer
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Asker asks again for the right to use a pool.
@@ -80,7 +82,7 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 		WatchesRawSource(c.Queue.Turns(string(kind))).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
-		Complete(backoff.Passes(c.Tracer.Passes(name, reconcile.AsReconciler(c.Client, of[T]{c}))))
+		Complete(backoff.Passes(tracing.Passes(c.Tracer, name, reconcile.AsReconciler(c.Client, of[T]{c}))))
 }
 
 // of implements reconcile.ObjectReconciler for one kind of pool.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -15,22 +17,22 @@ const (
 	passError    = "error"
 )
 
-// Passes returns a reconciler that makes a span for each pass of r. A nil Tracer returns r.
-func (t *Tracer) Passes(controller string, r reconcile.Reconciler) reconcile.Reconciler {
-	if t == nil {
+// Passes returns a reconciler that makes a span for each pass of r. Without a tracer it returns r.
+func Passes(tracer trace.Tracer, controller string, r reconcile.Reconciler) reconcile.Reconciler {
+	if tracer == nil {
 		return r
 	}
-	name := NameOfPass(controller)
+	name := Reconcile + " " + controller
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		ctx, span := t.Start(ctx, name)
+		ctx, span := tracer.Start(ctx, name)
 		defer span.End()
 		result, err := r.Reconcile(ctx, req)
 		if span.IsRecording() {
-			span.Set(Controller.String(controller), Name.String(req.Name))
+			span.SetAttributes(Controller.String(controller), Name.String(req.Name))
 			if req.Namespace != "" {
-				span.Set(Namespace.String(req.Namespace))
+				span.SetAttributes(Namespace.String(req.Namespace))
 			}
-			span.passed(result, err)
+			setResult(span, result, err)
 		}
 		return result, err
 	})
@@ -42,15 +44,15 @@ func typeOf(err error) string {
 	return cmp.Or(string(apierrors.ReasonForError(err)), "_OTHER")
 }
 
-// passed sets the result of a pass on its span.
-func (s Span) passed(result reconcile.Result, err error) {
+// setResult sets the result of a pass on its span.
+func setResult(span trace.Span, result reconcile.Result, err error) {
 	switch {
 	case err != nil:
-		s.Set(Result.String(passError))
-		s.Fail(typeOf(err), err.Error())
+		span.SetAttributes(Result.String(passError), ErrorType.String(typeOf(err)))
+		span.SetStatus(codes.Error, err.Error())
 	case result.RequeueAfter > 0:
-		s.Set(Result.String(passRequeued), RequeueAfter.Float64(result.RequeueAfter.Seconds()))
+		span.SetAttributes(Result.String(passRequeued), RequeueAfter.Float64(result.RequeueAfter.Seconds()))
 	default:
-		s.Set(Result.String(passDone))
+		span.SetAttributes(Result.String(passDone))
 	}
 }

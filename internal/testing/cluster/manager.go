@@ -76,7 +76,6 @@ func newManager(r replica, free *ports) (*Manager, error) {
 		),
 		Env: append([]string{
 			"POD_NAMESPACE=" + r.namespace, "POD_SERVICE_ACCOUNT=" + r.account, "POD_NAME=" + name,
-			"CADASTRE_TEST_UNSAFE_ORPHAN_GRACE=true", // tests wait for the grace period to end
 		}, r.env...),
 		ready: answersOK(fmt.Sprintf("http://%s/readyz", m.ProbeAddress)),
 		files: r.files,

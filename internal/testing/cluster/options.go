@@ -1,6 +1,9 @@
 package cluster
 
-import "io"
+import (
+	"io"
+	"time"
+)
 
 // Options holds the settings of a cluster. The zero value is etcd, an API server and the CRDs
 // of config/crd: enough for tests that call Reconcile themselves.
@@ -35,8 +38,12 @@ type Options struct {
 	// Manifests is the kustomization of the operator that is installed. Empty:
 	// config/default of this module.
 	Manifests string
-	// ManagerBinary is the program of the managers. Empty: bin/manager.
+	// ManagerBinary is the program of the managers. Empty: bin/manager, or bin/test-manager
+	// with an OrphanGrace.
 	ManagerBinary string
+	// OrphanGrace is the --orphan-grace of all managers, for tests that wait for its end. It
+	// can be shorter than bin/manager accepts. 0: the default of the manager.
+	OrphanGrace time.Duration
 	// ManagerArgs are flags for all managers, besides those for the addresses to listen on.
 	ManagerArgs []string
 	// OwnLease leaves the leader's lease as short as the operator has it. Otherwise the lease

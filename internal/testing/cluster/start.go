@@ -55,11 +55,8 @@ func (c *Cluster) prepare() (err error) {
 	if c.assets, err = findAssets(c.options.Assets, c.moduleRoot); err != nil {
 		return err
 	}
-	if c.options.ManagerBinary == "" {
-		c.options.ManagerBinary = filepath.Join(c.moduleRoot, "bin", "manager")
-	}
-	if _, err := os.Stat(c.options.ManagerBinary); err != nil && c.options.Managers > 0 {
-		return fmt.Errorf("%w: run `make build`", err)
+	if _, err := os.Stat(c.managerBinary()); err != nil && c.options.Managers > 0 {
+		return fmt.Errorf("%w: run `make build bin/test-manager`", err)
 	}
 	if _, err := os.Stat(c.coreBinary()); err != nil && c.options.ClusterAPI {
 		return fmt.Errorf("%w: run `make capi`", err)
@@ -199,7 +196,7 @@ func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webho
 		number:     number,
 		namespace:  c.namespace,
 		account:    c.account,
-		binary:     c.options.ManagerBinary,
+		binary:     c.managerBinary(),
 		kubeconfig: kubeconfig,
 		webhook:    webhook,
 		args:       c.managerArgs(),
@@ -264,8 +261,24 @@ func (c *Cluster) step(what string, do func() error) error {
 const calmLease = 4 * time.Second
 
 func (c *Cluster) managerArgs() []string {
-	if c.options.OwnLease {
-		return c.options.ManagerArgs
+	var args []string
+	if !c.options.OwnLease {
+		args = append(args, "--leader-elect-lease-duration="+calmLease.String())
 	}
-	return append([]string{"--leader-elect-lease-duration=" + calmLease.String()}, c.options.ManagerArgs...)
+	if c.options.OrphanGrace > 0 {
+		args = append(args, "--orphan-grace="+c.options.OrphanGrace.String())
+	}
+	return append(args, c.options.ManagerArgs...)
+}
+
+// managerBinary returns the path of the program of the managers.
+func (c *Cluster) managerBinary() string {
+	switch {
+	case c.options.ManagerBinary != "":
+		return c.options.ManagerBinary
+	case c.options.OrphanGrace > 0:
+		return filepath.Join(c.moduleRoot, "bin", "test-manager")
+	default:
+		return filepath.Join(c.moduleRoot, "bin", "manager")
+	}
 }

@@ -1,15 +1,12 @@
 package cluster
 
-import (
-	"context"
-	"path/filepath"
-)
+import "context"
 
 // Upgrade installs the manifests of this module over those that were installed before, CRDs
-// first, while all managers run. Managers that are added from then on run bin/manager of this
+// first, while all managers run. Managers that are added from then on run the build of this
 // module.
 func (c *Cluster) Upgrade(ctx context.Context) error {
-	c.options.Manifests, c.options.ManagerBinary = "", filepath.Join(c.moduleRoot, "bin", "manager")
+	c.options.Manifests, c.options.ManagerBinary = "", ""
 	if err := c.Install(ctx, "config/crd"); err != nil {
 		return err
 	}

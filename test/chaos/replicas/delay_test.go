@@ -132,7 +132,7 @@ func startDelayed(ctx context.Context, w *world, port int) {
 			Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount,
 			Manager: flags.ManagerOptions{DiagnosticsAddress: "0"}, ProbeAddress: "0", WebhookHost: "127.0.0.1", WebhookPort: port,
 			WebhookService: "cadastre-webhook-service", CertSource: "self-signed",
-			LeaseDuration: 4 * time.Second, OrphanGrace: orphanGrace, UnsafeOrphanGrace: true, UnclaimedLimit: 1000, Workers: 4,
+			LeaseDuration: 4 * time.Second, OrphanGrace: orphanGrace, UnclaimedLimit: 1000, Workers: 4,
 			SkipNameValidation: true,
 		})
 	}()

@@ -42,7 +42,7 @@ type world struct{ *suite.World }
 
 func start(options cluster.Options) *world {
 	GinkgoHelper()
-	options.ManagerArgs = append(options.ManagerArgs, "--orphan-grace="+orphanGrace.String())
+	options.OrphanGrace = orphanGrace
 	w := &world{suite.Start(GinkgoTB(), options)}
 	w.Patience = patience
 	return w

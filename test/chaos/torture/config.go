@@ -20,7 +20,7 @@ type Config struct {
 	Pause time.Duration
 	// Often is the kind of every other fault, the first among them; empty: none.
 	Often string
-	// Binary is the manager; empty: bin/manager. Env is for it, beside this
+	// Binary is the manager; empty: bin/test-manager. Env is for it, beside this
 	// process's.
 	Binary string
 	Env    []string

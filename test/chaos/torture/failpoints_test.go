@@ -73,7 +73,7 @@ func failpoints() []failpoint {
 func (f failpoint) build(t *testing.T, root string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "manager")
-	f.compile(t, root, "-o", binary, "./cmd/manager")
+	f.compile(t, root, "-o", binary, "./test/framework/manager")
 	return binary
 }
 

@@ -27,8 +27,8 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	t.say("seed %d: %s of faults, %d clients, %d managers", config.Seed, config.Storm, config.Clients, config.Managers)
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
-		ManagerEnv: config.Env, ClusterAPICRDs: true,
-		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String(), "--leader-elect-lease-duration=" + lease.String()},
+		ManagerEnv: config.Env, ClusterAPICRDs: true, OrphanGrace: orphanGrace,
+		ManagerArgs: []string{"--leader-elect-lease-duration=" + lease.String()},
 		// Otherwise there are so many Events after an hour that a namespace's take longer to
 		// delete than kube-controller-manager waits.
 		APIServerFlags: map[string]string{"event-ttl": "5m"},

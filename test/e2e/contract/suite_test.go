@@ -40,8 +40,7 @@ func TestContract(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	running = suite.Start(GinkgoTB(), cluster.Options{
-		ClusterAPI: !testing.Short(), ClusterAPICRDs: testing.Short(), ControllerManager: true, Managers: 2,
-		ManagerArgs: []string{"--orphan-grace=" + orphanGrace.String()},
+		ClusterAPI: !testing.Short(), ClusterAPICRDs: testing.Short(), ControllerManager: true, Managers: 2, OrphanGrace: orphanGrace,
 	})
 	k8s = running
 	awaitGarbageCollector(ctx)

@@ -38,9 +38,9 @@ func TestIntegration(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	running = suite.Start(GinkgoTB(), cluster.Options{
-		ControllerManager: true, Managers: 1,
+		ControllerManager: true, Managers: 1, OrphanGrace: orphanGrace,
 		ManagerArgs: []string{
-			"--orphan-grace=" + orphanGrace.String(), "--platform-project=" + platformProject,
+			"--platform-project=" + platformProject,
 			"--logging-format=json", "-v=2", // read by the specs about the log
 		},
 	})

@@ -59,6 +59,7 @@ func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
 	before := checkedOut(t)
 	w := start(t, cluster.Options{
 		Managers: 2, ManagerBinary: filepath.Join(before, "bin", "manager"), Manifests: filepath.Join(before, "config", "default"),
+		ManagerEnv: []string{"CADASTRE_TEST_UNSAFE_ORPHAN_GRACE=true"}, // for its --orphan-grace
 	})
 	w.pools()
 	const clients = 4

@@ -32,7 +32,7 @@ type world struct {
 func start(t *testing.T, options cluster.Options) *world {
 	t.Helper()
 	options.ClusterAPICRDs = true
-	options.ManagerArgs = append(options.ManagerArgs, "--orphan-grace="+orphanGrace.String())
+	options.OrphanGrace = orphanGrace
 	w := &world{World: suite.Start(t, options), WithT: newGomega(t)}
 	w.Namespace(team)
 	return w

@@ -118,8 +118,8 @@ func (w *world) waits() {
 	if waited, _ := pass[0].Attributes[string(tracing.Waited)].(float64); waited <= 0 {
 		w.Errorf("the claim has waited %v s, want more than none", waited)
 	}
-	w.isBelow(pass[0], tracing.NameOfPass("ipclaim"), "waits")
-	w.isBelow(release[0], tracing.NameOfPass("orphan"), "")
+	w.isBelow(pass[0], "reconcile ipclaim", "waits")
+	w.isBelow(release[0], "reconcile orphan", "")
 	w.Await("the requests of the release to the API server are in its trace", func(context.Context) bool {
 		requests := w.of("HTTP ", func(s collector.Span) bool { return s.Parent == release[0].ID })
 		return slices.ContainsFunc(requests, func(s collector.Span) bool { return s.Name == "HTTP DELETE" })
@@ -137,7 +137,7 @@ func (w *world) addresses() {
 		})
 		return len(pass) == 1
 	})
-	w.isBelow(pass[0], tracing.NameOfPass("ipaddressclaim"), "machine")
+	w.isBelow(pass[0], "reconcile ipaddressclaim", "machine")
 	for _, step := range []string{tracing.Find, tracing.Record, tracing.Confirm} {
 		if len(w.of(step, func(s collector.Span) bool { return s.Parent == pass[0].ID })) != 1 {
 			w.Errorf("the allocation has no span %q", step)
@@ -149,7 +149,7 @@ func (w *world) addresses() {
 func (w *world) guards() {
 	for _, controller := range []string{"webhook-certificate", "webhook-path"} {
 		w.Await(controller+" is traced", func(context.Context) bool {
-			return len(w.of(tracing.NameOfPass(controller), func(collector.Span) bool { return true })) >= len(w.Managers)
+			return len(w.of("reconcile "+controller, func(collector.Span) bool { return true })) >= len(w.Managers)
 		})
 	}
 }
@@ -208,21 +208,15 @@ func (w *world) isNotSampled() {
 	}
 }
 
-// documented compares the spans of all tests with the definitions, of which the tables of the
-// documentation are made.
+// documented compares the spans of all tests with the tables of the documentation.
 func (w *world) documented() {
-	may, seen := map[string][]string{}, map[string]bool{}
-	for _, definition := range tracing.Definitions() {
-		for _, key := range definition.Attributes {
-			may[definition.Name] = append(may[definition.Name], string(key))
-		}
-	}
-	secret := w.pathSecret()
+	spans, types := w.tables()
+	secret, seen := w.pathSecret(), map[string]bool{}
 	for _, span := range w.of("", func(collector.Span) bool { return true }) {
 		name := span.Name
-		for _, of := range []string{tracing.Admission, tracing.Reconcile} {
-			if strings.HasPrefix(name, of+" ") {
-				name = of
+		for _, kind := range []string{tracing.Admission, tracing.Reconcile} {
+			if strings.HasPrefix(name, kind+" ") {
+				name = kind
 			}
 		}
 		for key, value := range span.Attributes {
@@ -230,16 +224,39 @@ func (w *world) documented() {
 			if strings.Contains(fmt.Sprint(value), secret) {
 				w.Errorf("%s of %s has the secret of the webhooks' paths", key, span.Name)
 			}
-			if !strings.HasPrefix(name, "HTTP ") && !slices.Contains(may[name], key) {
-				w.Errorf("%s has the attribute %s, which is not documented", span.Name, key)
+			if !strings.HasPrefix(name, "HTTP ") && (!slices.Contains(spans[name], key) || fmt.Sprintf("%T", value) != types[key]) {
+				w.Errorf("%s has the attribute %s of type %T, which is not documented", span.Name, key, value)
 			}
 		}
 	}
-	for _, attribute := range tracing.Attributes() {
-		if !seen[string(attribute.Key)] {
-			w.Errorf("no span has the attribute %s", attribute.Key)
+	for key := range types {
+		if !seen[key] {
+			w.Errorf("no span has the attribute %s", key)
 		}
 	}
+}
+
+var (
+	spanRow      = regexp.MustCompile("(?m)^\\| `([a-z ]+)` \\| .* \\| `(.*)` \\|$")
+	attributeRow = regexp.MustCompile("(?m)^\\| `([a-z._]+)` \\| (string|bool|int64|float64) \\|")
+)
+
+// tables returns the documented attributes of each kind of span, and their types.
+func (w *world) tables() (attributes map[string][]string, types map[string]string) {
+	w.Helper()
+	text, err := os.ReadFile(document)
+	suite.Must(w, err)
+	attributes, types = map[string][]string{}, map[string]string{}
+	for _, row := range attributeRow.FindAllStringSubmatch(string(text), -1) {
+		types[row[1]] = row[2]
+	}
+	for _, row := range spanRow.FindAllStringSubmatch(string(text), -1) {
+		attributes[row[1]] = strings.Split(row[2], "`, `")
+	}
+	if len(attributes) == 0 || len(types) == 0 {
+		w.Fatalf("%s has no tables of spans and attributes", document)
+	}
+	return attributes, types
 }
 
 // pathSecret returns the first element of the path of the webhooks. The API server's spans have it,
@@ -292,7 +309,7 @@ func (w *world) hangs() {
 	}
 }
 
-// document has the picture of a trace.
+// document has the picture of a trace, and the tables of spans and attributes.
 var document = filepath.Join("..", "..", "..", "docs", "tracing.md")
 
 // drawn expects that the documentation shows this trace, apart from times and random names. With

@@ -35,7 +35,7 @@ func main() {
 	flag.DurationVar(&config.Pause, "pause", 0, "How long there is nothing between two faults, on average. 0: a second.")
 	flag.StringVar(&config.Out, "out", "out/torture", "Directory for the report, and for the explanation of a violation.")
 	flag.StringVar(&config.Dir, "dir", "", "Directory that keeps the cluster's files and logs. Empty: a temporary one.")
-	flag.StringVar(&config.Binary, "manager", "", "The manager. Empty: bin/manager.")
+	flag.StringVar(&config.Binary, "manager", "", "The manager. Empty: bin/test-manager.")
 	flag.Func("env", "NAME=VALUE for the managers.", func(v string) error {
 		config.Env = append(config.Env, v)
 		return nil
