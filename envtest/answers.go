@@ -37,7 +37,7 @@ func (on *plane) awaitAnswers(ctx context.Context) error {
 		}),
 		// The API server begins to enforce policies in the order in which they were made.
 		until(ctx, "enforces the policies", func() (bool, error) {
-			err := on.patch(ctx, `{"metadata": {"annotations": {"`+v1alpha1.AnnotationRequester+`": "somebody"}}}`)
+			err := on.patch(ctx, `{"metadata": {"annotations": {"`+v1alpha1.AnnotationUseGranted+`": "somebody"}}}`)
 			return apierrors.IsForbidden(err), err
 		}),
 		client.IgnoreNotFound(on.k8s.Delete(ctx, probe())),

@@ -70,7 +70,7 @@ func TestAllIsInForceWhenStartReturns(t *testing.T) {
 	}{
 		"making an IPAllocation": {k8s.Create(t.Context(), own), "ValidatingAdmissionPolicy 'cadastre-allocations'"},
 		"writing what the operator writes": {
-			patch(t, k8s, claim, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":"me"}}}`), "ValidatingAdmissionPolicy 'cadastre-filled-in'",
+			patch(t, k8s, claim, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationUseGranted+`":"me"}}}`), "ValidatingAdmissionPolicy 'cadastre-filled-in'",
 		},
 		"deleting an IPAllocation in use": {k8s.Delete(t.Context(), record), `admission webhook "delete.ipallocation.ipam.cadastre.dev"`},
 		"deleting a pool in use":          {k8s.Delete(t.Context(), pool), `admission webhook "delete.ippool.ipam.cadastre.dev"`},

@@ -33,7 +33,7 @@ func furnished(t *testing.T, s *stage) {
 		pool.Lengths, pool.OnExhaustion = ipam.Lengths{Min: 8, Max: 32}, ipam.OnExhaustionWait
 		pool.Home = ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4}
 		if name == "owned" || name == "hidden" {
-			pool.Project = "others"
+			pool.Project, pool.Spec.UID = "others", "uid-of-"+name
 		}
 		s.Ledger.Describe(pool)
 		s.Catalogue.SetPool(pool)
@@ -119,7 +119,7 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "of one address, by a selector", kind: "IPClaim", object: claimed(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}}`)},
 		{name: "without a namespace in it", kind: "IPClaim", object: `{"metadata":{"name":"c"},"spec":{}}`},
 		{name: "that says itself that it may use a pool", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/use-granted":"p"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
-		{name: "that says itself who asked", kind: "IPClaim", object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/requester":"forged"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
+		{name: "that says itself who asked", kind: "IPClaim", object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
 		{name: "of a class that was just made", kind: "IPClaim", object: claimed(`{"className":"new"}`)},
 		{name: "while classes cannot be read", kind: "IPClaim", fails: "get IPClass", object: claimed(`{"className":"missing"}`)},
 		{name: "while pools cannot be listed", kind: "IPClaim", fails: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
@@ -204,7 +204,7 @@ func TestACreatedPoolIsAnswered(t *testing.T) {
 		{name: "a child of itself", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"q"},"prefixLength":26}`)},
 		{name: "a child that is larger than its parent", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":8}`)},
 		{name: "a child whose ranges are not in what it is given", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
-		{name: "that forges a right", kind: "LocalIPPool", how: unentitled, object: `{"metadata":{"name":"own","annotations":{"ipam.cadastre.dev/use-granted":"p","ipam.cadastre.dev/requester":"forged"}},"spec":` + child + `}`},
+		{name: "that forges a right", kind: "LocalIPPool", how: unentitled, object: `{"metadata":{"name":"own","annotations":{"ipam.cadastre.dev/use-granted":"p","ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}},"spec":` + child + `}`},
 		{name: "with classes that are missing, or of the other family", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","classNames":["gold","six","a","b","c","d","e","f"]}`)},
 		{name: "with a name server that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"dnsServers":["10.9.0.1","dns"]}}`)},
 		{name: "with an MTU that IPv6 does not have", kind: "IPPool", object: pooled("q", `{"cidr":"2001:db8::/64","network":{"prefixLength":64,"mtu":1279}}`)},
@@ -312,7 +312,7 @@ func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
 		{name: "a claim of a pool that may come", kind: "IPAddressClaim", object: object(named, ours, "IPPool", "missing", "")},
 		{name: "a claim that forges a right", kind: "IPAddressClaim", how: unentitled, object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/use-granted":"p"}}`, ours, "IPPool", "p", "")},
 		{name: "a claim that forges the right to use its pool", kind: "IPAddressClaim", how: unentitled, object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/use-granted":"owned"}}`, ours, "IPPool", "owned", "")},
-		{name: "a claim that forges who asked", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/requester":"forged"}}`, ours, "IPPool", "p", "")},
+		{name: "a claim that forges who asked", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}}`, ours, "IPPool", "p", "")},
 		{name: "a claim of another provider", kind: "IPAddressClaim", object: object(named, "example.com", "Pool", "p", "")},
 		{name: "a claim of a kind that there is not", kind: "IPAddressClaim", object: object(named, ours, "IPPol", "p", "")},
 		{name: "a claim of an address that is none", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/address":"10.0.0.1/24"}}`, ours, "IPPool", "p", "")},

@@ -3,19 +3,16 @@ package webhooks
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // draft holds an object as it was sent, with the filled-in fields. It is edited as it is, not by
@@ -100,32 +97,21 @@ func (d *draft) remove(path ...string) {
 
 // grant notes, in case the object must wait, that its creator can use a pool. It removes the
 // object's own notes about that.
-func (d *draft) grant(pool *v1alpha1.PoolReference, granted bool) {
+func (d *draft) grant(pool ipam.PoolKey, grant *ipam.Grant) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationUseGranted)
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequester)
-	if granted && pool != nil {
-		_ = d.set(pool.Name, "metadata", "annotations", v1alpha1.AnnotationUseGranted) // metadata is a map: the API server has read it
+	if grant != nil {
+		_ = d.set(convert.GrantText(pool, *grant), "metadata", "annotations", v1alpha1.AnnotationUseGranted) // metadata is a map: the API server has read it
 	}
 }
 
-// requestedBy notes in a waiting claim the user that created it, for the record that is made later.
-// It removes the claim's own note about that.
-func (d *draft) requestedBy(user string, record ipam.Record) {
+// requestedBy notes in an object that waits the user that created it. It removes the object's own
+// note about that.
+func (d *draft) requestedBy(user string, waits bool) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequestedBy)
-	if !record.Block.IsValid() {
+	if waits {
 		_ = d.set(convert.RequestedBy(user), "metadata", "annotations", v1alpha1.AnnotationRequestedBy) // metadata is a map: the API server has read it
 	}
-}
-
-// askedBy notes, for an object that waits for the right to use a pool, the user that made it. If it
-// cannot note the user, it returns a warning.
-func (d *draft) askedBy(ring *requester.Ring, user authenticationv1.UserInfo, of requester.Subject) []string {
-	sealed, err := ring.Seal(user, of)
-	if err != nil {
-		return []string{fmt.Sprintf("a right to use pool %s that comes later does not count (%v): create the %s again once you have it", of.Pool, err, of.Kind)}
-	}
-	_ = d.set(sealed, "metadata", "annotations", v1alpha1.AnnotationRequester) // metadata is a map: the API server has read it
-	return nil
 }
 
 // keep fills in a field of spec from an older object if it was left out.

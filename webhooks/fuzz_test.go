@@ -15,6 +15,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,12 +31,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
@@ -250,9 +252,7 @@ func newStage(f testing.TB) *stage {
 	<-watching
 	definitions, err := readSchemas()
 	must(f, err)
-	decoder, rights := admission.NewDecoder(scheme), requester.NewRights(store)
-	ring := requester.NewRing(store, store, "system", clock.RealClock{})
-	must(f, ring.Load(ctx))
+	decoder, rights := admission.NewDecoder(scheme), authorize.NewRights(store)
 	validate := map[string]admission.Handler{
 		"IPClaim":      admission.WithValidator(scheme, &claimValidator{catalogue: alloc.Catalogue, operator: operator}).Handler,
 		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: alloc.Ledger, catalogue: alloc.Catalogue, live: store}).Handler,
@@ -262,10 +262,10 @@ func newStage(f testing.TB) *stage {
 	}
 	s.store, s.Replica, s.changed, s.validate = store, alloc, changed, validate
 	s.mutate = map[string]admission.Handler{
-		"IPClaim":        &claimMutator{ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
-		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights, ring: ring},
-		"IPAddressClaim": &addressClaimMutator{catalogue: alloc.Catalogue, live: store, rights: rights, ring: ring},
+		"IPClaim":        &claimMutator{ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights},
+		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
+		"IPAddressClaim": &addressClaimMutator{catalogue: alloc.Catalogue, live: store, rights: rights},
 		"IPAddress":      &addressMutator{catalogue: alloc.Catalogue, allocator: alloc.Allocator, live: store},
 		"IPClass":        &classMutator{catalogue: alloc.Catalogue, live: store, decoder: decoder, schemas: definitions},
 	}

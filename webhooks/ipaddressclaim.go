@@ -12,10 +12,10 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // While no replica runs, IPAddressClaims are still made, and served later (failurePolicy ignore);
@@ -30,8 +30,7 @@ import (
 type addressClaimMutator struct {
 	catalogue *inventory.Catalogue
 	live      client.Reader
-	rights    *requester.Rights
-	ring      *requester.Ring
+	rights    *authorize.Rights
 }
 
 // Handle implements admission.Handler.
@@ -55,36 +54,23 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	// Without the project of a new namespace the claim waits, and is judged later.
 	_ = m.catalogue.KnowNamespace(ctx, m.live, req.Namespace)
-	granted := false // the claim's own value is ignored: the user must not decide it
-	if m.catalogue.NeedsGrant(request) || m.isUnknown(request.Pool) {
-		if granted, err = m.rights.MayUse(ctx, req.UserInfo, request.Pool); err != nil {
-			return denied(addressClaimSubject(claim.Name).refusal(err))
-		}
+	if _, known := m.catalogue.Pool(request.Pool); request.Pool.Kind == ipam.PoolKindIPPool && !known {
+		_ = m.catalogue.Refresh(ctx, m.live, request) // without the pool, the grant is for any pool of the name
 	}
-	d.grant(&v1alpha1.PoolReference{Name: claim.PoolName}, granted)
-	var warnings []string
-	if request.Granted = granted; m.catalogue.LacksRight(request) {
-		of := requester.Subject{Kind: convert.AddressClaimKind, Namespace: req.Namespace, Name: claim.Name, Pool: claim.PoolName}
-		warnings = d.askedBy(m.ring, req.UserInfo, of)
-	}
-	err = errors.Join(
-		d.set(claim.Name, "metadata", "name"), // the note about the creator is for this name only
-		d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease))
+	request, err = withGrant(ctx, m.catalogue, m.rights, req.UserInfo, request)
 	if err != nil {
+		return denied(addressClaimSubject(claim.Name).refusal(err))
+	}
+	d.grant(request.Pool, request.Grant)
+	d.requestedBy(req.UserInfo.Username, request.Grant != nil || m.catalogue.LacksRight(request))
+	if err := d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return d.response(warnings...)
+	return d.response()
 }
 
 func addressClaimSubject(name string) subject {
 	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, plural: "ipaddressclaims", name: name}
-}
-
-// isUnknown reports whether a claim names a pool that may be created later, and may then take a
-// right to use: a restore can bring claims back before their pools.
-func (m *addressClaimMutator) isUnknown(pool ipam.PoolKey) bool {
-	_, known := m.catalogue.Pool(pool)
-	return pool.Kind == ipam.PoolKindIPPool && !known
 }
 
 // unserved admits a claim that names no pool or class of ours, with a warning if it uses our group.

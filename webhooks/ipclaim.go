@@ -16,13 +16,13 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
@@ -38,8 +38,7 @@ type claimMutator struct {
 	live      client.Reader
 	decoder   admission.Decoder
 	schemas   schemas.Schemas
-	rights    *requester.Rights
-	ring      *requester.Ring
+	rights    *authorize.Rights
 }
 
 // Handle implements admission.Handler.
@@ -96,8 +95,8 @@ type claimRequest struct {
 	// request is the request of the claim, and terms are the terms to which it is resolved.
 	request ipam.Request
 	terms   ipam.Terms
-	// granted is true if the user can use the pool of another project.
-	granted bool
+	// grant is the right of the user to use the named pool; nil if there is none.
+	grant *ipam.Grant
 }
 
 func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Response {
@@ -152,9 +151,6 @@ func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome conv
 	}
 	r.draft.setStatus(outcome.Status(v1alpha1.IPClaimStatus{}))
 	logAdmitted(ctx, r, outcome)
-	if outcome.Phase != v1alpha1.ClaimBound {
-		warnings = append(m.askedBy(r, r.request), warnings...)
-	}
 	return r.draft.response(warnings...)
 }
 
@@ -191,15 +187,6 @@ func (r *claimRequest) order(resolution inventory.Resolution) allocator.Order {
 	}
 }
 
-// askedBy notes the user that made a claim that waits for the right to use its pool.
-func (m *claimMutator) askedBy(r *claimRequest, request ipam.Request) []string {
-	request.Granted = r.granted
-	if r.dryRun || !m.catalogue.LacksRight(request) {
-		return nil
-	}
-	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: r.claim.Namespace, Name: r.claim.Name, Pool: request.Pool.Name})
-}
-
 // seen returns the cache once that has all claims: before, it would make the caller wait. Until
 // then, seen returns a live reader.
 func (m *claimMutator) seen() client.Reader {
@@ -234,14 +221,11 @@ func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipa
 
 // resolveOnce resolves the request, with the right to use the named pool if that needs one.
 func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
-	request.Granted = false // the claim's own value is ignored: the user must not decide it
-	if m.catalogue.NeedsGrant(request) {
-		may, err := m.rights.MayUse(ctx, r.user, request.Pool)
-		if err != nil {
-			return inventory.Resolution{}, err
-		}
-		request.Granted, r.granted = may, may
+	var err error
+	if request, err = withGrant(ctx, m.catalogue, m.rights, r.user, request); err != nil {
+		return inventory.Resolution{}, err
 	}
+	r.grant = request.Grant
 	return m.allocator.Resolve(ctx, request)
 }
 
@@ -272,8 +256,8 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 // fillIn writes the decisions into the claim.
 func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	d := r.draft
-	d.grant(r.claim.Spec.PoolRef, r.granted)
-	d.requestedBy(r.user.Username, record)
+	d.grant(r.request.Pool, r.grant)
+	d.requestedBy(r.user.Username, !record.Block.IsValid())
 	errs := []error{
 		d.markAnswered(),
 		d.set(r.claim.Name, "metadata", "name"),

@@ -18,13 +18,13 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ippool,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ippools,verbs=create,versions=v1alpha1,name=create.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
@@ -45,8 +45,7 @@ type poolMutator struct {
 	live      client.Reader
 	decoder   admission.Decoder
 	schemas   schemas.Schemas
-	rights    *requester.Rights
-	ring      *requester.Ring
+	rights    *authorize.Rights
 }
 
 // Handle implements admission.Handler.
@@ -94,8 +93,8 @@ type poolRequest struct {
 	dryRun  bool
 	user    authenticationv1.UserInfo
 	subject subject
-	// granted is true if the user can use the parent.
-	granted bool
+	// grant is the right of the user to use the parent; nil if there is none.
+	grant *ipam.Grant
 }
 
 func (r *poolRequest) copy() v1alpha1.Pool { return r.obj.DeepCopyObject().(v1alpha1.Pool) }
@@ -139,19 +138,9 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	}
 	warnings := slices.Concat(classWarnings(m.catalogue, pool), edges, gatewayHeld(m.ledger, m.catalogue, pool))
 	if err != nil {
-		warnings = append(warnings, m.askedBy(r, pool)...)
 		warnings = append(warnings, err.Error()+": the pool waits")
 	}
 	return r.draft.response(warnings...)
-}
-
-// askedBy notes the user that made a child pool that waits for the right to use its parent.
-func (m *poolMutator) askedBy(r *poolRequest, pool ipam.Pool) []string {
-	pool.ParentGranted = r.granted
-	if r.dryRun || !pool.IsChild() || !m.catalogue.LacksRight(pool.ParentRequest()) {
-		return nil
-	}
-	return r.draft.askedBy(m.ring, r.user, requester.Subject{Kind: r.subject.kind, Namespace: pool.Key.Namespace, Name: pool.Key.Name, Pool: pool.Home.Name})
 }
 
 // cycle refuses a pool that is among its own ancestors.
@@ -193,14 +182,11 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 
 // order returns the order for the pool's CIDR, with the right to use its parent if that needs one.
 func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
-	pool.ParentGranted = false // the pool's own value is ignored: the user must not decide it
-	if m.catalogue.ParentNeedsGrant(pool) {
-		may, err := m.rights.MayUse(ctx, r.user, pool.Home)
-		if err != nil {
-			return allocator.Order{}, err
-		}
-		pool.ParentGranted, r.granted = may, may
+	request, err := withGrant(ctx, m.catalogue, m.rights, r.user, pool.ParentRequest())
+	if err != nil {
+		return allocator.Order{}, err
 	}
+	pool.ParentGrant, r.grant = request.Grant, request.Grant
 	order, err := m.allocator.PoolOrder(pool)
 	order.Origin, order.RequestedBy = allocator.OriginAdmission, r.user.Username
 	return order, err
@@ -238,7 +224,8 @@ func edgeGateway(obj v1alpha1.Pool, cidr netip.Prefix) (warnings []string, errs 
 
 // fillIn writes the decisions into the pool.
 func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
-	r.draft.grant(r.obj.PoolSpec().ParentRef, r.granted)
+	r.draft.grant(pool.Home, r.grant)
+	r.draft.requestedBy(r.user.Username, !record.Block.IsValid())
 	errs := []error{r.draft.set(r.obj.GetName(), "metadata", "name"), r.draft.addFinalizer(r.obj.GetFinalizers(), v1alpha1.FinalizerPool)}
 	if record.Block.IsValid() {
 		errs = append(errs, r.draft.set(record.Block.String(), "spec", "cidr"))

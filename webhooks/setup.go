@@ -11,13 +11,13 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // Options holds the settings and dependencies that the webhooks get at start-up.
@@ -37,10 +37,8 @@ type Options struct {
 	Tracer trace.Tracer
 	// Live reads without a cache.
 	Live client.Reader
-	// Rights are asked at admission. If a user has no right, Ring seals the identity of the user
-	// that asked.
-	Rights *requester.Rights
-	Ring   *requester.Ring
+	// Rights are asked at admission.
+	Rights *authorize.Rights
 	// Operator is the user name under which the operator itself writes.
 	Operator string
 }
@@ -60,16 +58,16 @@ func Setup(mgr manager.Manager, o Options) error {
 
 	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &claimMutator{
 		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, allocator: o.Allocator, cached: cached, live: o.Live,
-		decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
+		decoder: decoder, schemas: definitions, rights: o.Rights,
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
 		serve("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &poolMutator{
 			kind: kind, ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, allocator: o.Allocator, live: o.Live,
-			decoder: decoder, schemas: definitions, rights: o.Rights, ring: o.Ring,
+			decoder: decoder, schemas: definitions, rights: o.Rights,
 		})
 	}
 	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{catalogue: o.Catalogue, live: o.Live, decoder: decoder, schemas: definitions})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{catalogue: o.Catalogue, live: o.Live, rights: o.Rights, ring: o.Ring})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{catalogue: o.Catalogue, live: o.Live, rights: o.Rights})
 	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{catalogue: o.Catalogue, allocator: o.Allocator, live: o.Live})
 
 	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{catalogue: o.Catalogue, operator: o.Operator}).Handler)

@@ -121,15 +121,14 @@ const (
 	ReasonNotDefault = "NotDefault"
 )
 
-// AnnotationUseGranted on a claim or a child pool names the pool that its maker
-// was allowed to use when it was made or later, where that takes a right: one of another
-// project, and for a LocalIPPool any IPPool. Only the operator writes it.
+// AnnotationUseGranted on a claim or a child pool names the pool that its creator had the right to
+// use when the object was created, or got it while the object waited, if that takes a right: one of
+// another project, and for a LocalIPPool any IPPool. If the pool existed, its UID follows the name
+// after a slash, and the right is for that pool alone. Only the operator writes it.
 const AnnotationUseGranted = "ipam.cadastre.dev/use-granted"
 
-// AnnotationRequester on a claim or a child pool that waits for the right to use the
-// pool that it names has the user who made it, encrypted. The operator asks with it
-// whether the user has the right by now, and removes it then. Only the operator
-// writes it; anybody may remove it, and the object then waits until it is made again.
+// AnnotationRequester held the encrypted creator of a waiting object in former versions. It has no
+// effect, and the operator removes it with its next write of the object.
 const AnnotationRequester = "ipam.cadastre.dev/requester"
 
 // Annotations that pause a pool: nothing is handed out, releases go on. They do so

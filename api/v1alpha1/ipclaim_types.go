@@ -4,9 +4,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationRequestedBy on an IPClaim that had to wait is the name of the user who
-// created it, for the record that is made when there is room. The operator writes it
-// when the claim is created; nobody may change it.
+// AnnotationRequestedBy on an IPClaim or a pool that had to wait, and on an IPAddressClaim that
+// names a pool of another project or one that does not exist yet, is the name of the user who
+// created it. The record of an IPClaim states it when there is room. If the user is a service
+// account, the operator asks again whether it can use the pool that the object names. The operator
+// writes the annotation when the object is created, and no user can change it.
 const AnnotationRequestedBy = "ipam.cadastre.dev/requested-by"
 
 // For each field that a rule of IPClaimSpec selects the API server copies the schema of

@@ -139,7 +139,7 @@ tenants: $(assets) build
 	@STORM=$(STORM) SEED=$(SEED) go test -count=1 -v -timeout 1h ./test/e2e/tenants
 
 # The packages that are changed; the tests of all of them judge each change.
-MUTATED ?= ./webhooks ./internal/allocator ./internal/inventory ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/convert ./internal/requester \
+MUTATED ?= ./webhooks ./internal/allocator ./internal/inventory ./internal/queue ./internal/ledger ./internal/ipam ./internal/ipam/space ./internal/convert ./internal/authorize \
   ./internal/controller/... ./internal/certs ./internal/operator
 SAMPLE ?= 0
 

@@ -146,7 +146,7 @@ func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 		"a namespace's, of an unseen pool there": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
 		"a namespace's, of a pool there":         {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
 	} {
-		if got := a.catalogue.ParentNeedsGrant(c.pool); got != c.want {
+		if got := a.catalogue.LacksRight(c.pool.ParentRequest()); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

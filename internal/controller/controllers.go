@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
@@ -24,7 +25,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // countEvery is the shortest time between two writes of the counts of a pool or a class.
@@ -49,7 +49,7 @@ type Options struct {
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
-	Asker *requester.Asker
+	Asker *authorize.Asker
 	// OrphanGrace is the time for which a record can be without holder.
 	OrphanGrace time.Duration
 	// Workers is the number of claims that are reconciled at a time.

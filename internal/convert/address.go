@@ -59,8 +59,8 @@ func AddressRequest(c AddressClaim) (ipam.Request, field.ErrorList) {
 		Claim:  ipam.Name{Namespace: c.Namespace, Name: c.Name},
 		Pool:   PoolOfAddress(c.PoolKind, c.Namespace, c.PoolName),
 		Length: ipam.NoLength, Single: true,
-		Sticky:  c.Annotations[v1alpha1.AnnotationSticky],
-		Granted: c.Annotations[v1alpha1.AnnotationUseGranted] == c.PoolName,
+		Sticky: c.Annotations[v1alpha1.AnnotationSticky],
+		Grant:  grant(c.Annotations, c.PoolName),
 	}
 	if c.PoolKind == kindClass {
 		req.Class = c.PoolName

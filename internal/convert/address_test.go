@@ -47,7 +47,7 @@ func TestAddressRequest(t *testing.T) {
 		})},
 		"a sticky key": {claim: asks("IPClass", v1alpha1.AnnotationSticky, "node-1"), want: with(func(r *ipam.Request) { r.Class, r.Sticky = "lab", "node-1" })},
 		"a grant": {claim: asks("IPPool", v1alpha1.AnnotationUseGranted, "lab"), want: with(func(r *ipam.Request) {
-			r.Pool, r.Granted = ipam.PoolNamed("lab"), true
+			r.Pool, r.Grant = ipam.PoolNamed("lab"), &ipam.Grant{}
 		})},
 		"a grant for another pool":   {claim: asks("IPPool", v1alpha1.AnnotationUseGranted, "other"), want: with(func(r *ipam.Request) { r.Pool = ipam.PoolNamed("lab") })},
 		"a block is no address":      {claim: asks("IPPool", v1alpha1.AnnotationAddress, "10.0.0.0/24"), err: `metadata.annotations[ipam.cadastre.dev/address]: Invalid value: "10.0.0.0/24"`},

@@ -28,7 +28,9 @@ func Claim(obj *v1alpha1.IPClaim) (ipam.Request, field.ErrorList) {
 
 		RequestedBy: obj.Annotations[v1alpha1.AnnotationRequestedBy],
 	}
-	req.Granted = spec.PoolRef != nil && obj.Annotations[v1alpha1.AnnotationUseGranted] == spec.PoolRef.Name
+	if spec.PoolRef != nil {
+		req.Grant = grant(obj.Annotations, spec.PoolRef.Name)
+	}
 	errs := claimTarget(path, spec, &req)
 	if spec.CIDR != "" {
 		block, err := Block(path.Child("cidr"), spec.CIDR)

@@ -44,7 +44,7 @@ func TestClaim(t *testing.T) {
 			}},
 		"a grant is for the pool that it names": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
 			annotations: map[string]string{v1alpha1.AnnotationUseGranted: "p"},
-			want:        func(r *ipam.Request) { r.Pool, r.Granted = ipam.PoolNamed("p"), true }},
+			want:        func(r *ipam.Request) { r.Pool, r.Grant = ipam.PoolNamed("p"), &ipam.Grant{} }},
 		"a grant for another pool is none": {spec: v1alpha1.IPClaimSpec{PoolRef: pool},
 			annotations: map[string]string{v1alpha1.AnnotationUseGranted: "q"},
 			want:        func(r *ipam.Request) { r.Pool = ipam.PoolNamed("p") }},

@@ -47,7 +47,7 @@ func PoolAfter(before ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList)
 	if spec != before.Spec || spec.UID == "" {
 		pool, errs = poolSpec(key.Namespace, obj.PoolSpec())
 	}
-	pool.Spec, pool.OpenSince, pool.ParentGranted = spec, time.Time{}, false
+	pool.Spec, pool.OpenSince, pool.ParentGrant = spec, time.Time{}, nil
 	visibility, project := obj.SharedWith()
 	errs = append(errs, consumer(visibility, project)...)
 	pool.Key = key
@@ -66,7 +66,7 @@ func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
 		return nil
 	}
 	path := field.NewPath("spec", "parentRef")
-	pool.ParentGranted = obj.GetAnnotations()[v1alpha1.AnnotationUseGranted] == parent.Name
+	pool.ParentGrant = grant(obj.GetAnnotations(), parent.Name)
 	switch {
 	case pool.Key.Kind == ipam.PoolKindIPPool && parent.Kind == v1alpha1.PoolKindLocalIPPool:
 		return field.ErrorList{field.Invalid(path.Child("kind"), parent.Kind, "a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool")}

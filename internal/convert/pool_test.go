@@ -126,7 +126,7 @@ func TestPool(t *testing.T) {
 			poolOf(func(p *v1alpha1.IPPool) {
 				p.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "above"}
 				p.Spec.ParentRef = &v1alpha1.PoolReference{Name: "above"}
-			}), func(p *ipam.Pool) { p.Home, p.ParentGranted = ipam.PoolNamed("above"), true },
+			}), func(p *ipam.Pool) { p.Home, p.ParentGrant = ipam.PoolNamed("above"), &ipam.Grant{} },
 		},
 		"a grant for another parent is none": {
 			poolOf(func(p *v1alpha1.IPPool) {
@@ -185,10 +185,10 @@ func TestAPoolIsReadAgainWhereItsSpecHasChanged(t *testing.T) {
 	if len(errs) > 0 || before.Spec != (ipam.Revision{UID: "1", Generation: 1}) {
 		t.Fatal(errs, before.Spec)
 	}
-	before.OpenSince, before.ParentGranted = time.Unix(1, 0), true
+	before.OpenSince, before.ParentGrant = time.Unix(1, 0), &ipam.Grant{}
 	obj.Spec.CIDR, obj.Labels, obj.Spec.Project = "10.0.0.0/9", map[string]string{"a": "b"}, "red"
 	same, errs := PoolAfter(before, obj)
-	if len(errs) > 0 || same.CIDR != before.CIDR || same.Labels["a"] != "b" || same.Project != "red" || !same.OpenSince.IsZero() || same.ParentGranted {
+	if len(errs) > 0 || same.CIDR != before.CIDR || same.Labels["a"] != "b" || same.Project != "red" || !same.OpenSince.IsZero() || same.ParentGrant != nil {
 		t.Errorf("the same generation: %+v, %v", same, errs)
 	}
 	obj.Generation = 2

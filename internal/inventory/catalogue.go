@@ -345,7 +345,7 @@ func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
 	if req.Namespace() == "" {
 		asking = "pool"
 	}
-	return missing(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it",
+	return missing(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it and then create this object again",
 		req.Pool.Kind, req.Pool.Name, asking, another)
 }
 

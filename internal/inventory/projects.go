@@ -121,16 +121,6 @@ func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
 	return req, nil
 }
 
-// NeedsGrant reports whether a request needs the right to use the pool that it names.
-func (c *Catalogue) NeedsGrant(req ipam.Request) bool {
-	req, err := c.onBehalf(req)
-	if err != nil {
-		return false
-	}
-	pool, ok := c.Pool(req.Pool)
-	return ok && req.NeedsGrant(pool)
-}
-
 // LacksRight reports whether a request names an IPPool that it may not use, or one that does not
 // exist as far as this process has seen. The requester must not learn which of the two is the case.
 func (c *Catalogue) LacksRight(req ipam.Request) bool {
@@ -145,18 +135,19 @@ func (c *Catalogue) LacksRight(req ipam.Request) bool {
 	return !ok || !req.MayName(pool)
 }
 
-// MayBeGranted reports whether a request lacks only the right to use its pool to name it.
-func (c *Catalogue) MayBeGranted(req ipam.Request) bool {
+// MayBeGranted returns the pool that a request names, and reports whether the request lacks only
+// the right to use it.
+func (c *Catalogue) MayBeGranted(req ipam.Request) (ipam.Pool, bool) {
 	req, err := c.onBehalf(req)
 	if err != nil {
-		return false
+		return ipam.Pool{}, false
 	}
 	pool, ok := c.Pool(req.Pool)
 	if !ok || req.MayName(pool) {
-		return false
+		return pool, false
 	}
-	req.Granted = true
-	return req.MayName(pool)
+	req.Grant = &ipam.Grant{}
+	return pool, req.MayName(pool)
 }
 
 // Redacted removes the holder of a block from an error for a namespace, unless the holder is in the
@@ -274,19 +265,6 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 		return nil
 	}
 	return &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: "is all of the parent " + parent.CIDR.String() + ": ask for a smaller block"}
-}
-
-// ParentNeedsGrant reports whether a pool's creator needs the right to use the pool's parent to
-// name it, as far as this process has seen.
-func (c *Catalogue) ParentNeedsGrant(pool ipam.Pool) bool {
-	if !pool.IsChild() {
-		return false
-	}
-	parent, ok := c.Pool(pool.Home)
-	if !ok {
-		parent.Key = pool.Home
-	}
-	return pool.ParentRequest().NeedsGrant(parent)
 }
 
 // Descends reports whether a pool is the ancestor itself or a descendant of it, as far as this

@@ -291,6 +291,7 @@ type shape struct {
 	namespace       string
 	family          ipam.Family
 	length          int
+	grant           ipam.Grant
 	granted, single bool
 }
 
@@ -301,7 +302,10 @@ func (s *Shared) Wants(req ipam.Request) ipam.Wants {
 	}
 	key := shape{
 		class: req.Class, selector: req.Selector, pool: req.Pool, child: req.Child, namespace: req.Namespace(),
-		family: req.Family, length: req.Length, granted: req.Granted, single: req.Single,
+		family: req.Family, length: req.Length, granted: req.Grant != nil, single: req.Single,
+	}
+	if req.Grant != nil {
+		key.grant = *req.Grant
 	}
 	wants, ok := s.known[key]
 	if !ok {

@@ -133,28 +133,4 @@ func TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass(t *testing.T) {
 	}
 }
 
-// TestWhereToNameAPoolTakesARight covers the pool of another project, once both the namespace and
-// the pool are known.
-func TestWhereToNameAPoolTakesARight(t *testing.T) {
-	a := unstarted()
-	a.SetProject("red", "red")
-	a.SetProject("blue", "blue")
-	owned := ipam.Pool{Key: ipam.PoolNamed("owned"), Visibility: ipam.VisibilityShared, Project: "blue"}
-	a.SetPool(owned)
-	for name, c := range map[string]struct {
-		namespace, pool string
-		want            bool
-	}{
-		"another project's":     {"red", "owned", true},
-		"its own project's":     {"blue", "owned", false},
-		"one that is not there": {"red", "none", false},
-		"from a new namespace":  {"new", "owned", false},
-		"neither exists":        {"new", "none", false},
-	} {
-		if got := a.NeedsGrant(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}, Pool: ipam.PoolNamed(c.pool)}); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
-		}
-	}
-}
-
 func emptyLedger() *ledger.Ledger { return ledger.New(ledger.Options{}) }

@@ -278,11 +278,24 @@ func TestWhatARequestMayUseAndName(t *testing.T) {
 		{"a cluster-scoped pool, of a namespace's own", Pool{Key: LocalPoolNamed("team", "p")}, platforms, false, false, true},
 	} {
 		granted := c.asks
-		granted.Granted = true
+		granted.Grant = &Grant{}
 		got := []bool{c.asks.MayUse(c.pool), c.asks.NeedsGrant(c.pool), !c.asks.MayName(c.pool), granted.MayName(c.pool)}
 		want := []bool{c.use, c.grant, c.nameDenied, c.use} // a grant does not make visible
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: may use, needs a grant, is denied the name, may name with a grant: got %t, want %t", c.what, got, want)
+		}
+	}
+}
+
+func TestGrantIsForThePoolThatItWasGivenFor(t *testing.T) {
+	pool := Pool{Key: PoolNamed("p"), Project: "blue", Spec: Revision{UID: "present"}}
+	for _, c := range []struct {
+		grant *Grant
+		want  bool
+	}{{nil, false}, {&Grant{}, true}, {&Grant{PoolUID: "present"}, true}, {&Grant{PoolUID: "former"}, false}} {
+		request := Request{Claim: Name{"team", "c"}, Tenant: Tenant{Project: "red"}, Grant: c.grant}
+		if got := request.MayName(pool); got != c.want {
+			t.Errorf("%+v: may name the pool %t, want %t", c.grant, got, c.want)
 		}
 	}
 }

@@ -40,8 +40,6 @@ type Pool struct {
 	ReuseDelay   time.Duration
 	// Limit is the most that one project can hold of the pool.
 	Limit Limit
-	// AllowRetain lets claims that name the pool itself have their block retained.
-	AllowRetain bool
 	// Retention is the time for which a retained block is kept if no class states one; zero:
 	// for the default.
 	Retention time.Duration
@@ -55,8 +53,10 @@ type Pool struct {
 	// never has, or if that is not known yet.
 	OpenSince time.Time
 
-	// ParentGranted reports whether the maker of the pool had the right to use the parent.
-	ParentGranted bool
+	// ParentGrant is the right of the pool's creator to use the parent; nil if there is none.
+	ParentGrant *Grant
+	// AllowRetain lets claims that name the pool itself have their block retained.
+	AllowRetain bool
 	// Paused and Terminating pools hand out nothing; releases go on.
 	Paused, Terminating bool
 }
@@ -332,7 +332,7 @@ func (r Request) MayUse(pool Pool) bool {
 // MayName reports whether the request can name the pool. A pool that it cannot name is answered
 // like one that does not exist.
 func (r Request) MayName(pool Pool) bool {
-	return r.MayUse(pool) && (r.Granted || !r.NeedsGrant(pool))
+	return r.MayUse(pool) && (r.Grant.covers(pool) || !r.NeedsGrant(pool))
 }
 
 // NeedsGrant reports whether a request needs more than the pool's visibility to name it. A

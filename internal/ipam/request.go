@@ -14,9 +14,8 @@ type Request struct {
 	Child PoolKey
 	// Tenant is the requester.
 	Tenant Tenant
-	// Granted reports whether the requester has the right to use the named pool, if that needs
-	// a right.
-	Granted bool
+	// Grant is the right of the requester to use the named pool; nil if there is none.
+	Grant *Grant
 	// RequestedBy is the user that created the claim, if the claim waits and the user is known.
 	RequestedBy string
 
@@ -71,9 +70,22 @@ type Tenant struct {
 	Platform bool
 }
 
+// Grant represents the right to use the pool that a request names.
+type Grant struct {
+	// PoolUID is the UID of the pool for which the right was judged. It is empty if no pool of
+	// the name existed then: the grant is for any pool of the name.
+	PoolUID string
+}
+
+// covers reports whether the grant is for the pool: a pool that was created again under the same
+// name has another UID.
+func (g *Grant) covers(pool Pool) bool {
+	return g != nil && (g.PoolUID == "" || g.PoolUID == pool.Spec.UID)
+}
+
 // ParentRequest returns the request of a child pool to its parent.
 func (p Pool) ParentRequest() Request {
-	return Request{Child: p.Key, Granted: p.ParentGranted, Pool: p.Home, Family: p.Family, Length: p.Length, Block: p.CIDR}
+	return Request{Child: p.Key, Grant: p.ParentGrant, Pool: p.Home, Family: p.Family, Length: p.Length, Block: p.CIDR}
 }
 
 // Candidate holds a pool and the part of it that is in use: 0 to 1.

@@ -29,7 +29,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // reconcileWithin bounds one pass of a controller: the API server gives up a
@@ -139,8 +138,8 @@ func keep(obj client.Object, labels []string) {
 // annotationBytes holds the annotations that the operator reads, and the number of bytes that are
 // kept of each: one more than a valid value can have, so that a longer value stays invalid.
 var annotationBytes = map[string]int{ //nolint:gochecknoglobals // a table, made once
-	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254,
-	v1alpha1.AnnotationRequester: requester.MaxSealed + 1, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
+	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254 + 37,
+	v1alpha1.AnnotationRequester: 0, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
 	v1alpha1.AnnotationPaused: 0, v1alpha1.AnnotationClusterAPIPaused: 0,
 }
 

@@ -32,6 +32,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/controller"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -42,7 +43,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
+
 	"github.com/cadastre-dev/cadastre/internal/version"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
@@ -190,20 +191,16 @@ func (op *operator) register(ctx context.Context) error {
 	if err := op.allocator.Feed(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	rights := requester.NewRights(mgr.GetClient())
-	ring := requester.NewRing(mgr.GetAPIReader(), mgr.GetClient(), o.Namespace, clock.RealClock{})
-	if err := mgr.Add(ring); err != nil {
-		return err
-	}
+	rights := authorize.NewRights(mgr.GetClient())
 	if err := webhooks.Setup(mgr, webhooks.Options{
 		Ledger: op.ledger, Catalogue: op.catalogue, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
-		Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights, Ring: ring,
+		Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights,
 	}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	err := controller.Setup(mgr, controller.Options{
 		Ledger: op.ledger, Catalogue: op.catalogue, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
-		Live: mgr.GetAPIReader(), Asker: requester.NewAsker(ring, rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
+		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim),
 	})

@@ -28,7 +28,7 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	cluster := map[string]string{clusterv1.ClusterNameLabel: "fleet"}
 	watched := map[string]string{clusterv1.ClusterNameLabel: "fleet", clusterv1.WatchLabel: "here"}
 	pool := map[string]string{v1alpha1.LabelPool: "p", v1alpha1.LabelPoolKind: "IPPool"}
-	read := map[string]string{v1alpha1.AnnotationPaused: "", v1alpha1.AnnotationSticky: "node-1", v1alpha1.AnnotationRequester: "sealed"}
+	read := map[string]string{v1alpha1.AnnotationPaused: "", v1alpha1.AnnotationSticky: "node-1", v1alpha1.AnnotationRequestedBy: "admin"}
 	for name, c := range map[string]struct {
 		obj          client.Object
 		read, others map[string]string

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // protectClaim puts our finalizer on a claim on which admission has not (contract,
@@ -30,7 +30,7 @@ func (c *Controller) protectClaim(ctx context.Context, s *scope) error {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
+	if err := c.Client.Patch(ctx, s.claim, authorize.WithoutRequester(s.claim, patch)); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	return nil
@@ -61,24 +61,12 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	return err
 }
 
-// askAgain asks whether the creator of the claim has the right to use its pool now.
+// askAgain asks whether the service account that created the claim can use its pool now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if c.Catalogue.MayBeGranted(s.request) {
-		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
+	if pool, ok := c.Catalogue.MayBeGranted(s.request); ok {
+		s.request.Grant, s.again, err = c.Asker.Ask(ctx, s.claim, pool)
 	}
 	return err
-}
-
-// forgetRequester removes the creator's identity from a claim that no longer waits.
-func (c *Controller) forgetRequester(ctx context.Context, s *scope) error {
-	if s.claim.Annotations[v1alpha1.AnnotationRequester] == "" {
-		return nil
-	}
-	patch := requester.Forget(client.MergeFromWithOptions(s.claim.DeepCopy(), client.MergeFromWithOptimisticLock{}))
-	if err := c.Client.Patch(ctx, s.claim, patch); err != nil {
-		return fmt.Errorf("removing who asked: %w", err)
-	}
-	return nil
 }
 
 // allocate binds a claim. If it cannot be bound, allocate decides the effect on its turn.

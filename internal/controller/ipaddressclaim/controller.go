@@ -35,6 +35,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -43,7 +44,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;patch
@@ -74,7 +74,7 @@ type Controller struct {
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
-	Asker *requester.Asker
+	Asker *authorize.Asker
 	// Orphans collects the records whose claims are gone.
 	Orphans Orphans
 	// Workers is the number of claims that are reconciled at a time.
@@ -211,13 +211,7 @@ func (c *Controller) serve(ctx context.Context, s *scope) error {
 
 // fulfil gives the claim an address, or repairs its present one.
 func (c *Controller) fulfil(ctx context.Context, s *scope) error {
-	if err := c.give(ctx, s); err != nil {
-		return err
-	}
-	return c.forgetRequester(ctx, s)
-}
 
-func (c *Controller) give(ctx context.Context, s *scope) error {
 	if s.address != nil {
 		if err := c.protectClaim(ctx, s); err != nil {
 			return err

@@ -63,7 +63,7 @@ func TestAddressClaims(t *testing.T) {
 		"a claim is enqueued when the awaited object changes":                changedPools,
 		"a claim is enqueued when it is shown and not up to date":            changedClaims,
 		"the right to name a pool is asked for again":                        askedAgain,
-		"the maker of a claim is forgotten when it is served":                forgottenRequester,
+		"the encrypted creator of a claim is removed":                        formerRequester,
 		"an address that the cache does not show goes before its claim":      unseenWhileReleased,
 		"an address goes after its claim, and no other does":                 leftBehind,
 	} {

@@ -100,33 +100,37 @@ func changedClaims(e *addresses) {
 	}
 }
 
-// askedAgain lets claims name a pool of another project: one of a user without the right, one of a
-// user with the right, and one of an unknown user.
+// askedAgain has claims name a pool of another project: of a service account without the right
+// to, of one with the right, of another user, and of an unknown user. Only those of service accounts
+// are asked about again.
 func askedAgain(e *addresses) {
 	e.Applied(theirs())
-	denied, granted := claim("denied").Pool("hosts").Obj(), claim("granted").Pool("hosts").Obj()
-	e.RequestedBy(denied, "hosts")
-	e.RequestedBy(granted, "hosts", story.Masters)
-	e.Created(denied, granted, claim("unknown").Pool("hosts").Obj())
+	denied, granted, user := claim("denied").Pool("hosts").Obj(), claim("granted").Pool("hosts").Obj(), claim("user").Pool("hosts").Obj()
+	e.RequestedBy(denied, story.Deployer)
+	e.RequestedBy(granted, story.Entitled)
+	e.RequestedBy(user, "admin")
+	e.Created(denied, granted, claim("unknown").Pool("hosts").Obj(), user)
 	if again := e.Reconciled("denied").NotReady(v1alpha1.ReasonPoolNotFound).RequeueAfter(); again <= 0 {
 		e.t.Errorf("it is asked for again after %s", again)
 	}
 	e.Reconciled("unknown").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Reconciled("user").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Reconciled("granted").Served("10.0.0.2")
-	if has := e.stored("granted").Annotations; has[v1alpha1.AnnotationRequester] != "" || has[v1alpha1.AnnotationUseGranted] != "hosts" {
-		e.t.Errorf("the annotations are %v, want the right and no requester", has)
+	pool, _ := e.Catalogue.Pool(ipam.PoolNamed("hosts"))
+	if got, want := e.stored("granted").Annotations[v1alpha1.AnnotationUseGranted], "hosts/"+pool.Spec.UID; got != want {
+		e.t.Errorf("the right is noted as %q, want %q", got, want)
 	}
 }
 
-// forgottenRequester expects a claim to be served that needed no right after all.
-func forgottenRequester(e *addresses) {
+// formerRequester has a claim adopted whose creator a former version has encrypted.
+func formerRequester(e *addresses) {
 	e.Applied(hosts().Obj())
 	obj := claim("a").Pool("hosts").Obj()
-	e.RequestedBy(obj, "hosts")
+	obj.Annotations, obj.Finalizers = map[string]string{v1alpha1.AnnotationRequester: "v1.x.y"}, nil
 	e.Created(obj)
 	e.Reconciled("a").Served("10.0.0.2")
-	if noted := e.stored("a").Annotations[v1alpha1.AnnotationRequester]; noted != "" {
-		e.t.Error("it still names its maker")
+	if _, has := e.stored("a").Annotations[v1alpha1.AnnotationRequester]; has {
+		e.t.Error("the encrypted creator is still there")
 	}
 }
 
@@ -135,7 +139,7 @@ func grantedFails(e *addresses) {
 	e.Applied(theirs())
 	e.Failing(func(n int) story.Interruption {
 		obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Obj()
-		e.RequestedBy(obj, "hosts", story.Masters)
+		e.RequestedBy(obj, story.Entitled)
 		e.Applied(obj)
 		return e.interruption(obj.Name, nil)
 	})

@@ -21,10 +21,10 @@ func read(s *scope) error {
 	return convert.PolicyError(errs)
 }
 
-// askAgain asks whether the creator of the claim has the right to use its pool now.
+// askAgain asks whether the service account that created the claim can use its pool now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if c.Catalogue.MayBeGranted(s.request) {
-		s.request.Granted, s.again, err = c.Asker.Ask(ctx, s.claim, kind, s.request.Pool)
+	if pool, ok := c.Catalogue.MayBeGranted(s.request); ok {
+		s.request.Grant, s.again, err = c.Asker.Ask(ctx, s.claim, pool)
 	}
 	return err
 }

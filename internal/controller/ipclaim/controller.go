@@ -23,6 +23,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -31,7 +32,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclaims,verbs=get;list;watch;patch
@@ -57,7 +57,7 @@ type Controller struct {
 	// Live reads without a cache.
 	Live client.Reader
 	// Asker asks again for the right to use a pool.
-	Asker *requester.Asker
+	Asker *authorize.Asker
 	// Workers is the number of claims that are reconciled at a time.
 	Workers int
 	// Within holds the namespaces whose claims it reconciles.

@@ -56,6 +56,8 @@ func TestClaims(t *testing.T) {
 		"a claim is enqueued when the awaited object changes":          changedPools,
 		"a claim is enqueued when it is shown and not up to date":      changedClaims,
 		"the right to name a pool is asked for again":                  askedAgain,
+		"a right is for the pool that it was given for":                remadePool,
+		"the encrypted creator of a claim is removed":                  formerRequester,
 		"a claim that names the record of another is in conflict":      anothersRecord,
 		"no event reports a claim that is gone":                        goneWhileWritten,
 	} {

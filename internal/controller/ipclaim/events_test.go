@@ -5,6 +5,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
@@ -69,21 +70,50 @@ func changedClaims(e *claims) {
 	}
 }
 
-// askedAgain lets claims name a pool of another project: one of a user without the right, one of a
-// user with the right, and one of an unknown user.
+// askedAgain has claims name a pool of another project: of a service account without the right
+// to, of one with the right, of another user, and of an unknown user. Only those of service accounts
+// are asked about again.
 func askedAgain(e *claims) {
 	e.Applied(theirs().Obj())
-	denied, granted := claim("denied").Pool("p").Length(28).Obj(), claim("granted").Pool("p").Length(28).Obj()
-	e.RequestedBy(denied, "p")
-	e.RequestedBy(granted, "p", story.Masters)
-	e.Created(denied, granted, claim("unknown").Pool("p").Length(28).Obj())
+	denied, granted, user := claim("denied").Pool("p").Length(28).Obj(), claim("granted").Pool("p").Length(28).Obj(), claim("user").Pool("p").Length(28).Obj()
+	e.RequestedBy(denied, story.Deployer)
+	e.RequestedBy(granted, story.Entitled)
+	e.RequestedBy(user, "admin")
+	e.Created(denied, granted, claim("unknown").Pool("p").Length(28).Obj(), user)
 	if again := e.Reconciled("denied").Waiting(v1alpha1.ReasonPoolNotFound).RequeueAfter(); again <= 0 {
 		e.t.Errorf("it is asked for again after %s", again)
 	}
 	e.Reconciled("unknown").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Reconciled("user").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Reconciled("granted").Bound("10.0.0.0/28")
-	if has := e.stored("granted").Annotations; has[v1alpha1.AnnotationRequester] != "" || has[v1alpha1.AnnotationUseGranted] != "p" {
-		e.t.Errorf("the annotations are %v, want the right and no requester", has)
+	pool, _ := e.Catalogue.Pool(ipam.PoolNamed("p"))
+	if got, want := e.stored("granted").Annotations[v1alpha1.AnnotationUseGranted], "p/"+pool.Spec.UID; got != want {
+		e.t.Errorf("the right is noted as %q, want %q", got, want)
+	}
+}
+
+// remadePool has claims that were granted a pool of which another one of the same name exists now.
+func remadePool(e *claims) {
+	e.Applied(theirs().Obj())
+	former, again, early := claim("former").Pool("p").Length(28).Obj(), claim("again").Pool("p").Length(28).Obj(), claim("early").Pool("p").Length(28).Obj()
+	former.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "p/former"}
+	again.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "p/former", v1alpha1.AnnotationRequestedBy: story.Entitled}
+	early.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "p"} // before the pool existed
+	e.Created(again, early, former)
+	e.Reconciled("former").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
+	e.Reconciled("again").Bound("10.0.0.0/28")
+	e.Reconciled("early").Bound("10.0.0.16/28")
+}
+
+// formerRequester has a claim bound whose creator a former version has encrypted.
+func formerRequester(e *claims) {
+	obj := claim("a").Pool("p").Length(28).Obj()
+	obj.Annotations = map[string]string{v1alpha1.AnnotationRequester: "v1.x.y"}
+	e.Created(obj)
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	if _, has := e.stored("a").Annotations[v1alpha1.AnnotationRequester]; has {
+		e.t.Error("the encrypted creator is still there")
 	}
 }
 

@@ -78,7 +78,7 @@ func grantedFails(e *claims) {
 	e.Applied(theirs().Obj())
 	e.Failing(func(n int) story.Interruption {
 		obj := claim(fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
-		e.RequestedBy(obj, "p", story.Masters)
+		e.RequestedBy(obj, story.Entitled)
 		e.Applied(obj)
 		return e.interruption(obj.Name, nil)
 	})

@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // outcome returns the outcome of a pass for the status of the claim. The error is for the work
@@ -53,10 +53,7 @@ func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim)
 	base := claim.DeepCopy() // in the version in which the right to use the pool may have been written
 	base.Spec, base.Status = before.Spec, before.Status
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if claim.Spec.AllocationName != "" && claim.Annotations[v1alpha1.AnnotationRequester] != "" {
-		patch = requester.Forget(patch) // the claim no longer waits
-	}
-	err = c.Client.Patch(ctx, claim, patch)
+	err = c.Client.Patch(ctx, claim, authorize.WithoutRequester(claim, patch))
 	if err != nil {
 		return false, kubeutil.IgnoreNotFound(fmt.Errorf("writing the claim: %w", err))
 	}

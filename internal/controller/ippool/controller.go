@@ -22,6 +22,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -29,7 +30,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ippools;localippools,verbs=get;list;watch;patch
@@ -53,7 +53,7 @@ type Controller struct {
 	// Client writes, and reads from the cache.
 	Client client.Client
 	// Asker asks again for the right to use a pool.
-	Asker *requester.Asker
+	Asker *authorize.Asker
 	// Workers is the number of objects that are reconciled at a time: a call that is not answered
 	// blocks one of them.
 	Workers int

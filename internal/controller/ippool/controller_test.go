@@ -52,7 +52,7 @@ func TestPools(t *testing.T) {
 		"a child whose record is lost comes before those that wait":                       lostBeforeWaiter,
 		"of two children that wait the older is first":                                    oldestChildFirst,
 		"the right to use a parent is asked for again":                                    askedAgain,
-		"the maker of a pool is forgotten when it is served":                              forgottenRequester,
+		"the encrypted creator of a pool is removed":                                      formerRequester,
 		"a child beyond the limit of its project is tried again":                          limitedChild,
 		"a pool that a policy refuses to change states so":                                refusedPool,
 		"an unreadable pool states so":                                                    invalidPool,

@@ -11,11 +11,11 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/queue"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 )
 
 // read reads the pool's spec.
@@ -85,10 +85,13 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askAgain asks whether the creator of a child pool has the right to use its parent now.
+// askAgain asks whether the service account that created a child pool can use its parent now.
 func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if s.pool.IsChild() && c.Catalogue.MayBeGranted(s.pool.ParentRequest()) {
-		s.pool.ParentGranted, s.again, err = c.Asker.Ask(ctx, s.obj, string(s.pool.Key.Kind), s.pool.Home)
+	if !s.pool.IsChild() {
+		return nil
+	}
+	if parent, ok := c.Catalogue.MayBeGranted(s.pool.ParentRequest()); ok {
+		s.pool.ParentGrant, s.again, err = c.Asker.Ask(ctx, s.obj, parent)
 	}
 	return err
 }
@@ -100,15 +103,11 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 	spec.CIDR = record.Block.String()
 	spec.IPFamily = v1alpha1.IPFamily(ipam.FamilyOf(record.Block))
 	added := controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool)
-	noted := before.GetAnnotations()[v1alpha1.AnnotationRequester] != ""
-	if equality.Semantic.DeepEqual(before.PoolSpec(), spec) && !added && !noted {
+	if equality.Semantic.DeepEqual(before.PoolSpec(), spec) && !added {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if noted {
-		patch = requester.Forget(patch) // the pool no longer waits
-	}
-	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
+	if err := c.Client.Patch(ctx, s.obj, authorize.WithoutRequester(s.obj, patch)); err != nil {
 		return fmt.Errorf("writing %s into the pool: %w", record.Block, err)
 	}
 	return c.read(s)

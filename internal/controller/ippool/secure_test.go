@@ -77,21 +77,23 @@ func lostBeforeWaiter(e *pools) {
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 
-// askedAgain lets pools of a namespace name a pool of the platform: one of a user without the
-// right, one of a user with the right, and one of an unknown user.
+// askedAgain has pools of a namespace that name a pool of the platform: of a service account
+// without the right to, of one with the right, of another user, and of an unknown user. Only those
+// of service accounts are asked about again.
 func askedAgain(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	pools := map[string]*v1alpha1.LocalIPPool{}
-	for _, name := range []string{"denied", "granted", "unknown"} {
+	for _, name := range []string{"denied", "granted", "unknown", "user"} {
 		pools[name] = build.Pool(name).Child("parent", 26).In(story.Team)
 	}
-	e.RequestedBy(pools["denied"], "parent")
-	e.RequestedBy(pools["granted"], "parent", story.Masters)
+	e.RequestedBy(pools["denied"], story.Deployer)
+	e.RequestedBy(pools["granted"], story.Entitled)
+	e.RequestedBy(pools["user"], "admin")
 	for _, test := range []struct {
 		name  string
 		ready bool
 		again time.Duration
-	}{{"denied", false, time.Second}, {"granted", true, 0}, {"unknown", false, 0}} {
+	}{{"denied", false, time.Second}, {"granted", true, 0}, {"unknown", false, 0}, {"user", false, 0}} {
 		pool := pools[test.name]
 		e.Created(pool)
 		pass := e.World.Reconciled(e.local(), pool).After(test.again)
@@ -99,20 +101,21 @@ func askedAgain(e *pools) {
 			pass.Reason("") // fails with the existing reason
 		}
 	}
-	if granted := story.Stored(e.World, pools["granted"]); granted.Annotations[v1alpha1.AnnotationRequester] != "" || granted.Annotations[v1alpha1.AnnotationUseGranted] != "parent" {
-		e.t.Errorf("the annotations are %v, want the right and no requester", granted.Annotations)
+	want := "parent/" + string(e.stored("parent").UID)
+	if got := story.Stored(e.World, pools["granted"]).Annotations[v1alpha1.AnnotationUseGranted]; got != want {
+		e.t.Errorf("the right is noted as %q, want %q", got, want)
 	}
 }
 
-// forgottenRequester expects a pool to be served that needed no right after all.
-func forgottenRequester(e *pools) {
+// formerRequester has a pool served whose creator a former version has encrypted.
+func formerRequester(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	child := build.Pool("sub").Child("parent", 26).Obj()
-	e.RequestedBy(child, "parent")
+	child.Annotations = map[string]string{v1alpha1.AnnotationRequester: "v1.x.y"}
 	e.Created(child)
 	e.Reconciled("sub").Ready()
-	if noted := e.stored("sub").Annotations[v1alpha1.AnnotationRequester]; noted != "" {
-		e.t.Error("it still names its maker")
+	if _, has := e.stored("sub").Annotations[v1alpha1.AnnotationRequester]; has {
+		e.t.Error("the encrypted creator is still there")
 	}
 }
 
@@ -121,7 +124,7 @@ func grantedFails(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
 		pool := build.Pool(numbered(n).Name).Child("parent", 26).In(story.Team)
-		e.RequestedBy(pool, "parent", story.Masters)
+		e.RequestedBy(pool, story.Entitled)
 		e.Created(pool)
 		return story.Interruption{By: e.local(), Object: pool, Check: func() { e.World.Reconciled(e.local(), pool).Ready() }}
 	})
@@ -136,7 +139,7 @@ func limitedChild(e *pools) {
 	}).Obj())
 	e.Recorded(story.Block("a", "parent", "10.0.0.0/28"))
 	pool := build.Pool("sub").Child("parent", 26).In(story.Team)
-	e.RequestedBy(pool, "parent", story.Masters)
+	e.RequestedBy(pool, story.Entitled)
 	e.Created(pool)
 	if again := e.World.Reconciled(e.local(), pool).NotReady(v1alpha1.ReasonLimitReached).RequeueAfter(); again <= 0 {
 		e.t.Errorf("it is reconciled again after %s", again)

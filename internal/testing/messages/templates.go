@@ -15,7 +15,7 @@ import (
 func places() []string {
 	return []string{
 		"internal/convert", "internal/allocator", "internal/inventory", "internal/controller", "internal/ipam",
-		"internal/ledger", "internal/queue", "internal/requester", "webhooks",
+		"internal/ledger", "internal/queue", "internal/authorize", "webhooks",
 	}
 }
 

@@ -56,6 +56,7 @@ func Start(t *testing.T, options cluster.Options) *Plane {
 	for _, name := range []string{System, Team} {
 		suite.Must(t, client.IgnoreAlreadyExists(p.admin.Create(t.Context(), build.Namespace(name))))
 	}
+	suite.Must(t, p.entitle(t.Context()))
 	p.kinds = []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &v1alpha1.IPClass{}, &v1alpha1.IPAllocation{}}
 	if options.ClusterAPICRDs {
 		p.kinds = append(p.kinds, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}, &clusterv1.Cluster{})

@@ -101,7 +101,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 			Expect(pool.Spec.CIDR).To(BeEmpty())
 			Expect(pool.Annotations).NotTo(HaveKey(v1alpha1.AnnotationUseGranted))
 			Eventually(func() string { return tells(fresh(ctx, pool).Status.Conditions, parent) }).Should(ContainSubstring(
-				`Ready False ParentNotReady there is no IPPool NAME that this namespace may use: create it, name another parent, or ask for the right to use it`))
+				`Ready False ParentNotReady there is no IPPool NAME that this namespace may use: create it, name another parent, or ask for the right to use it and then create this object again`))
 		}
 	})
 

@@ -88,8 +88,8 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("makes a claim of an unknown pool wait for the pool", func(ctx context.Context) {
 		claim := build.Claim(team, "pool").Pool("late-pool").Length(24).Obj()
-		admitted(ctx, claim, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it: the claim waits`)
-		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it`)
+		admitted(ctx, claim, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it and then create this object again: the claim waits`)
+		expectPending(ctx, claim, v1alpha1.ReasonPoolNotFound, `there is no IPPool "late-pool" that this namespace may use: create it, name another one, or ask for the right to use it and then create this object again`)
 		created(ctx, build.Pool("late-pool").Domain("waiting").CIDR("10.26.2.0/24").Obj())
 		expectBound(ctx, claim, "10.26.2.0/24")
 	})
@@ -105,7 +105,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("makes a child of an unknown parent, and its claims, wait for the parent", func(ctx context.Context) {
 		child := build.Pool("late-child").Child("late-parent", 24).Obj()
-		admitted(ctx, child, `there is no IPPool "late-parent" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
+		admitted(ctx, child, `there is no IPPool "late-parent" that this pool may use: create it, name another parent, or ask for the right to use it and then create this object again: the pool waits`)
 		Expect(child.Spec.CIDR).To(BeEmpty())
 		Eventually(func() map[string]string { return reasons(fresh(ctx, child).Status.Conditions) }).Should(Equal(map[string]string{
 			"Ready": "False/ParentNotReady", "Allocated": "False/ParentNotReady", "Exhausted": "False/HasRoom",
@@ -159,7 +159,7 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 
 	It("reports it if the created parent does not allow a child of that size", func(ctx context.Context) {
 		child := build.Pool("late-large").Child("late-small", 16).Obj()
-		admitted(ctx, child, `there is no IPPool "late-small" that this pool may use: create it, name another parent, or ask for the right to use it: the pool waits`)
+		admitted(ctx, child, `there is no IPPool "late-small" that this pool may use: create it, name another parent, or ask for the right to use it and then create this object again: the pool waits`)
 		created(ctx, build.Pool("late-small").Domain("waiting").CIDR("10.26.7.0/24").Obj())
 		Eventually(func() string { return reasons(fresh(ctx, child).Status.Conditions)["Ready"] }).Should(Equal("False/Invalid"))
 		Expect(conditionOf(child.Status.Conditions, v1alpha1.ConditionReady).Message).To(

@@ -88,8 +88,8 @@ func (w *world) hideSecrets(t *testing.T) map[string]string {
 
 	claim := &v1alpha1.IPClaim{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "apps"}, claim))
-	w.askedBy(claim, hush)
-	t.Cleanup(func() { w.askedBy(claim, "") })
+	w.applied(claim, hush)
+	t.Cleanup(func() { w.applied(claim, "") })
 	w.operatorPod(t)
 	w.tellsThePath(t, claim)
 	return secrets
@@ -113,14 +113,15 @@ func (w *world) operatorPod(t *testing.T) {
 	t.Cleanup(func() { w.Deleted(pod) })
 }
 
-// askedBy makes the operator record the user that asked for a claim; none if the text is empty.
-func (w *world) askedBy(claim *v1alpha1.IPClaim, text string) {
+// applied sets the annotation in which kubectl apply keeps all fields of a claim, or removes it
+// if the text is empty.
+func (w *world) applied(claim *v1alpha1.IPClaim, text string) {
 	w.Helper()
-	patch := `{"metadata":{"annotations":{"` + v1alpha1.AnnotationRequester + `":null}}}`
+	patch := `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":null}}}`
 	if text != "" {
 		patch = strings.Replace(patch, "null", `"`+text+`"`, 1)
 	}
-	suite.Must(w, w.AsOperator().Patch(context.Background(), claim, client.RawPatch("application/merge-patch+json", []byte(patch))))
+	suite.Must(w, w.Patch(context.Background(), claim, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 // tellsThePath makes an event about a claim with the path of a webhook in it, as the API server's

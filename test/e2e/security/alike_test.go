@@ -87,7 +87,7 @@ func (w *world) answerToChild(as client.Client, parent string) string {
 	for i := range pool.Status.Conditions {
 		pool.Status.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
-	return plain(w, []any{pool.Spec, pool.Status, masked(pool.Annotations)}, asked)
+	return plain(w, []any{pool.Spec, pool.Status, pool.Annotations}, asked)
 }
 
 func asks(pool, block string) *v1alpha1.IPClaim {
@@ -131,15 +131,7 @@ func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
 		claim.Status.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
 	asked = append(asked, claim.Name, "CLAIM")
-	return plain(w, []any{claim.Spec, claim.Status, masked(claim.Annotations), claim.Finalizers}, asked)
-}
-
-// masked returns annotations without the one that is different each time.
-func masked(annotations map[string]string) map[string]string {
-	if annotations[v1alpha1.AnnotationRequester] != "" {
-		annotations[v1alpha1.AnnotationRequester] = "SEALED"
-	}
-	return annotations
+	return plain(w, []any{claim.Spec, claim.Status, claim.Annotations, claim.Finalizers}, asked)
 }
 
 func plain(w *world, told any, asked []string) string {

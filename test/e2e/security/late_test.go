@@ -17,36 +17,42 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// late holds the objects that wait for the right to use one pool: an object of each kind, made by
-// one user in one namespace.
+// late holds an object of each kind that waits for the right to use one pool, created by one
+// user in one namespace.
 type late struct {
 	w     *world
-	as    client.Client
 	claim *v1alpha1.IPClaim
 	alien *ipamv1.IPAddressClaim
 	child *v1alpha1.LocalIPPool
 }
 
-// waits makes one object of each kind, and waits until each reports that it may not use the pool,
-// as if it did not exist.
-func (w *world) waits(as client.Client, namespace, pool string) *late {
+// created creates one object of each kind.
+func (w *world) created(user, namespace, pool string) *late {
 	w.Helper()
-	l := &late{w: w, as: as,
+	l := &late{w: w,
 		claim: build.Claim(namespace, "late").Pool(pool).Length(32).Obj(),
 		alien: build.AddressClaim(namespace, "late").Pool(pool).Obj(),
 		child: build.Pool("late").Child(pool, 28).In(namespace),
 	}
 	for _, obj := range l.all() {
-		suite.Must(w, as.Create(w.Context(), obj))
+		suite.Must(w, w.As(user).Create(w.Context(), obj))
 	}
+	return l
+}
+
+// waits creates one object of each kind, and waits until each says that it may not use
+// the pool, as if it did not exist.
+func (w *world) waits(user, namespace, pool string) *late {
+	w.Helper()
+	l := w.created(user, namespace, pool)
 	told := fmt.Sprintf("there is no IPPool %q that this namespace may use", pool)
 	w.Await("all of them report why they wait", func(ctx context.Context) bool {
 		l.refresh(ctx)
 		return says(l.claim.Status.Conditions, told) && says(l.alien.Status.Conditions, told) && says(l.child.Status.Conditions, told)
 	})
 	for _, obj := range l.all() {
-		if sealed := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; sealed == "" || strings.Contains(sealed, "late-user") {
-			w.Errorf("%T has its maker recorded: %q", obj, sealed)
+		if by := obj.GetAnnotations()[v1alpha1.AnnotationRequestedBy]; by != user {
+			w.Errorf("%T names %q as its creator, want %q", obj, by, user)
 		}
 	}
 	return l
@@ -69,18 +75,27 @@ func says(conditions []metav1.Condition, text string) bool {
 	return false
 }
 
-// isServed waits until all of them are served, and do not have the annotation with their requester
-// any more.
+// isServed waits until all of them are served.
 func (l *late) isServed() {
 	l.w.Helper()
 	l.w.Await("all of them are served", func(ctx context.Context) bool {
 		l.refresh(ctx)
-		served := l.claim.Status.Phase == v1alpha1.ClaimBound && l.alien.Status.AddressRef.Name != "" && l.child.Status.Phase == v1alpha1.PoolReady
-		for _, obj := range l.all() {
-			served = served && obj.GetAnnotations()[v1alpha1.AnnotationRequester] == ""
-		}
-		return served
+		return l.claim.Status.Phase == v1alpha1.ClaimBound && l.alien.Status.AddressRef.Name != "" && l.child.Status.Phase == v1alpha1.PoolReady
 	})
+}
+
+// isNotServed expects that none of them is served, or has a right.
+func (l *late) isNotServed() {
+	l.w.Helper()
+	l.refresh(l.w.Context())
+	if l.claim.Status.Phase != v1alpha1.ClaimPending || l.alien.Status.AddressRef.Name != "" || l.child.Status.Phase != v1alpha1.PoolPending {
+		l.w.Errorf("served: the claim is %s, the IPAddressClaim has the address %q, the pool is %s", l.claim.Status.Phase, l.alien.Status.AddressRef.Name, l.child.Status.Phase)
+	}
+	for _, obj := range l.all() {
+		if granted := obj.GetAnnotations()[v1alpha1.AnnotationUseGranted]; granted != "" {
+			l.w.Errorf("%T is granted %s", obj, granted)
+		}
+	}
 }
 
 // ends deletes all of them.
@@ -91,8 +106,8 @@ func (l *late) ends() {
 	l.w.letGoOf(l.child)
 }
 
-// lateUser makes claims of all kinds and pools in a namespace.
-func (w *world) lateUser(name string, namespaces ...string) client.Client {
+// lateUser lets a user create claims of all kinds and pools in namespaces.
+func (w *world) lateUser(name string, namespaces ...string) {
 	w.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{ipamv1.GroupVersion.Group}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"*"}},
@@ -110,7 +125,6 @@ func (w *world) lateUser(name string, namespaces ...string) client.Client {
 			return as.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(namespace)) == nil
 		})
 	}
-	return as
 }
 
 // mayUse gives a user the right to use pools.
@@ -127,59 +141,70 @@ func (w *world) mayUse(user string, pools ...string) {
 		})
 }
 
-// aLateRightCounts expects that objects that wait for the right to use a pool are served when the
-// right comes: by a binding, by the label of the namespace, by the pool's visibility.
+// deployer is a service account.
+const deployer = "system:serviceaccount:late-bound:deployer"
+
+// aLateRightCounts has objects that wait for the right to use a pool served when the right
+// comes: for a service account by a binding; and for every user by the label of the namespace,
+// and by the pool's visibility.
 func (w *world) aLateRightCounts() {
 	owned := func(s *v1alpha1.IPPoolSpec) { s.Project = "late-owner" }
 	hidden := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "late-owner" }
-	for _, name := range []string{"late-bound", "late-labeled", "late-seen"} {
+	for _, name := range []string{"late-people", "late-bound", "late-labelled", "late-seen"} {
 		w.Namespace(name)
 	}
 	w.Pools(build.Pool("late-owned").CIDR("10.40.0.0/24").With(owned).Obj(),
 		build.Pool("late-hidden").CIDR("10.40.1.0/24").With(hidden).Obj(),
 		build.Pool("late-shown").CIDR("10.40.2.0/24").With(hidden).Obj())
-	as := w.lateUser("late-user", "late-bound", "late-labeled", "late-seen")
-	// A namespace's own child pool takes the right to use its parent, in any namespace.
+	w.lateUser(deployer, "late-bound")
+	w.lateUser("late-user", "late-people", "late-labelled", "late-seen")
+	// A namespace's own child pool takes the right to use its parent wherever that is.
 	w.mayUse("late-user", "late-hidden", "late-shown")
 
-	bound := w.waits(as, "late-bound", "late-owned")
-	w.nobodyForges(as, bound)
+	people, bound := w.waits("late-user", "late-people", "late-owned"), w.waits(deployer, "late-bound", "late-owned")
+	w.nobodyForges(bound)
+	w.editsGrantNothing(people, bound)
 	w.mayUse("late-user", "late-owned")
+	w.mayUse(deployer, "late-owned")
 	bound.isServed()
 	bound.ends()
+	people.isNotServed()
+	people.ends()
+	again := w.created("late-user", "late-people", "late-owned")
+	again.isServed()
+	again.ends()
 
-	labelled := w.waits(as, "late-labeled", "late-hidden")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labeled"}}
+	labelled := w.waits("late-user", "late-labelled", "late-hidden")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labelled"}}
 	suite.Must(w, w.Patch(w.Context(), namespace, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`))))
 	labelled.isServed()
 	labelled.ends()
 
-	seen := w.waits(as, "late-seen", "late-shown")
+	seen := w.waits("late-user", "late-seen", "late-shown")
 	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late-shown"}}
 	suite.Must(w, w.Patch(w.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"visibility":"Shared","project":null}}`))))
 	seen.isServed()
 	seen.ends()
 }
 
-// nobodyForges tries, as a user, to set the creator of an object: in a new one, by a copy of
-// another's, and by a change.
-func (w *world) nobodyForges(as client.Client, l *late) {
-	ctx := w.Context()
-	copied := build.Claim(l.claim.Namespace, "copied").Pool("late-owned").Length(32).Obj()
-	copied.Annotations = map[string]string{v1alpha1.AnnotationRequester: l.claim.Annotations[v1alpha1.AnnotationRequester], v1alpha1.AnnotationUseGranted: "late-owned"}
-	suite.Must(w, as.Create(ctx, copied))
-	if got := copied.Annotations[v1alpha1.AnnotationRequester]; got == l.claim.Annotations[v1alpha1.AnnotationRequester] || copied.Annotations[v1alpha1.AnnotationUseGranted] != "" {
-		w.Errorf("a new claim keeps the annotation that its maker wrote: %v", copied.Annotations)
+// nobodyForges has a user try to write a creator and a right: into a new object, and by a change.
+func (w *world) nobodyForges(l *late) {
+	ctx, as := w.Context(), w.As(deployer)
+	forged := build.Claim(l.claim.Namespace, "forged").Pool("late-owned").Length(32).Obj()
+	forged.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "system:serviceaccount:other:other", v1alpha1.AnnotationUseGranted: "late-owned"}
+	suite.Must(w, as.Create(ctx, forged))
+	if has := forged.Annotations; has[v1alpha1.AnnotationRequestedBy] != deployer || has[v1alpha1.AnnotationUseGranted] != "" {
+		w.Errorf("a new claim keeps the annotations of its creator: %v", has)
 	}
+	w.Deleted(forged)
 	for _, obj := range l.all() {
-		forged := obj.DeepCopyObject().(client.Object)
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":"v1.forged.AAAA"}}}`))
-		if err := as.Patch(ctx, forged, patch); !apierrors.IsForbidden(err) && (err == nil || !strings.Contains(err.Error(), "is written by the operator alone")) {
-			w.Errorf("%T: its maker is forged: %v", obj, err)
+		for _, name := range []string{v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationUseGranted} {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+name+`":"system:serviceaccount:other:other"}}}`))
+			err := as.Patch(ctx, obj.DeepCopyObject().(client.Object), patch)
+			if !apierrors.IsForbidden(err) && (err == nil || !strings.Contains(err.Error(), "is written by the operator alone")) {
+				w.Errorf("%T: %s is forged: %v", obj, name, err)
+			}
 		}
 	}
-	removed := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationRequester+`":null}}}`))
-	suite.Must(w, as.Patch(ctx, copied, removed))
-	w.Deleted(copied)
 }

@@ -1,4 +1,5 @@
-// Package security checks the documented rights: those of the operator, and those of tenants.
+// Package security holds the operator to what it says of rights: its own, and
+// those of tenants.
 package security
 
 import (
@@ -34,8 +35,8 @@ func TestSecurity(t *testing.T) {
 		{"a path that was replaced is answered for a minute, and no create fails in that time", (*world).pathsAreReplaced},
 		{"manifests that others apply change neither path nor bundle", (*world).manifestsLeavePathsAlone},
 		{"everything that the operator does", (*world).everythingIsDone},
-		{"a right that comes after the objects that wait for it counts", (*world).aLateRightCounts},
-		{"an object can be edited and deleted, with any spec", (*world).everythingIsEditable},
+		{"a right that comes late counts for service accounts, and no edit grants it", (*world).aLateRightCounts},
+		{"an object can be edited and deleted, whatever its spec", (*world).everythingIsEditable},
 		{"the operator uses the rights that it has, and has those that it uses", (*world).rightsAreUsed},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.do(&world{w.For(t)}) })

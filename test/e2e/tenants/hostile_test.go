@@ -333,7 +333,7 @@ func (h *hostile) forge(ctx context.Context) error {
 		return h.create(ctx, claim)
 	case 2:
 		claim := b.Pool(poolOthers).Length(32).Obj()
-		claim.Annotations = map[string]string{v1alpha1.AnnotationRequester: "AAAA"}
+		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "system:serviceaccount:others:deployer"}
 		return h.create(ctx, claim)
 	default:
 		claim := b.Class("hosts").Obj()

@@ -5,28 +5,20 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
 // redacted replaces a removed value.
 const redacted = "<redacted>"
 
-// hidden returns the annotations that hold encrypted data, or a copy of all fields.
-func hidden() []string {
-	return []string{v1alpha1.AnnotationRequester, "kubectl.kubernetes.io/last-applied-configuration"}
-}
+// hidden is the annotation that holds a copy of all fields.
+const hidden = "kubectl.kubernetes.io/last-applied-configuration"
 
 // Redact takes out of an object the fields that hold secrets, and the managed fields.
 func Redact(obj *unstructured.Unstructured) {
 	obj.SetManagedFields(nil)
 	annotations := obj.GetAnnotations()
-	for _, name := range hidden() {
-		if _, has := annotations[name]; has {
-			annotations[name] = redacted
-		}
-	}
-	if len(annotations) > 0 {
+	if _, has := annotations[hidden]; has {
+		annotations[hidden] = redacted
 		obj.SetAnnotations(annotations)
 	}
 	switch obj.GetKind() {

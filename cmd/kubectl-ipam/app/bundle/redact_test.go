@@ -10,7 +10,6 @@ import (
 
 func TestWhatHoldsSecretsIsRedacted(t *testing.T) {
 	for name, text := range map[string]string{
-		"the requester of a claim":             "{kind: IPClaim, metadata: {annotations: {ipam.cadastre.dev/requester: hush, kept: a}}}",
 		"a copy of the applied object":         "{kind: IPPool, metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: hush, kept: a}}}",
 		"the managers of the fields":           "{kind: IPPool, kept: a, metadata: {managedFields: [{manager: hush}]}}",
 		"the path of a webhook":                "{kind: MutatingWebhookConfiguration, webhooks: [{name: kept, clientConfig: {service: {path: /hush/a}}}]}",

@@ -30,7 +30,7 @@ operator's logs, and the reports of doctor and check. Names, addresses and label
 it as they are.
 
 No Secret is read. Paths and CA bundles of webhooks, values of environment variables,
-tokens and keys are taken out, and so is who asked for what waits for a right.
+tokens and keys are taken out.
 
 What you may not read is left out, and index.yaml in the file says why.`,
 		Example: `  # Of all namespaces

@@ -184,7 +184,7 @@ host,g,10.0.0.9,,team,
 		`line 11: it says no namespace: name one, or choose one with -n`,
 		`line 12: cidr: no pool in the file has 10.9.0.3: add one, or name one that exists in the column pool`,
 		`line 13: cidr: 10.9.0.3/32: lies outside pool lab, which is 10.0.0.0/24: ask for a block within it, or name another pool`,
-		`line 14: there is no IPPool "none" that this namespace may use: create it, name another one, or ask for the right to use it`,
+		`line 14: there is no IPPool "none" that this namespace may use: create it, name another one, or ask for the right to use it and then create this object again`,
 		`line 15: cidr: "here" is not an IP address: write one such as 10.0.0.1`,
 		`line 16: kind: "host" is none of pool, claim and reserved: correct it`,
 	}
@@ -261,7 +261,7 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 	}{
 		"a parent that is nowhere": {
 			lines: "pool,small,10.36.1.0/24,,none,,,,\n",
-			want:  []string{`line 2: there is no IPPool "none" that this pool may use: create it, name another parent, or ask for the right to use it`},
+			want:  []string{`line 2: there is no IPPool "none" that this pool may use: create it, name another parent, or ask for the right to use it and then create this object again`},
 		},
 		"a child outside its parent": {
 			lines: "pool,big,10.36.0.0/16,,,,,,\npool,small,10.37.1.0/24,,big,,,,\n",

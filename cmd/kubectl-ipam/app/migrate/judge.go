@@ -149,12 +149,12 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 
 // suppose records a pool as if it had been made.
 func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Pool) error {
-	if j.operator.Catalogue.ParentNeedsGrant(pool) {
-		may, err := j.mayUse(ctx, pool.Home.Name)
+	if j.operator.Catalogue.LacksRight(pool.ParentRequest()) {
+		grant, err := j.mayUse(ctx, pool.Home.Name)
 		if err != nil {
 			return err
 		}
-		pool.ParentGranted = may
+		pool.ParentGrant = grant
 	}
 	order, err := j.operator.PoolOrder(pool)
 	if err != nil {
@@ -241,12 +241,12 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 
 // supposeClaim records the block of a claim as if the claim had been made.
 func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
-	if j.operator.Catalogue.NeedsGrant(request) {
-		may, err := j.mayUse(ctx, request.Pool.Name)
+	if j.operator.Catalogue.LacksRight(request) {
+		grant, err := j.mayUse(ctx, request.Pool.Name)
 		if err != nil {
 			return err
 		}
-		request.Granted = may
+		request.Grant = grant
 	}
 	resolution, err := j.operator.Resolve(ctx, request)
 	if err != nil {
@@ -269,8 +269,13 @@ func (j *judge) invalid(kind string, obj client.Object, namespaced bool) field.E
 	return append(errs, j.schemas.Errors(kind, object)...)
 }
 
-func (j *judge) mayUse(ctx context.Context, pool string) (bool, error) {
-	return j.may(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
+// mayUse returns the right of the user to use a pool; nil if there is none.
+func (j *judge) mayUse(ctx context.Context, pool string) (*ipam.Grant, error) {
+	may, err := j.may(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
+	if err != nil || !may {
+		return nil, err
+	}
+	return &ipam.Grant{}, nil
 }
 
 // may reports whether the user has a right. It asks the API server once for each right.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -32,9 +31,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/requester"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
@@ -59,11 +59,10 @@ func newAdmitting(t *testing.T) *admitting {
 	})
 	t.Cleanup(a.parts.Close)
 	a.parts.Ledger.Load(nil, nil)
-	ring := requester.NewRing(a, a, "system", clock.RealClock{})
-	if err := errors.Join(ring.Load(t.Context()), webhooks.Setup(stubManager{a: a}, webhooks.Options{
+	if err := webhooks.Setup(stubManager{a: a}, webhooks.Options{
 		Ledger: a.parts.Ledger, Catalogue: a.parts.Catalogue, Queue: a.parts.Queue, Allocator: a.parts.Allocator, Metrics: a.parts.Metrics, History: a.parts.History,
-		Live: a, Rights: requester.NewRights(a), Ring: ring,
-	})); err != nil {
+		Live: a, Rights: authorize.NewRights(a),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return a
