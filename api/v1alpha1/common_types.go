@@ -12,7 +12,7 @@ const (
 	IPv6 IPFamily = "IPv6"
 )
 
-// Strategy says which of a pool's free blocks is handed out.
+// Strategy defines which free block of a pool is allocated.
 //
 // FirstFit: the one with the lowest address. BestFit: from the smallest free
 // space that is large enough, which keeps large blocks whole. WorstFit: from
@@ -29,41 +29,41 @@ const (
 	StrategyRandom   Strategy = "Random"
 )
 
-// OnExhaustion says what becomes of a request for which there is no room.
+// OnExhaustion defines the handling of a request for which no pool has room.
 //
-// Wait: it is admitted, waits in line, and is bound as soon as a block is free.
-// Reject: its create call is refused with HTTP 507 (Insufficient Storage).
+// Wait: it is admitted, waits in the queue, and is bound when a block is free. Reject: its create
+// call is refused with HTTP 507 (Insufficient Storage).
 // +kubebuilder:validation:Enum=Wait;Reject
 type OnExhaustion string
 
-// What becomes of a request for which there is no room.
+// The handling of a request for which no pool has room.
 const (
 	OnExhaustionWait   OnExhaustion = "Wait"
 	OnExhaustionReject OnExhaustion = "Reject"
 )
 
-// ReclaimPolicy says what becomes of a block when its claim is gone.
+// ReclaimPolicy defines the handling of a block when its claim is gone.
 //
-// Delete: it is free again. Retain: it stays held, for the retention period of
-// its class or until a person deletes the IPAllocation, and a claim of the same
-// namespace and name gets the same block back. Class or pool must allow it.
+// Delete: it is free again. Retain: it stays held, for the retention period of its class or until a
+// user deletes the IPAllocation, and a claim of the same namespace and name gets the same block
+// again. The class or the pool must allow it.
 // +kubebuilder:validation:Enum=Delete;Retain
 type ReclaimPolicy string
 
-// What becomes of a block when its claim is gone.
+// The handling of a block when its claim is gone.
 const (
 	ReclaimDelete ReclaimPolicy = "Delete"
 	ReclaimRetain ReclaimPolicy = "Retain"
 )
 
-// Visibility says whose claims may use a pool or a class.
+// Visibility defines which claims can use a pool or a class.
 //
-// Shared: those of every namespace. Consumer: those of namespaces whose project
-// is spec.project. Platform: those of the platform's own project.
+// Shared: claims of every namespace. Consumer: claims of namespaces whose project is spec.project.
+// Platform: claims of namespaces of the platform's project.
 // +kubebuilder:validation:Enum=Shared;Consumer;Platform
 type Visibility string
 
-// Whose claims may use a pool or a class.
+// The visibilities of a pool or a class.
 const (
 	VisibilityShared   Visibility = "Shared"
 	VisibilityConsumer Visibility = "Consumer"
@@ -74,17 +74,15 @@ const (
 // +kubebuilder:validation:Enum=IPPool;LocalIPPool
 type PoolKind string
 
-// The kinds of pools: cluster-scoped, and a namespace's own.
+// The kinds of pools: cluster-scoped and namespaced.
 const (
 	PoolKindIPPool      PoolKind = "IPPool"
 	PoolKindLocalIPPool PoolKind = "LocalIPPool"
 )
 
-// PoolReference names a pool. A LocalIPPool is always one of the namespace of
-// the object that names it.
+// PoolReference names a pool. A LocalIPPool is always in the namespace of the object that names it.
 type PoolReference struct {
-	// kind of the pool: IPPool, or LocalIPPool for one of the same namespace.
-	// Default: IPPool.
+	// kind of the pool: IPPool, or LocalIPPool for a pool of the same namespace. Default: IPPool.
 	// +kubebuilder:default=IPPool
 	// +optional
 	Kind PoolKind `json:"kind,omitempty"`
@@ -105,41 +103,38 @@ type Capacity struct {
 	// +optional
 	Total string `json:"total,omitempty"`
 
-	// allocated is the number of addresses in blocks that are held.
+	// allocated is the number of addresses in held blocks.
 	// +optional
 	Allocated string `json:"allocated,omitempty"`
 
-	// available is the number of addresses that can still be handed out.
+	// available is the number of addresses that can still be allocated.
 	// +optional
 	Available string `json:"available,omitempty"`
 
-	// withheld is the number of addresses that are never handed out: reserved
-	// ranges, gateway, network and broadcast addresses, and what lies outside
-	// ranges.
+	// withheld is the number of addresses that are never allocated: reserved ranges, gateway,
+	// network and broadcast addresses, and addresses outside ranges.
 	// +optional
 	Withheld string `json:"withheld,omitempty"`
 
-	// outOfRange is the number of addresses that are withheld and all the same
-	// held: handed out before ranges or reserved were edited. They are kept
-	// until released and not handed out again.
+	// outOfRange is the number of addresses that are both withheld and held: they were allocated
+	// before ranges or reserved were edited. They are kept until released, and not allocated again.
 	// +optional
 	OutOfRange string `json:"outOfRange,omitempty"`
 }
 
-// Limits bounds what projects may hold of a pool, or of all pools of a class.
+// Limits bounds the blocks and addresses that projects hold of a pool, or of all pools of a class.
 type Limits struct {
-	// perProject is what one project may hold. Default: no limit.
+	// perProject limits each project. Default: no limit.
 	// +optional
 	PerProject *ProjectLimits `json:"perProject,omitempty"`
 }
 
-// ProjectLimits is what one project may hold, in whatever state: bound, retained,
-// cooling, or recorded and not claimed yet. Of two requests that together exceed a
-// limit the one whose block is recorded later is refused, with any number of
-// replicas.
+// ProjectLimits limits the blocks and addresses of one project in any state: bound, retained,
+// cooling, or recorded and not claimed yet. Of two requests that together exceed a limit, the
+// request whose block is recorded later is refused, with any number of replicas.
 type ProjectLimits struct {
-	// addresses is the number of addresses in all blocks; where it is more than
-	// 2147483647, a decimal number as a string. Default: no limit.
+	// addresses is the number of addresses in all blocks; if it is more than 2147483647, a decimal
+	// number as a string. Default: no limit.
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(0|[1-9][0-9]{0,38})$')",message="must be a decimal number of 0 or more, of up to 39 digits",reason=FieldValueInvalid
 	// +optional
 	Addresses *intstr.IntOrString `json:"addresses,omitempty"`

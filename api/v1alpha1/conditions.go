@@ -8,9 +8,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Each comment lists the reasons of the condition, by kind and status, in lines that
 // `make docs` reads.
 const (
-	// ConditionReady is True when the object does what it is there for. Of an IPClaim it has
-	// the status and the reason of Bound, for tools that look for Ready (kstatus), but where
-	// another claim's record overlaps the block: then it is False, with the reason Conflict.
+	// ConditionReady is True when the object is ready for use. On an IPClaim it has the status and
+	// the reason of Bound, for tools that read Ready (kstatus), except if another claim's record
+	// overlaps the block: then it is False, with the reason Conflict.
 	//
 	//	IPClaim, True: Bound
 	//	IPClaim, False: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed, PoolExhausted
@@ -22,8 +22,8 @@ const (
 	//	IPAddressClaim, False: PoolExhausted, PoolNotFound, PoolNotReady, ClusterNotFound, Paused, AllocationFailed, LimitReached, RecordRefused, TooManyWaiting
 	ConditionReady = "Ready"
 
-	// ConditionPending is True while something that the claim needs is missing
-	// or not ready. Nothing is held for it.
+	// ConditionPending is True while an object that the claim needs is missing or not ready. No
+	// block is held for the claim.
 	//
 	//	IPClaim, True: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed
 	ConditionPending = "Pending"
@@ -33,17 +33,16 @@ const (
 	//	IPClaim, True: Bound
 	ConditionBound = "Bound"
 
-	// ConditionExhausted is True when no pool that the claim may use has a free
-	// block of the requested length. The claim is bound as soon as one is
-	// released. On a pool: no address is left to hand out.
+	// ConditionExhausted is True when no pool that the claim can use has a free block of the
+	// requested length. The claim is bound when a block is released. On a pool: no address is free.
 	//
 	//	IPClaim, True: PoolExhausted
 	//	IPPool, LocalIPPool, True: PoolExhausted
 	//	IPPool, LocalIPPool, False: HasRoom
 	ConditionExhausted = "Exhausted"
 
-	// ConditionAllocated is True when the pool's own CIDR is recorded, in its
-	// parent or in its routing domain, and nothing else overlaps it there.
+	// ConditionAllocated is True when the pool's own CIDR is recorded, in its parent or in its
+	// routing domain, and no other record overlaps it there.
 	//
 	//	IPPool, LocalIPPool, True: Recorded
 	//	IPPool, LocalIPPool, False: ParentNotReady, PoolExhausted, CannotFit, Invalid, Conflict, RecordRefused, LimitReached
@@ -54,62 +53,60 @@ const (
 const (
 	// ReasonBound: a block is held for the claim.
 	ReasonBound = "Bound"
-	// ReasonPoolExhausted: no pool that may serve it has a free block of that
-	// length; of a pool: no address is left.
+	// ReasonPoolExhausted: no pool that can serve the claim has a free block of that length; on a
+	// pool: no address is free.
 	ReasonPoolExhausted = "PoolExhausted"
-	// ReasonHasRoom: the pool has addresses left.
+	// ReasonHasRoom: the pool has free addresses.
 	ReasonHasRoom = "HasRoom"
-	// ReasonClassNotFound: there is no class of that name that the claim may use.
+	// ReasonClassNotFound: no class of that name exists that the claim can use.
 	ReasonClassNotFound = "ClassNotFound"
-	// ReasonNoDefaultClass: the claim names no class, and there is no default.
+	// ReasonNoDefaultClass: the claim names no class, and no default class exists.
 	ReasonNoDefaultClass = "NoDefaultClass"
-	// ReasonPoolNotFound: there is no pool of that name that the claim may use.
+	// ReasonPoolNotFound: no pool of that name exists that the claim can use.
 	ReasonPoolNotFound = "PoolNotFound"
 	// ReasonPoolNotReady: the pool that the claim names is not ready.
 	ReasonPoolNotReady = "PoolNotReady"
 	// ReasonNoPoolForClass: no pool that is ready backs the class.
 	ReasonNoPoolForClass = "NoPoolForClass"
-	// ReasonPolicyViolation: class or pool, made after the claim, do not allow
-	// what it asks for.
+	// ReasonPolicyViolation: the class or the pool was created after the claim, and does not allow
+	// its request.
 	ReasonPolicyViolation = "PolicyViolation"
-	// ReasonCannotFit: no pool that may serve it, or no parent, could hand out a
-	// block of that length even if nothing of it were in use: its ranges and
-	// reserved addresses leave smaller blocks only. A block that is released does
-	// not help; a smaller request does, and so does a change of the pool's spec.
+	// ReasonCannotFit: no eligible pool, or no parent, has a block of that length even when it is
+	// empty: its ranges and reserved addresses leave only smaller blocks. A released block does not
+	// help; request a smaller block, or change the spec of the pool.
 	ReasonCannotFit = "CannotFit"
 	// ReasonForeignProvisioner: another provisioner serves this class.
 	ReasonForeignProvisioner = "ForeignProvisioner"
-	// ReasonConflict: the block has another holder, or, where the claim is bound, a
-	// second holder.
+	// ReasonConflict: the block has another holder, or, if the claim is bound, a second holder.
 	ReasonConflict = "Conflict"
-	// ReasonLimitReached: the claim's project holds as much of the pool, or of the
-	// class, as one project may. The claim is bound once the project holds less.
+	// ReasonLimitReached: the claim's project has reached its limit for the pool or the class. The
+	// claim is bound when the project holds less.
 	ReasonLimitReached = "LimitReached"
-	// ReasonRecordRefused: the claim waited, and could be served, but its IPAllocation
-	// cannot be recorded; the message has what the API server says, such as that a quota
-	// is exceeded. Others are served before it. It is tried again until the cause ends.
-	// Also of a pool that cannot be changed, and of an IPAddressClaim: there also where
-	// its IPAddress is refused, and the address is held already.
+	// ReasonRecordRefused: the claim waited, and could be served, but its IPAllocation cannot be
+	// recorded; the message has the error of the API server, such as an exceeded quota. Others are
+	// served before it. The operator retries until the cause ends. Also used for a pool that cannot
+	// be changed, and for an IPAddressClaim, also if its IPAddress is refused and the address is
+	// already held.
 	ReasonRecordRefused = "RecordRefused"
-	// ReasonTooManyWaiting: as many claims of its namespace wait as may. Others are
-	// served before it, and it is in line when one of its namespace is no more.
+	// ReasonTooManyWaiting: its namespace has reached the limit of waiting claims. Others are
+	// served before it; it joins the queue when another claim of its namespace leaves.
 	ReasonTooManyWaiting = "TooManyWaiting"
-	// ReasonNotServed: the claim waits in a namespace that the operator which answered the
-	// create call does not serve (--namespace). Another operator may.
+	// ReasonNotServed: the claim waits in a namespace that the operator that answered the create
+	// call does not serve (--namespace). Another operator may serve it.
 	ReasonNotServed = "NotServed"
-	// ReasonReady: the object does what it is there for.
+	// ReasonReady: the object is ready for use.
 	ReasonReady = "Ready"
-	// ReasonFull: the pool works, and has nothing left to hand out.
+	// ReasonFull: the pool works, and has no free address.
 	ReasonFull = "Full"
-	// ReasonRecorded: the pool's CIDR is recorded and nothing overlaps it.
+	// ReasonRecorded: the pool's CIDR is recorded, and no other record overlaps it.
 	ReasonRecorded = "Recorded"
 	// ReasonParentNotReady: the parent of the pool is missing or not ready.
 	ReasonParentNotReady = "ParentNotReady"
-	// ReasonInvalid: the spec cannot be honoured; the message says which field.
+	// ReasonInvalid: the spec is invalid; the message names the field.
 	ReasonInvalid = "Invalid"
-	// ReasonPaused: an annotation pauses the pool; nothing is handed out.
+	// ReasonPaused: an annotation pauses allocation from the pool.
 	ReasonPaused = "Paused"
-	// ReasonTerminating: the pool is being deleted; nothing is handed out.
+	// ReasonTerminating: the pool is being deleted, and allocates no blocks.
 	ReasonTerminating = "Terminating"
 	// ReasonNoPools: no IPPool backs the class, and claims of it wait for one. LocalIPPools
 	// are not counted.
@@ -122,8 +119,8 @@ const (
 )
 
 // AnnotationUseGranted on a claim or a child pool names the pool that its creator had the right to
-// use when the object was created, or got it while the object waited, if that takes a right: one of
-// another project, and for a LocalIPPool any IPPool. If the pool existed, its UID follows the name
+// use when the object was created, or got while the object waited, if that requires a right: a pool
+// of another project, and for a LocalIPPool any IPPool. If the pool existed, its UID follows the name
 // after a slash, and the right is for that pool alone. Only the operator writes it.
 const AnnotationUseGranted = "ipam.cadastre.dev/use-granted"
 
@@ -131,9 +128,8 @@ const AnnotationUseGranted = "ipam.cadastre.dev/use-granted"
 // effect, and the operator removes it with its next write of the object.
 const AnnotationRequester = "ipam.cadastre.dev/requester"
 
-// Annotations that pause a pool: nothing is handed out, releases go on. They do so
-// whatever their value, "false" included. That is Cluster API's rule for its own
-// (annotations.HasPaused), and ours follows it.
+// Annotations that pause allocation from a pool; releases continue. They pause with any value,
+// including "false", as Cluster API defines for its annotation (annotations.HasPaused).
 const (
 	AnnotationPaused           = "ipam.cadastre.dev/paused"
 	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
@@ -142,14 +138,14 @@ const (
 // FinalizerPool is on every pool: it stays until its last block is released.
 const FinalizerPool = "ipam.cadastre.dev/pool"
 
-// LabelProject on a Namespace names the project to which it belongs. Default:
-// the namespace's own name.
+// LabelProject on a Namespace names the project to which it belongs. Default: the name of the
+// namespace.
 const LabelProject = "ipam.cadastre.dev/project"
 
 // DefaultRoutingDomain is the routing domain of root pools that name none.
 const DefaultRoutingDomain = "default"
 
-// CauseLimitReached is the type of a cause in the details of an error: the request is
-// refused because a limit of the project or of the namespace is reached, and not for want of a right
-// or of room.
+// CauseLimitReached is the type of a cause in the details of an error: the request is refused
+// because a limit of the project or of the namespace is reached, and not because a right or room is
+// missing.
 const CauseLimitReached metav1.CauseType = "LimitReached"

@@ -1,11 +1,9 @@
-// Package v1alpha1 is the API of Cadastre: pools of addresses (IPPool, and a
-// namespace's own, LocalIPPool), the policy for kinds of address space (IPClass),
-// requests for blocks (IPClaim) and the register of who holds what
-// (IPAllocation).
+// Package v1alpha1 is the API of Cadastre: pools of addresses (IPPool, and the namespaced
+// LocalIPPool), the policy for kinds of address space (IPClass), requests for blocks (IPClaim) and
+// the register of held blocks (IPAllocation).
 //
-// Blocks and addresses are strings in canonical text form (RFC 4632, RFC 5952);
-// everything that one object can say about itself is stated in CEL rules, so
-// that it holds where no webhook runs.
+// Blocks and addresses are strings in canonical text form (RFC 4632, RFC 5952); constraints on a
+// single object are CEL rules, so that they also hold while no webhook runs.
 //
 // +kubebuilder:object:generate=true
 // +groupName=ipam.cadastre.dev

@@ -5,46 +5,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FinalizerHeld is on every IPAllocation from birth: the record stays, and its
-// block stays taken, until its holder is really gone, even when its namespace
-// is deleted around it.
+// FinalizerHeld is on every IPAllocation from its creation: the record stays, and its block stays
+// in use, until its holder no longer exists, even if its namespace is being deleted.
 const FinalizerHeld = "ipam.cadastre.dev/held"
 
-// AnnotationAdopted on an IPAllocation says that it was taken over after it was
-// made: by a second leader that found it, or for a claim or pool that was made
-// again under the name. The deletion of an earlier holder does not release it.
+// AnnotationAdopted marks an IPAllocation that was adopted after its creation: by a second leader
+// that found it, or for a claim or pool that was created again under the name. The deletion of an
+// earlier holder does not release it.
 const AnnotationAdopted = "ipam.cadastre.dev/adopted"
 
-// AnnotationPoolUnknown on an IPAllocation says that it was made for an IPAddress when
-// its pool was not known. When the pool comes, it is judged whether the namespace may
-// use that; if not, the IPAllocation is released. Only the operator writes it.
+// AnnotationPoolUnknown marks an IPAllocation that was created for an IPAddress while its pool was
+// unknown. When the pool appears, the operator checks whether the namespace can use it; if not, the
+// IPAllocation is released. Only the operator writes it.
 const AnnotationPoolUnknown = "ipam.cadastre.dev/pool-unknown"
 
-// AnnotationGivenUp on a claim or a pool that waits has the UID of an IPAllocation
-// that was made for it and is given up. It is written so that a replica that read
-// the object before, and was paused, cannot fill that one in.
+// AnnotationGivenUp on a waiting claim or pool has the UID of an IPAllocation that was created for
+// it and is given up. The write prevents a replica that read the object before, and was paused,
+// from filling in that IPAllocation.
 const AnnotationGivenUp = "ipam.cadastre.dev/given-up"
 
-// MaxRequestedBy is how many characters of a user's name a record keeps.
+// MaxRequestedBy is the number of characters of a user's name that a record keeps.
 const MaxRequestedBy = 1024
 
-// AllocationPurpose says what a block is held for.
+// AllocationPurpose is the purpose of a held block.
 // +kubebuilder:validation:Enum=Claim;Pool
 type AllocationPurpose string
 
-// What a block is held for: a claim, or as the space of a pool.
+// The purposes of a held block: a claim, or the space of a pool.
 const (
 	PurposeClaim AllocationPurpose = "Claim"
 	PurposePool  AllocationPurpose = "Pool"
 )
 
-// AllocationState says how a block is held.
+// AllocationState is the state of a held block.
 // +kubebuilder:validation:Enum=Bound;Retained;Cooling;Releasing
 type AllocationState string
 
-// How a block is held: by its holder; kept after its holder is gone; not yet to
-// be handed out again; of a pool's own record only, about to be released: nothing
-// is handed out from the pool.
+// The states of a held block: held by its holder; kept after its holder is gone; not allocated
+// again yet; and, only for a pool's own record, about to be released: the pool allocates no blocks.
 const (
 	AllocationBound     AllocationState = "Bound"
 	AllocationRetained  AllocationState = "Retained"
@@ -52,7 +50,7 @@ const (
 	AllocationReleasing AllocationState = "Releasing"
 )
 
-// IPAllocationSpec records that a block is held, by which holder, and from which pool.
+// IPAllocationSpec records a held block, its holder and its pool.
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="exactly one of poolRef and routingDomain says where the block lies: set one of them",reason=FieldValueInvalid
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.routingDomain
@@ -73,81 +71,76 @@ type IPAllocationSpec struct {
 	// +required
 	IPFamily IPFamily `json:"ipFamily"`
 
-	// poolRef is the pool that the block lies in; a LocalIPPool is one of the
-	// holder's namespace. Absent on the record of a root pool, which has a
-	// routingDomain. Immutable.
+	// poolRef is the pool of the block; a LocalIPPool is in the holder's namespace. Not set on the
+	// record of a root pool, which has a routingDomain. Immutable.
 	// +optional
 	PoolRef *PoolReference `json:"poolRef,omitempty"`
 
-	// routingDomain is that of the root pool whose own record this is; that of
-	// a LocalIPPool is its namespace's own. Immutable.
+	// routingDomain is the routing domain of the root pool whose own record this is; that of a
+	// LocalIPPool is separate for each namespace. Immutable.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	RoutingDomain string `json:"routingDomain,omitempty"`
 
-	// className is the class by which the block was handed out. Immutable.
+	// className is the class through which the block was allocated. Immutable.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ClassName string `json:"className,omitempty"`
 
-	// claimRef names the holder: in this namespace, in another one, or
-	// cluster-scoped. Its uid is known for a holder that existed when the block
-	// was recorded.
+	// claimRef names the holder: in this namespace, in another one, or cluster-scoped. The uid is
+	// set if the holder existed when the block was recorded.
 	// +required
 	ClaimRef ClaimReference `json:"claimRef"`
 
-	// purpose says what the block is held for. Immutable.
+	// purpose of the block: for a claim, or as the space of a pool. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +required
 	Purpose AllocationPurpose `json:"purpose"`
 
-	// reclaimPolicy says what becomes of the block when the holder is gone.
-	// Default: Delete.
+	// reclaimPolicy defines the handling of the block when the holder is gone. Default: Delete.
 	// +kubebuilder:default=Delete
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// state is how the block is held: by its holder (Bound), for a later claim of the
-	// same name (Retained), or without a holder, until its reuseDelay is over (Cooling).
-	// Deleting a Retained record releases its block: at once, or where its class or
-	// pool has a reuseDelay, when that is over. Until then the record stays, Cooling
-	// and terminating. Default: Bound.
+	// state of the block: held by its holder (Bound), kept for a later claim of the same name
+	// (Retained), or without a holder until its reuseDelay is over (Cooling). Deleting a Retained
+	// record releases its block: at once, or, if its class or pool has a reuseDelay, when that is
+	// over. Until then the record stays, Cooling and terminating. Default: Bound.
 	// +kubebuilder:default=Bound
 	// +optional
 	State AllocationState `json:"state,omitempty"`
 
-	// releaseAfter is when a Retained or Cooling block is free. On a Bound one: it was
-	// retained, is taken over by a claim that is being created, and is retained again
-	// until then where that claim is never stored.
+	// releaseAfter is the time at which a Retained or Cooling block is free. On a Bound block: the
+	// block was retained, is taken over by a claim that is being created, and is retained again
+	// until this time if that claim is never stored.
 	// +optional
 	ReleaseAfter *metav1.Time `json:"releaseAfter,omitempty"`
 
-	// stickyKey is the key by which a later claim of the namespace gets this
-	// block again, once it is retained. Immutable.
+	// stickyKey is the key by which a later claim of the namespace gets this block again after it
+	// is retained. Immutable.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	StickyKey string `json:"stickyKey,omitempty"`
 
-	// project is that of the holder's namespace when the block was recorded, whatever
-	// becomes of the namespace's label: what limits count. Not set on the record of an
-	// IPPool. Immutable.
+	// project of the holder's namespace when the block was recorded, for which limits count the
+	// block. A later change of the namespace's label does not affect it. Not set on the record of
+	// an IPPool. Immutable.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	Project string `json:"project,omitempty"`
 
-	// gateway that was handed out with the address. The pool withholds it while this
-	// record is Bound, also after the pool has another one. Not set: the pool had none, the
-	// block has more than one address, or the record is from a version that did not note it.
+	// gateway that was allocated with the address. The pool withholds it while this record is
+	// Bound, also after the pool has another gateway. Not set: the pool had none, the block has
+	// more than one address, or the record is from a version that did not record it.
 	// +kubebuilder:validation:MaxLength=39
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
 
-	// requestedBy is the name of the user who created the claim or pool that this
-	// block was recorded for, or its first 1,024 characters. Not set where that is
-	// not known: for an IPAddressClaim, a pool that waited for its parent, or a claim
-	// whose record was made again.
+	// requestedBy is the name of the user that created the claim or pool of this block, or its
+	// first 1,024 characters. Not set if unknown: for an IPAddressClaim, a pool that waited for its
+	// parent, or a claim whose record was created again.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
@@ -170,21 +163,20 @@ type ClaimReference struct {
 	// +required
 	Name string `json:"name"`
 
-	// namespace of a LocalIPPool, whose own record is not beside it. Not set: a
-	// claim beside this record, or an IPPool.
+	// namespace of a LocalIPPool, whose own record is in another namespace. Not set: a claim in the
+	// namespace of this record, or an IPPool.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// uid of the holder, where it was known.
+	// uid of the holder, if it was known.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// IPAllocation is the record that a block is held: the only truth about what is
-// in use. Nobody but the operator makes or changes one; to release a block,
-// delete the claim.
+// IPAllocation is the record of a held block. IPAllocations are the only source of truth about used
+// addresses. Only the operator creates and changes them; to release a block, delete its claim.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ipalloc,categories=cadastre
 // +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidr`

@@ -5,18 +5,17 @@ import (
 )
 
 // AnnotationRequestedBy on an IPClaim or a pool that had to wait, and on an IPAddressClaim that
-// names a pool of another project or one that does not exist yet, is the name of the user who
-// created it. The record of an IPClaim states it when there is room. If the user is a service
+// names a pool of another project or one that does not exist yet, is the name of the user that
+// created it. The record of an IPClaim states it when a pool has room. If the user is a service
 // account, the operator asks again whether it can use the pool that the object names. The operator
-// writes the annotation when the object is created, and no user can change it.
+// writes the annotation when the object is created; no user can change it.
 const AnnotationRequestedBy = "ipam.cadastre.dev/requested-by"
 
-// For each field that a rule of IPClaimSpec selects the API server copies the schema of
-// all fields beside it. So rules that can be said of one field alone stand at that field.
+// For each field that a rule of IPClaimSpec selects, the API server copies the schema of all
+// sibling fields. So a rule that needs only one field is at that field.
 
-// IPClaimSpec is the desired state of an IPClaim. All but reclaimPolicy and
-// ownerRef is immutable; what a user leaves out is filled in when the claim is
-// created, or bound.
+// IPClaimSpec is the desired state of an IPClaim. All fields except reclaimPolicy and ownerRef are
+// immutable; fields that a user leaves out are filled in when the claim is created or bound.
 // +kubebuilder:validation:XValidation:rule="(has(self.className) ? 1 : 0) + (has(self.poolRef) ? 1 : 0) + (has(self.poolSelector) ? 1 : 0) <= 1",message="className, poolRef and poolSelector exclude each other: keep one of them",reason=FieldValueInvalid
 // +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",messageExpression="self.cidr + ' does not have the length that prefixLength says: remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
 // +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",messageExpression="self.cidr + ' is not of the ipFamily ' + self.ipFamily + ': remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
@@ -30,25 +29,24 @@ const AnnotationRequestedBy = "ipam.cadastre.dev/requested-by"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || has(self.cidr)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.cidr
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.allocationName) || has(self.allocationName)",message="is immutable once set: make a new claim",reason=FieldValueForbidden,fieldPath=.allocationName
 type IPClaimSpec struct {
-	// className names the class that serves this claim. Default, where neither
-	// poolRef nor poolSelector is set: the default class of the claim's address
-	// family, which is that of ipFamily or cidr, else the operator's
-	// --default-ip-family (IPv4). It is filled in when the claim is bound, and
-	// immutable from then on.
+	// className names the class that serves this claim. Default, if neither poolRef nor
+	// poolSelector is set: the default class of the claim's address family, which is that of
+	// ipFamily or cidr, else the operator's --default-ip-family (IPv4). It is filled in when the
+	// claim is bound, and then immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ClassName string `json:"className,omitempty"`
 
-	// poolRef names the pool that serves this claim, where there are no
-	// classes: an IPPool, or a LocalIPPool of the claim's namespace.
+	// poolRef names the pool that serves this claim instead of a class: an IPPool, or a LocalIPPool
+	// of the claim's namespace.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
 	PoolRef *PoolReference `json:"poolRef,omitempty"`
 
-	// poolSelector selects by their labels the pools that may serve this claim,
-	// where there are no classes: IPPools, and LocalIPPools of the claim's
-	// namespace, which come first. At most 16 labels and expressions together.
+	// poolSelector selects by their labels the pools that can serve this claim instead of a class:
+	// IPPools, and LocalIPPools of the claim's namespace, which come first. At most 16 labels and
+	// expressions together.
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) : 0) <= 16",message="may have 16 labels and expressions together: remove some",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional
@@ -59,18 +57,16 @@ type IPClaimSpec struct {
 	// +optional
 	IPFamily IPFamily `json:"ipFamily,omitempty"`
 
-	// prefixLength is the size of the block: 24 for a /24. Bits, 0 to 32 (IPv4)
-	// or 128 (IPv6). Default: the class's, or one address where the pool has a
-	// network.
+	// prefixLength is the size of the block: 24 for a /24. Bits, 0 to 32 (IPv4) or 128 (IPv6).
+	// Default: the class's, or one address if the pool has a network.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
 	// +optional
 	PrefixLength *int32 `json:"prefixLength,omitempty"`
 
-	// cidr is the block. Leave it empty and the response to the create call
-	// carries it, as a Service's clusterIP. Set it to ask for exactly this
-	// block.
+	// cidr is the block. If it is empty, the response to the create call has the allocated block,
+	// like a Service's clusterIP. Set it to request exactly this block.
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",messageExpression="'\"' + self + '\" is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64'",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the first address of the block, such as 10.0.0.0/24 and not 10.0.0.1/24",reason=FieldValueInvalid
@@ -86,8 +82,8 @@ type IPClaimSpec struct {
 	// +optional
 	AllocationName string `json:"allocationName,omitempty"`
 
-	// reclaimPolicy says what becomes of the block when this claim is gone.
-	// Mutable. Default: the class's, else Delete.
+	// reclaimPolicy defines the handling of the block when this claim is gone. Mutable. Default:
+	// the class's, else Delete.
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
@@ -97,14 +93,14 @@ type IPClaimSpec struct {
 	OwnerRef *ClaimOwner `json:"ownerRef,omitempty"`
 }
 
-// The bounds of a PoolSelector: how many labels and expressions it may have, and how many values an
+// The bounds of a PoolSelector: the number of its labels and expressions, and of the values of an
 // expression.
 const (
 	MaxSelectorTerms  = 16
 	MaxSelectorValues = 64
 )
 
-// PoolSelector selects pools by their labels. A pool is selected if all of it holds.
+// PoolSelector selects pools by their labels. A pool is selected if it meets all conditions.
 // +structType=atomic
 type PoolSelector struct {
 	// matchLabels are labels that the pool has, with these values.
@@ -136,8 +132,7 @@ type PoolSelectorExpression struct {
 	// +required
 	Operator metav1.LabelSelectorOperator `json:"operator"`
 
-	// values are those that the label has one of (In), or none of (NotIn). None for Exists and
-	// DoesNotExist.
+	// values of which the label has one (In) or none (NotIn). Empty for Exists and DoesNotExist.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	// +optional
@@ -160,7 +155,7 @@ func (s *PoolSelector) LabelSelector() *metav1.LabelSelector {
 	return selector
 }
 
-// PoolSelectorOf returns a selector of Kubernetes as one of pools.
+// PoolSelectorOf returns a selector of Kubernetes as a PoolSelector.
 func PoolSelectorOf(selector *metav1.LabelSelector) *PoolSelector {
 	s := &PoolSelector{}
 	for key, value := range selector.MatchLabels {
@@ -181,7 +176,7 @@ func PoolSelectorOf(selector *metav1.LabelSelector) *PoolSelector {
 
 // ClaimOwner names the user of a block.
 type ClaimOwner struct {
-	// apiGroup of the user, where it is a Kubernetes object.
+	// apiGroup of the user, if it is a Kubernetes object.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	APIGroup string `json:"apiGroup,omitempty"`
@@ -216,22 +211,21 @@ type IPClaimStatus struct {
 	// +optional
 	Phase ClaimPhase `json:"phase,omitempty"`
 
-	// allocatedCIDR is the block that is held for this claim. Not set: none is held,
-	// whatever spec.cidr asks for.
+	// allocatedCIDR is the block that is held for this claim. Not set: none is held, even if
+	// spec.cidr requests one.
 	// +optional
 	AllocatedCIDR string `json:"allocatedCIDR,omitempty"`
 
-	// address is the bare IP address, where the block is a single one.
+	// address is the IP address without length, if the block is a single address.
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// network is how to configure a host with the address, as the pool said when the
-	// block was handed out. Not set: the block is more than one address, or its pool has
-	// no network.
+	// network has the settings for a host with the address, as the pool had them when the block was
+	// allocated. Not set: the block is more than one address, or its pool has no network.
 	// +optional
 	Network *ClaimNetwork `json:"network,omitempty"`
 
-	// poolRef is the pool that the block comes from.
+	// poolRef is the pool of the block.
 	// +optional
 	PoolRef *PoolReference `json:"poolRef,omitempty"`
 
@@ -239,20 +233,21 @@ type IPClaimStatus struct {
 	// +optional
 	BoundAllocationRef *AllocationReference `json:"boundAllocationRef,omitempty"`
 
-	// candidates are the pools that this claim may use, while it waits, and why it was not
-	// served from each when the operator last tried. Pools that were tried come first, then
-	// those that cannot serve it as they are; LocalIPPools before IPPools, and by name. Pools
-	// that the claim's namespace may not use are never listed. At most 10. Not set: the claim
-	// is Bound, or waits for something else than a pool.
+	// candidates are the pools that this claim can use while it waits, and why it was not served
+	// from each when the operator last tried. Pools that were tried come first, then pools that
+	// cannot serve it in their current state; LocalIPPools before IPPools, and by name. Pools that
+	// the claim's namespace cannot use are never listed. At most 10. Not set: the claim is Bound,
+	// or does not wait for a pool.
 	//
-	// In the answer to a dry run (kubectl create --dry-run=server) they are set where the
-	// claim would be bound, too, and say how much is free in each pool.
+	// In the answer to a dry run (kubectl create --dry-run=server) they are also set if the claim
+	// would be bound, and have the free space of each pool.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	// +optional
 	Candidates []CandidatePool `json:"candidates,omitempty"`
 
-	// candidatesOmitted is how many more pools the claim may use than candidates lists.
+	// candidatesOmitted is the number of further pools that the claim can use and candidates does
+	// not list.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	CandidatesOmitted int32 `json:"candidatesOmitted,omitempty"`
@@ -265,42 +260,43 @@ type IPClaimStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// CandidatePool is a pool that a claim may use, and why it is not served from there.
+// CandidatePool is a pool that a claim can use, with the reason why the claim is not served from
+// it.
 type CandidatePool struct {
 	// poolRef is the pool.
 	// +required
 	PoolRef PoolReference `json:"poolRef"`
 
-	// reason says in one word why the claim is not served from the pool: NoFreeBlock,
-	// OutOfTurn, InUse, Withheld, LimitReached, CannotFit, FamilyMismatch, LocalPoolNotAllowed, OutsidePool,
-	// LengthNotAllowed, RetainNotAllowed, NotReady, Paused, Terminating; or Fits, in the
-	// answer to a dry run. Later versions may have others.
+	// reason states in one word why the claim is not served from the pool: NoFreeBlock, OutOfTurn,
+	// InUse, Withheld, LimitReached, CannotFit, FamilyMismatch, LocalPoolNotAllowed, OutsidePool,
+	// LengthNotAllowed, RetainNotAllowed, NotReady, Paused, Terminating; or Fits, in the answer to
+	// a dry run. Later versions may have others.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Reason CandidateReason `json:"reason"`
 
-	// message says the same in a sentence, with the value that is wrong. Not set: nothing is.
+	// message states the reason in a sentence, with the wrong value. Not set: the claim fits.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// largestFreePrefix is the prefix length of the largest free block, as "/20". Only in the
-	// answer to a dry run, and never stored, as it changes with every claim. Not set there:
-	// nothing is free.
+	// largestFreePrefix is the prefix length of the largest free block, such as "/20". Only in the
+	// answer to a dry run, and never stored, because it changes with every claim. Not set there: no
+	// block is free.
 	// +kubebuilder:validation:MaxLength=4
 	// +optional
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
 
-	// available is the number of addresses of the pool that can still be handed out, a
-	// decimal string. Only in the answer to a dry run, and never stored, as it changes with
-	// every claim.
+	// available is the number of addresses of the pool that can still be allocated, a decimal
+	// string. Only in the answer to a dry run, and never stored, because it changes with every
+	// claim.
 	// +kubebuilder:validation:MaxLength=39
 	// +optional
 	Available string `json:"available,omitempty"`
 }
 
-// ClaimNetwork is how to configure a host with an address.
+// ClaimNetwork holds the settings for a host with an address.
 type ClaimNetwork struct {
 	// prefixLength of the subnet. Bits.
 	// +required
@@ -320,12 +316,12 @@ type AllocationReference struct {
 	Name string `json:"name"`
 }
 
-// IPClaim is a request for a block of addresses. The response to its creation is the
-// whole answer: the block and the status. What is held is status.allocatedCIDR:
-// spec.cidr of a claim that is not Bound is only asked for.
+// IPClaim is a request for a block of addresses. The response to the create call is complete: it
+// has the block and the status. status.allocatedCIDR is the held block; spec.cidr of a claim that
+// is not Bound is only a request.
 //
-// There is no status subresource, so that admission can write the status with the claim.
-// A ValidatingAdmissionPolicy keeps the status to the operator.
+// IPClaim has no status subresource, so that admission can write the status with the claim. With a
+// ValidatingAdmissionPolicy, only the operator can change the status.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ipclaim,categories=cadastre
 // +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.className`

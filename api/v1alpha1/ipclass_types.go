@@ -4,26 +4,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NativeProvisioner is the provisioner of classes that Cadastre serves itself.
+// NativeProvisioner is the provisioner of classes that Cadastre serves.
 const NativeProvisioner = "ipam.cadastre.dev/native"
 
-// AnnotationDefaultClass on an IPClass, with the value "true", makes it the
-// class of claims that name none. At most one class an address family.
+// AnnotationDefaultClass on an IPClass, with the value "true", makes it the class of claims that
+// name none. At most one class for each address family.
 const AnnotationDefaultClass = "ipam.cadastre.dev/is-default-class"
 
-// AnnotationReplacesDefault on an IPClass that becomes the default names the default
-// class of the same address family that it replaces. The two may be annotated as the
-// default at the same time, and this one counts, however old it is: so the default is
-// switched by one write, and is none at no time. It means nothing once the other class is
-// the default no more.
+// AnnotationReplacesDefault on an IPClass that becomes the default names the default class of the
+// same address family that it replaces. Both can have the annotation of the default at the same
+// time; then this class is the default, regardless of its age. So one write switches the default,
+// and a default always exists. The annotation has no effect when the other class is no longer the
+// default.
 const AnnotationReplacesDefault = "ipam.cadastre.dev/replaces-default"
 
-// PoolSelection says which of a class's pools serves a claim: the first that
-// has room in order of name, or the one with the least or most of it in use.
+// PoolSelection defines which pool of a class serves a claim: the first with room in order of name,
+// or the least or most utilized one.
 // +kubebuilder:validation:Enum=FirstFit;LeastUtilized;MostUtilized
 type PoolSelection string
 
-// Which of a class's pools serves a claim.
+// The selections of the pool that serves a claim.
 const (
 	SelectFirstFit      PoolSelection = "FirstFit"
 	SelectLeastUtilized PoolSelection = "LeastUtilized"
@@ -55,8 +55,8 @@ type PrefixLengthBounds struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.allowRetain) || self.allowRetain || !has(self.reclaimPolicy) || self.reclaimPolicy != 'Retain'",message="must not be false where reclaimPolicy is Retain: remove one of them",reason=FieldValueInvalid,fieldPath=.allowRetain
 // +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
 type IPClassSpec struct {
-	// provisioner serves the claims of this class. Any value but the default:
-	// Cadastre leaves its claims alone and says so. Immutable. Default:
+	// provisioner serves the claims of this class. With any value except the default, Cadastre does
+	// not serve its claims, and reports that in their conditions. Immutable. Default:
 	// ipam.cadastre.dev/native.
 	// +kubebuilder:default="ipam.cadastre.dev/native"
 	// +kubebuilder:validation:MinLength=1
@@ -65,7 +65,7 @@ type IPClassSpec struct {
 	// +optional
 	Provisioner string `json:"provisioner,omitempty"`
 
-	// parameters for a provisioner that is not Cadastre's own. Mutable.
+	// parameters for a provisioner other than Cadastre. Mutable.
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -75,81 +75,80 @@ type IPClassSpec struct {
 	// +required
 	IPFamily IPFamily `json:"ipFamily"`
 
-	// poolSelection says which pool serves a claim. Mutable. Default: FirstFit,
-	// in order of name.
+	// poolSelection defines which pool serves a claim. Mutable. Default: FirstFit, in order of
+	// name.
 	// +kubebuilder:default=FirstFit
 	// +optional
 	PoolSelection PoolSelection `json:"poolSelection,omitempty"`
 
-	// strategy says which free block of the pool is handed out. Mutable.
-	// Default: as the pool says.
+	// strategy defines which free block of the pool is allocated. Mutable. Default: the strategy of
+	// the pool.
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
 
-	// allowedPrefixLengths bounds what claims may ask for. Mutable: it judges
-	// new claims only. Default: what the pools allow.
+	// allowedPrefixLengths bounds the length of blocks that claims can request. Mutable: a change
+	// applies to new claims. Default: the bounds of the pools.
 	// +optional
 	AllowedPrefixLengths *PrefixLengthBounds `json:"allowedPrefixLengths,omitempty"`
 
-	// defaultPrefixLength is that of claims that name none. Bits. Mutable.
-	// Default: none, a claim must say unless all its pools have a network.
+	// defaultPrefixLength is the prefix length of claims that set none. Bits. Mutable. Default:
+	// none, a claim must set it unless all its pools have a network.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +optional
 	DefaultPrefixLength *int32 `json:"defaultPrefixLength,omitempty"`
 
-	// reclaimPolicy says what becomes of a block when its claim is gone, where
-	// the claim does not say. Mutable: it is folded into claims when they are
-	// created. Default: Delete.
+	// reclaimPolicy defines the handling of a block when its claim is gone, if the claim does not
+	// set it. Mutable: it is written into claims when they are created. Default: Delete.
 	// +kubebuilder:default=Delete
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// allowRetain lets claims of this class ask for reclaimPolicy Retain or a sticky
-	// address. Mutable: it is judged when a claim is created, or asks for it.
-	// Default: true where reclaimPolicy is Retain, else false.
+	// allowRetain allows claims of this class to request reclaimPolicy Retain or a sticky address.
+	// Mutable: it is checked when a claim is created, or requests it. Default: true if
+	// reclaimPolicy is Retain, else false.
 	// +optional
 	AllowRetain *bool `json:"allowRetain,omitempty"`
 
-	// retentionPeriod is how long a retained block is kept at most. Mutable: it
-	// counts for blocks that are retained later. Default: as the pool says, else
-	// 720h; for a sticky block 1h.
+	// retentionPeriod is the longest time for which a retained block is kept. Mutable: a change
+	// applies to blocks that are retained later. Default: that of the pool, else 720h; for a sticky
+	// block 1h.
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be more than 0: leave it out for the default",reason=FieldValueInvalid
 	// +optional
 	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
 
-	// reuseDelay is how long a released block is not handed out again. Mutable.
-	// Default: as the pool says.
+	// reuseDelay is the time before a released block is allocated again. Mutable. Default: that of
+	// the pool.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
 	// +optional
 	ReuseDelay *metav1.Duration `json:"reuseDelay,omitempty"`
 
-	// onExhaustion says what becomes of claims for which there is no room.
-	// Mutable. Default: as the pool says.
+	// onExhaustion defines the handling of claims for which no pool has room. Mutable. Default:
+	// that of the pool.
 	// +optional
 	OnExhaustion OnExhaustion `json:"onExhaustion,omitempty"`
 
-	// limits bounds what one project may hold of this class, over all its pools.
-	// Mutable: it is judged when a block is recorded, and takes nothing away.
-	// Default: none.
+	// limits bounds the blocks and addresses that one project holds of this class, over all its
+	// pools. Mutable: it is checked when a block is recorded, and releases no blocks. Default:
+	// none.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
-	// allowLocalPools lets LocalIPPools back this class, with addresses that each
-	// namespace chooses itself. Where it is false, claims of the class get addresses of
-	// IPPools alone, whatever LocalIPPools have the class in their classNames. Mutable:
-	// it says from where new claims are served and moves no block. Default: false.
+	// allowLocalPools allows LocalIPPools to back this class, with addresses that each namespace
+	// chooses. If it is false, claims of the class get addresses only of IPPools, even if
+	// LocalIPPools have the class in their classNames. Mutable: a change applies to new claims and
+	// moves no block. Default: false.
 	// +optional
 	AllowLocalPools bool `json:"allowLocalPools,omitempty"`
 
-	// visibility says whose claims may use this class. Mutable. Default: Shared.
+	// visibility defines which claims can use this class. Mutable. Default: Shared.
 	// +kubebuilder:default=Shared
 	// +optional
 	Visibility Visibility `json:"visibility,omitempty"`
 
 	// project to which the class belongs: the value of a Namespace's label
-	// ipam.cadastre.dev/project; a namespace's name counts only where no namespace
-	// has the label. Mutable. Default: none, it belongs to the platform.
+	// ipam.cadastre.dev/project; a namespace's name counts only if no namespace has the label.
+	// Mutable. Default: none, the class belongs to the platform.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -158,17 +157,17 @@ type IPClassSpec struct {
 
 // IPClassStatus is the observed state of an IPClass.
 type IPClassStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// pools is the number of IPPools that back this class. LocalIPPools are not
-	// counted: they are their namespaces' own.
+	// pools is the number of IPPools that back this class. LocalIPPools are not counted: they are
+	// private to their namespaces.
 	// +kubebuilder:default=0
 	// +optional
 	Pools int32 `json:"pools"`
 
-	// capacity adds up that of these pools.
+	// capacity is the sum of the capacities of these pools.
 	// +optional
 	Capacity *Capacity `json:"capacity,omitempty"`
 
@@ -179,8 +178,8 @@ type IPClassStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// IPClass is the policy for a kind of address space, what a StorageClass is to
-// volumes. A claim that names a class needs to know no pool.
+// IPClass is the policy for a kind of address space, as a StorageClass is for volumes. A claim that
+// names a class need not name a pool.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ipclass,categories=cadastre

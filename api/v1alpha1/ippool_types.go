@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PoolSpec is what every kind of pool states: the space, and how it is handed out.
+// PoolSpec holds the fields of every kind of pool: its space, and the rules for its allocation.
 // +kubebuilder:validation:XValidation:rule="has(self.cidr) || has(self.parentRef)",message="a root pool needs a cidr, a child pool a parentRef: set one of them",reason=FieldValueRequired,fieldPath=.cidr
 // +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || has(self.prefixLength) || has(self.cidr)",message="a child pool needs a prefixLength: say how large a block of the parent it should be",reason=FieldValueRequired,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(self.prefixLength) || has(self.parentRef)",message="is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef",reason=FieldValueForbidden,fieldPath=.prefixLength
@@ -19,10 +19,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.routingDomain) || (has(self.routingDomain) && self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.routingDomain
 // +kubebuilder:validation:XValidation:rule="has(self.network) == has(oldSelf.network)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.network
 type PoolSpec struct {
-	// cidr is the space of the pool, in canonical form with no host bits set
-	// (10.0.0.0/8, 2001:db8::/32). Required for a root pool; for a child pool
-	// the block that it was given by its parent, filled in when the pool is
-	// created, or asked for. Immutable once set.
+	// cidr is the space of the pool, in canonical form with no host bits set (10.0.0.0/8,
+	// 2001:db8::/32). Required for a root pool; for a child pool the block of its parent,
+	// requested, or filled in when the pool is created. Immutable once set.
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",messageExpression="'\"' + self + '\" is not a CIDR: write an address and a prefix length, such as 10.0.0.0/8 or 2001:db8::/32'",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the first address of the block, such as 10.0.0.0/24 and not 10.0.0.1/24",reason=FieldValueInvalid
@@ -30,15 +29,14 @@ type PoolSpec struct {
 	// +optional
 	CIDR string `json:"cidr,omitempty"`
 
-	// parentRef names the pool of which this one is a block, which makes it a
-	// child pool. The parent of an IPPool is an IPPool; that of a LocalIPPool an
-	// IPPool which its maker may use, or a LocalIPPool of the same namespace.
-	// Immutable.
+	// parentRef names the pool of which this pool is a block, and makes it a child pool. The parent
+	// of an IPPool is an IPPool; that of a LocalIPPool is an IPPool that its creator can use, or a
+	// LocalIPPool of the same namespace. Immutable.
 	// +optional
 	ParentRef *PoolReference `json:"parentRef,omitempty"`
 
-	// prefixLength is the size of a child pool: 24 asks the parent for a /24.
-	// Bits, 0 to 32 (IPv4) or 128 (IPv6). Immutable. Default: that of cidr.
+	// prefixLength is the size of a child pool: 24 requests a /24 from the parent. Bits, 0 to 32
+	// (IPv4) or 128 (IPv6). Immutable. Default: that of cidr.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +optional
@@ -49,19 +47,17 @@ type PoolSpec struct {
 	// +optional
 	IPFamily IPFamily `json:"ipFamily,omitempty"`
 
-	// routingDomain is the name space in which the CIDRs of two root pools may
-	// not overlap (a VRF). Those of LocalIPPools are their namespace's own: one
-	// of the same name elsewhere is another. Root pools only. Immutable. Default:
-	// default.
+	// routingDomain is the name space in which the CIDRs of two root pools cannot overlap (a VRF).
+	// The domains of LocalIPPools are separate for each namespace. Root pools only. Immutable.
+	// Default: default.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	RoutingDomain string `json:"routingDomain,omitempty"`
 
-	// classNames are the classes that this pool backs; a LocalIPPool backs those alone
-	// that have allowLocalPools. Mutable: it says from
-	// where new claims are served and moves no block.
+	// classNames are the classes that this pool backs; a LocalIPPool backs only classes with
+	// allowLocalPools. Mutable: a change applies to new claims and moves no block.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
@@ -69,10 +65,9 @@ type PoolSpec struct {
 	// +optional
 	ClassNames []string `json:"classNames,omitempty"`
 
-	// ranges restricts what is handed out: only addresses inside one of these.
-	// Each is a range (10.0.0.10-10.0.0.20), a CIDR or a single address, inside
-	// cidr. Default: all of cidr. Mutable: blocks in use that come to lie
-	// outside are kept until they are released.
+	// ranges restricts allocation to addresses inside one of its entries. Each is a range
+	// (10.0.0.10-10.0.0.20), a CIDR or a single address, inside cidr. Default: all of cidr.
+	// Mutable: used blocks that an edit excludes are kept until they are released.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="has an entry that cannot be read: write each as a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
@@ -80,8 +75,8 @@ type PoolSpec struct {
 	// +optional
 	Ranges []string `json:"ranges,omitempty"`
 
-	// reserved is never handed out; same syntax as ranges. Mutable: blocks in
-	// use that come to be reserved are kept until they are released.
+	// reserved addresses are never allocated; same syntax as ranges. Mutable: used blocks that an
+	// edit reserves are kept until they are released.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="has an entry that cannot be read: write each as a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
@@ -89,41 +84,41 @@ type PoolSpec struct {
 	// +optional
 	Reserved []string `json:"reserved,omitempty"`
 
-	// network makes this a pool of host addresses of a subnet. Not set: plain
-	// address space, of which every address can be used. Immutable, but for what
-	// it says of itself.
+	// network makes this a pool of host addresses of a subnet. Not set: plain address space, of
+	// which every address can be used. Immutable, except for its fields that are documented as
+	// mutable.
 	// +optional
 	Network *PoolNetwork `json:"network,omitempty"`
 
-	// allocation bounds and orders what is handed out. Mutable.
+	// allocation bounds the length of blocks, and defines the order of allocation. Mutable.
 	// +optional
 	Allocation *PoolAllocation `json:"allocation,omitempty"`
 
-	// onExhaustion says what becomes of claims for which there is no room,
-	// where their class does not say. Mutable. Default: Wait.
+	// onExhaustion defines the handling of claims for which no pool has room, if their class does
+	// not set it. Mutable. Default: Wait.
 	// +optional
 	OnExhaustion OnExhaustion `json:"onExhaustion,omitempty"`
 
-	// reuseDelay is how long a released block is not handed out again, where
-	// the class does not say. Mutable. Default: none.
+	// reuseDelay is the time before a released block is allocated again, if the class does not set
+	// it. Mutable. Default: none.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative: leave it out for none",reason=FieldValueInvalid
 	// +optional
 	ReuseDelay *metav1.Duration `json:"reuseDelay,omitempty"`
 
-	// limits bounds what one project may hold of this pool. Mutable: it is judged
-	// when a block is recorded, and takes nothing away. Default: none.
+	// limits bounds the blocks and addresses that one project holds of this pool. Mutable: it is
+	// checked when a block is recorded, and releases no blocks. Default: none.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
-	// allowRetain lets claims that name this pool itself, and no class, ask for
-	// reclaimPolicy Retain or a sticky address. Mutable: it is judged when a claim
-	// is created, or asks for it. Default: false.
+	// allowRetain allows claims that name this pool, and no class, to request reclaimPolicy Retain
+	// or a sticky address. Mutable: it is checked when a claim is created, or requests it. Default:
+	// false.
 	// +optional
 	AllowRetain bool `json:"allowRetain,omitempty"`
 
-	// retentionPeriod is how long a retained block is kept at most, where the class
-	// does not say. Mutable: it counts for blocks that are retained later. Default:
-	// 720h; for a sticky block 1h.
+	// retentionPeriod is the longest time for which a retained block is kept, if the class does not
+	// set it. Mutable: a change applies to blocks that are retained later. Default: 720h; for a
+	// sticky block 1h.
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be more than 0: leave it out for the default",reason=FieldValueInvalid
 	// +optional
 	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
@@ -131,39 +126,38 @@ type PoolSpec struct {
 
 // PoolNetwork describes the subnet to which the addresses of a pool belong.
 type PoolNetwork struct {
-	// prefixLength of the subnet, as it is configured on hosts. Bits, not
-	// longer than that of the pool's own CIDR; or 32 (IPv4) or 128 (IPv6), if each
-	// address is a subnet by itself. Immutable.
+	// prefixLength of the subnet, as it is configured on hosts. Bits, not longer than that of the
+	// pool's CIDR; or 32 (IPv4) or 128 (IPv6), if each address is a separate subnet. Immutable.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new pool",reason=FieldValueForbidden
 	// +required
 	PrefixLength int32 `json:"prefixLength"`
 
-	// gateway of the subnet: one of its addresses, which is withheld, other than the
-	// network and broadcast address of IPv4; or in IPv6 a link-local address (fe80::1).
-	// Where each address is a subnet by itself, any address of the family, on the link.
-	// Mutable: an address that is held keeps the gateway that it was handed out with, which
-	// stays withheld as long. Default: none.
+	// gateway of the subnet: one of its addresses, which is withheld, other than the network and
+	// broadcast address of IPv4; or in IPv6 a link-local address (fe80::1). If each address is a
+	// separate subnet, any address of the family, on the link. Mutable: a held address keeps the
+	// gateway with which it was allocated, and that gateway stays withheld until the address is
+	// released. Default: none.
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form: write one such as 10.0.0.1 or 2001:db8::1'",reason=FieldValueInvalid
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
 
-	// allocateEdgeAddresses hands out the network and broadcast address (IPv4)
-	// or the subnet-router anycast address (IPv6) too. Subnets of length 31,
-	// 32, 127 and 128 have none (RFC 3021, RFC 6164). Mutable. Default: false.
+	// allocateEdgeAddresses allows the allocation of the network and broadcast address (IPv4) or
+	// the subnet-router anycast address (IPv6). Subnets of length 31, 32, 127 and 128 have none
+	// (RFC 3021, RFC 6164). Mutable. Default: false.
 	// +optional
 	AllocateEdgeAddresses bool `json:"allocateEdgeAddresses,omitempty"`
 
 	HostSettings `json:",inline"`
 }
 
-// HostSettings are passed on to the claims that get an address of a subnet, and not acted upon.
-// All of them are mutable: a change counts for the addresses that are handed out later.
+// HostSettings are copied to the claims that get an address of a subnet; the operator does not use
+// them. All of them are mutable: a change applies to addresses that are allocated later.
 type HostSettings struct {
-	// dnsServers are the IP addresses of the name servers, in order of preference. They
-	// need not be of the subnet, nor of its family. Default: none.
+	// dnsServers are the IP addresses of the name servers, in order of preference. They can be
+	// outside the subnet, and of the other family. Default: none.
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=39
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression="'\"' + self + '\" is not an IP address in canonical form: write one such as 10.0.0.1 or 2001:db8::1'",reason=FieldValueInvalid
@@ -196,25 +190,25 @@ type HostSettings struct {
 	VLAN int32 `json:"vlan,omitempty"`
 }
 
-// PoolAllocation bounds and orders what a pool hands out.
+// PoolAllocation bounds the length of a pool's blocks, and defines the order of allocation.
 // +kubebuilder:validation:XValidation:rule="!has(self.minPrefixLength) || !has(self.maxPrefixLength) || self.minPrefixLength <= self.maxPrefixLength",message="minPrefixLength must not be greater than maxPrefixLength: swap them",reason=FieldValueInvalid,fieldPath=.minPrefixLength
 type PoolAllocation struct {
-	// minPrefixLength is the shortest prefix, that is the largest block, that
-	// is handed out. Bits. Default: that of the pool's CIDR.
+	// minPrefixLength is the shortest prefix, that is the largest block, of an allocation. Bits.
+	// Default: that of the pool's CIDR.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +optional
 	MinPrefixLength *int32 `json:"minPrefixLength,omitempty"`
 
-	// maxPrefixLength is the longest prefix, that is the smallest block, that
-	// is handed out. Bits. Default: 32 (IPv4) or 128 (IPv6).
+	// maxPrefixLength is the longest prefix, that is the smallest block, of an allocation. Bits.
+	// Default: 32 (IPv4) or 128 (IPv6).
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
 	// +optional
 	MaxPrefixLength *int32 `json:"maxPrefixLength,omitempty"`
 
-	// strategy says which free block is handed out, where the class does not
-	// say. Default: FirstFit.
+	// strategy defines which free block is allocated, if the class does not set it. Default:
+	// FirstFit.
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
 }
@@ -225,14 +219,14 @@ type PoolAllocation struct {
 type IPPoolSpec struct {
 	PoolSpec `json:",inline"`
 
-	// visibility says whose claims may use this pool. Mutable. Default: Shared.
+	// visibility defines which claims can use this pool. Mutable. Default: Shared.
 	// +kubebuilder:default=Shared
 	// +optional
 	Visibility Visibility `json:"visibility,omitempty"`
 
 	// project to which the pool belongs: the value of a Namespace's label
-	// ipam.cadastre.dev/project; a namespace's name counts only where no namespace
-	// has the label. Mutable. Default: none, the pool belongs to the platform.
+	// ipam.cadastre.dev/project; a namespace's name counts only if no namespace has the label.
+	// Mutable. Default: none, the pool belongs to the platform.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -241,9 +235,8 @@ type IPPoolSpec struct {
 
 // PoolPhase sums up a pool in one word.
 //
-// Pending: its CIDR is not recorded. Ready: it hands out blocks. Exhausted: nothing
-// of it is free. Paused: an annotation has it hand out nothing. Terminating: it is
-// being deleted.
+// Pending: its CIDR is not recorded. Ready: it allocates blocks. Exhausted: no address is free.
+// Paused: an annotation pauses allocation. Terminating: it is being deleted.
 // +kubebuilder:validation:Enum=Pending;Ready;Exhausted;Paused;Terminating
 type PoolPhase string
 
@@ -259,7 +252,7 @@ const (
 // PoolStatus is the observed state of a pool of any kind. It is written at most
 // once a second.
 type PoolStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec from which this status was computed.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -279,29 +272,30 @@ type PoolStatus struct {
 	// +optional
 	Capacity *Capacity `json:"capacity,omitempty"`
 
-	// allocations is the number of blocks that are held, child pools included.
+	// allocations is the number of held blocks, including child pools.
 	// +kubebuilder:default=0
 	// +optional
 	Allocations int64 `json:"allocations"`
 
-	// utilizationPercent is how much is held of the addresses that are held or can
-	// still be handed out: 0 only when nothing is held, 100 only when nothing is left.
+	// utilizationPercent is the share of held addresses among those that are held or can still be
+	// allocated: 0 only if none is held, 100 only if none is free.
 	// +kubebuilder:default=0
 	// +optional
 	UtilizationPercent int32 `json:"utilizationPercent"`
 
-	// largestFreePrefix is the length of the largest free block, such as /20.
-	// Not set: nothing is free.
+	// largestFreePrefix is the length of the largest free block, such as /20. Not set: no block is
+	// free.
 	// +optional
 	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
 
-	// firstReadyTime is when the pool first handed out blocks. Who asked for one given
-	// block before is served first, as after a restore; a pause later changes nothing.
+	// firstReadyTime is the time at which the pool was first ready. Claims that requested a
+	// particular block before are served first, as after a restore; a later pause does not change
+	// it.
 	// +optional
 	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 
-	// formerGateways are addresses that the pool withholds although it has another gateway:
-	// addresses that are held were handed out with them. The first 16.
+	// formerGateways are addresses that the pool withholds although it has another gateway, because
+	// held addresses were allocated with them. The first 16.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -314,10 +308,10 @@ type PoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// IPPool is one CIDR from which blocks are handed out. A root pool states its
-// CIDR; a child pool is itself a block of its parent. While it has the annotation
-// ipam.cadastre.dev/paused or cluster.x-k8s.io/paused, whatever the value, "false"
-// included, it hands out nothing; releases go on. Remove the annotation to end that.
+// IPPool is one CIDR from which blocks are allocated. A root pool states its CIDR; a child pool is
+// a block of its parent. The annotation ipam.cadastre.dev/paused or cluster.x-k8s.io/paused, with
+// any value, including "false", pauses allocation; releases continue. Remove the annotation to end
+// the pause.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ippool,categories=cadastre

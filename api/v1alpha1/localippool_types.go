@@ -9,14 +9,13 @@ type LocalIPPoolSpec struct {
 	PoolSpec `json:",inline"`
 }
 
-// LocalIPPool is a pool of a namespace's own: one CIDR from which blocks are
-// handed out to claims of its namespace, and to no others. A root pool states its
-// CIDR, in a routing domain of the namespace's own, so that it does not collide with
-// pools outside the namespace; a child pool is itself a block of an IPPool, for which
-// its creator needs the right to use it, or of a LocalIPPool beside it. Claims that name a class
-// with allowLocalPools are served from the namespace's own pools before the platform's. The annotations
-// ipam.cadastre.dev/paused and cluster.x-k8s.io/paused pause it, whatever the value,
-// "false" included, as they do an IPPool.
+// LocalIPPool is a pool that belongs to a namespace: one CIDR from which blocks are allocated only
+// to claims of its namespace. A root pool states its CIDR, in a routing domain that is private to
+// the namespace, so that it does not conflict with pools outside the namespace; a child pool is a
+// block of an IPPool that its creator has the right to use, or of a LocalIPPool in its namespace.
+// Claims that name a class with allowLocalPools are served from the pools of their namespace before
+// those of the platform. The annotations ipam.cadastre.dev/paused and cluster.x-k8s.io/paused pause
+// it with any value, including "false", as they do an IPPool.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=localippool,categories=cadastre

@@ -5,19 +5,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Pool is a pool of either kind, *IPPool or *LocalIPPool: what the operator's
-// code works on.
+// Pool is implemented by both kinds of pools, *IPPool and *LocalIPPool.
 // +kubebuilder:object:generate=false
 type Pool interface {
 	metav1.Object
 	runtime.Object
-	// PoolKind is the kind of the pool, whatever its TypeMeta says.
+	// PoolKind returns the kind of the pool, regardless of its TypeMeta.
 	PoolKind() PoolKind
-	// PoolSpec and PoolStatus are what both kinds have, to be read and written.
+	// PoolSpec and PoolStatus return the parts that both kinds have, for reading and writing.
 	PoolSpec() *PoolSpec
 	PoolStatus() *PoolStatus
-	// SharedWith says whose claims may use the pool beside those of its own
-	// namespace: a visibility and a project, as of IPPoolSpec.
+	// SharedWith returns which claims can use the pool in addition to those of its namespace: a
+	// visibility and a project, as in IPPoolSpec.
 	SharedWith() (Visibility, string)
 }
 
@@ -26,7 +25,7 @@ var (
 	_ Pool = &LocalIPPool{}
 )
 
-// NewPool is an empty pool of a kind; an IPPool where none is stated.
+// NewPool returns an empty pool of a kind; an IPPool if the kind is empty.
 func NewPool(kind PoolKind) Pool {
 	if kind == PoolKindLocalIPPool {
 		return &LocalIPPool{}
@@ -55,5 +54,5 @@ func (p *LocalIPPool) PoolSpec() *PoolSpec { return &p.Spec.PoolSpec }
 // PoolStatus implements Pool.
 func (p *LocalIPPool) PoolStatus() *PoolStatus { return &p.Status }
 
-// SharedWith implements Pool: nobody else may use it, whatever it says.
+// SharedWith implements Pool: only claims of its namespace can use it.
 func (*LocalIPPool) SharedWith() (Visibility, string) { return "", "" }

@@ -3,13 +3,13 @@
 Group and version: `{{ $gv.GroupVersionString }}`.
 
 {{ $gv.Doc }}
-How to read the tables: a field that has to be set is *Required*, all others are optional. A
-length counts characters. The sentences in the column *validation* are those with which the API
-server refuses a value. Where they say "is immutable", the field never changes; "is immutable
-once set", it does not change once it has a value; in `spec`, all other fields can be changed
-at any time. `ObjectMeta`, `LabelSelector`, `Condition` and `Time` are those of Kubernetes.
+In the tables, *Required* marks the required fields; all others are optional. A length counts
+characters. The sentences in the column *validation* are the errors with which the API server
+refuses a value. A field with "is immutable" never changes; a field with "is immutable once set"
+does not change after it has a value; in `spec`, all other fields can be changed at any time.
+`ObjectMeta`, `LabelSelector`, `Condition` and `Time` are types of Kubernetes.
 
-Conditions, and what their reasons mean, are at [the end](#conditions-and-reasons).
+[The end](#conditions-and-reasons) lists the conditions and their reasons.
 
 | kind | |
 |---|---|

@@ -11,28 +11,28 @@ import (
 // introduction is the start of the document.
 const introduction = `# Messages
 
-Every message that people can get from Cadastre: refusals and warnings of its webhooks,
+This page lists all messages of Cadastre for users: refusals and warnings of its webhooks,
 rules of its CRDs (which the API server evaluates), refusals of its policies, and the
-messages of conditions. Each says **what is wrong with which value, and what to do**.
+messages of conditions. Each states **which value is wrong, and how to correct it**.
 
-To find a message, look for the part that stays the same: names, blocks and numbers are
+To find a message, search for its constant part: names, blocks and numbers are
 examples. The answers of the API server begin with the object, which is left out here:
 ` + "`IPClaim.ipam.cadastre.dev \"a\" is invalid: spec.cidr: Invalid value: …`" + `. A condition that is
-True stands for an object that does what it is there for, but where its reason says
-otherwise; events repeat what conditions say, but for those that are listed.
+True belongs to an object that is ready for use, unless its reason states
+otherwise. Events repeat the messages of conditions, except for the events that are listed.
 
 | code | means |
 |---|---|
-| 403 Forbidden | the limit of a project is reached, or only the operator may write that |
+| 403 Forbidden | the limit of a project is reached, or only the operator can write the field |
 | 409 Conflict | the block, the pool or the class is in use |
-| 422 Invalid | a field cannot be as it is: correct it |
-| 429 TooManyRequests | try again; most clients do so by themselves |
+| 422 Invalid | a field has an invalid value: correct it |
+| 429 TooManyRequests | try again; most clients retry automatically |
 | 500 InternalError | the API server did not answer the operator: try again |
-| 507 InsufficientStorage | no room, where class or pool say ` + "`onExhaustion: Reject`" + ` |
-| warning | the object is stored, and waits or does less than it says |
+| 507 InsufficientStorage | no room, and class or pool have ` + "`onExhaustion: Reject`" + ` |
+| warning | the object is stored, and waits or does less than it requests |
 
-This file is generated from runs of the tests with bad inputs, by ` + "`make messages`" + `; a test
-fails where a message lacks something, or is missing here.
+Tests with invalid inputs generate this file, by ` + "`make messages`" + `; a test
+fails if a message is incomplete, or is missing here.
 `
 
 // section holds the heading and the text about one kind of object in the document.
@@ -42,10 +42,10 @@ type section struct{ object, title, about string }
 func sections() []section {
 	return []section{
 		{"IPClaim", "IPClaim", ""},
-		{"IPPool", "IPPool and LocalIPPool", "A LocalIPPool is answered in the same words. What a parent lacks is said as an IPClaim says it of\nits pool.\n\n"},
+		{"IPPool", "IPPool and LocalIPPool", "A LocalIPPool gets the same messages. Messages about a parent are those of an IPClaim about its pool.\n\n"},
 		{"IPClass", "IPClass", ""},
-		{"IPAddressClaim", "IPAddressClaim", "Cluster API's claims. What a pool or a class lacks is said as by an IPClaim.\n\n"},
-		{"IPAddress", "IPAddress", "Cluster API's addresses, where others than the operator create them.\n\n"},
+		{"IPAddressClaim", "IPAddressClaim", "Claims of Cluster API. Messages about a pool or a class are those of an IPClaim.\n\n"},
+		{"IPAddress", "IPAddress", "Addresses of Cluster API that users other than the operator create.\n\n"},
 		{"IPAllocation", "IPAllocation", "Only the operator writes these.\n\n"},
 	}
 }
