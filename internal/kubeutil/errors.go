@@ -1,4 +1,3 @@
-// Package kubeutil holds the few things that client-go and controller-runtime leave out.
 package kubeutil
 
 import (

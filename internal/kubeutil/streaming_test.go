@@ -1,30 +1,39 @@
 package kubeutil
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
 // recordList returns a list of so many IPAllocations, and its JSON.
-func recordList(t *testing.T, count int) (*v1alpha1.IPAllocationList, string) {
+func recordList(t testing.TB, count int) (*v1alpha1.IPAllocationList, string) {
 	t.Helper()
 	list := &v1alpha1.IPAllocationList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "more"}, Items: []v1alpha1.IPAllocation{}}
 	for n := range count {
@@ -181,4 +190,107 @@ func TestRecordsAreListedAndWatched(t *testing.T) {
 	if seen, ok := (<-watch.ResultChan()).Object.(*v1alpha1.IPAllocation); !ok || seen.Name != "late" {
 		t.Errorf("the watch shows %v", seen)
 	}
+}
+
+// BenchmarkList lists 60,000 IPAllocations into an informer: with a StreamingSource, with
+// client-go as a whole, and with client-go as events, which is its default. It reports the
+// largest size of the heap until the informer has synced.
+func BenchmarkList(b *testing.B) {
+	server := serveRecords(b, 60_000)
+	scheme, config := runtime.NewScheme(), &rest.Config{Host: server.URL}
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	streaming, err := NewStreamingSource[v1alpha1.IPAllocation](config, server.Client(), scheme, "ipallocations", withoutManagedFields)
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain, err := apiutil.RESTClientForGVK(v1alpha1.GroupVersion.WithKind("IPAllocation"), true, false, config, serializer.NewCodecFactory(scheme), server.Client())
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := cache.NewListWatchFromClient(plain, "ipallocations", "", fields.Everything())
+	for name, source := range map[string]cache.ListerWatcher{"streaming": streaming, "whole": StreamingSource{events}, "events": events} {
+		b.Run(name, func(b *testing.B) {
+			peak := 0.0
+			for b.Loop() {
+				peak = max(peak, peakHeap(func() { syncOnce(b, source) }))
+			}
+			b.ReportMetric(peak/(1<<20), "peak-MiB")
+		})
+	}
+}
+
+// serveRecords serves so many IPAllocations, as a list and as the initial events of a watch.
+func serveRecords(b *testing.B, count int) *httptest.Server {
+	list, _ := recordList(b, count)
+	list.TypeMeta, list.Continue = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPAllocationList"}, ""
+	text, err := json.Marshal(list)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var events strings.Builder
+	encoder := json.NewEncoder(&events)
+	for _, item := range list.Items {
+		item.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPAllocation"}
+		utilruntime.Must(encoder.Encode(map[string]any{"type": "ADDED", "object": item}))
+	}
+	end := v1alpha1.IPAllocation{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPAllocation"}}
+	end.ResourceVersion, end.Annotations = "42", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	utilruntime.Must(encoder.Encode(map[string]any{"type": "BOOKMARK", "object": end}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		switch {
+		case r.URL.Query().Get("watch") == "":
+			_, _ = w.Write(text)
+			return
+		case r.URL.Query().Get("sendInitialEvents") == "true":
+			_, _ = io.WriteString(w, events.String())
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	b.Cleanup(server.Close)
+	return server
+}
+
+// syncOnce runs an informer until it has synced.
+func syncOnce(b *testing.B, from cache.ListerWatcher) {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	informer := cache.NewSharedIndexInformer(from, &v1alpha1.IPAllocation{}, 0, nil)
+	if err := informer.SetTransform(withoutManagedFields); err != nil {
+		b.Fatal(err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) || len(informer.GetStore().ListKeys()) != 60_000 {
+		b.Error("the informer has not synced")
+	}
+	cancel()
+}
+
+// peakHeap calls f, and returns the number of bytes by which the heap grows at most.
+func peakHeap(f func()) float64 {
+	heap := func() float64 {
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(sample)
+		return float64(sample[0].Value.Uint64())
+	}
+	debug.FreeOSMemory()
+	before, peak, done := heap(), 0.0, make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ticker := time.NewTicker(time.Millisecond); ; {
+			select {
+			case <-ticker.C:
+				peak = max(peak, heap())
+			case <-done:
+				return
+			}
+		}
+	})
+	f()
+	close(done)
+	watching.Wait()
+	return peak - before
 }

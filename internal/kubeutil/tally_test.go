@@ -1,9 +1,11 @@
 package kubeutil
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -29,4 +31,31 @@ func TestObjectsAreCountedByTheirLastKey(t *testing.T) {
 	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "a", Obj: "pending"})
 	h.OnDelete("bound")
 	want(map[string]int{"pending": 1})
+}
+
+// BenchmarkTally counts 60,000 packed objects, as a scrape does: by a Tally, and by the store.
+func BenchmarkTally(b *testing.B) {
+	keyOf := func(obj any) (string, bool) { return obj.(*corev1.Secret).StringData["value"], true }
+	tally, store := NewTally[string](), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for n := range 60_000 {
+		obj := packedSecret{"a", fmt.Sprint(n), "1", "bound"}
+		if err := store.Add(obj); err != nil {
+			b.Fatal(err)
+		}
+		tally.Handler(keyOf).OnAdd(obj.Unpack(), true)
+	}
+	b.Run("tally", func(b *testing.B) {
+		for b.Loop() {
+			tally.Counts()
+		}
+	})
+	b.Run("store", func(b *testing.B) {
+		for b.Loop() {
+			counts := map[string]int{}
+			for _, obj := range (unpackingIndexer{store}).List() {
+				key, _ := keyOf(obj)
+				counts[key]++
+			}
+		}
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 type writesKey struct{}
@@ -22,6 +24,12 @@ func countWrites(ctx context.Context) (context.Context, *atomic.Int64) {
 func CountingWrites(over http.RoundTripper) http.RoundTripper { return countingWrites{over} }
 
 type countingWrites struct{ http.RoundTripper }
+
+var _ utilnet.RoundTripperWrapper = countingWrites{}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper, by which client-go cancels a
+// request.
+func (t countingWrites) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t countingWrites) RoundTrip(r *http.Request) (*http.Response, error) {
