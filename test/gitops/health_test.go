@@ -3,9 +3,14 @@ package gitops
 import (
 	"context"
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -243,4 +248,32 @@ func isPositive(reason string) bool {
 	return slices.Contains([]string{
 		v1alpha1.ReasonBound, v1alpha1.ReasonReady, v1alpha1.ReasonFull, v1alpha1.ReasonRecorded, v1alpha1.ReasonHasRoom, v1alpha1.ReasonAddressAllocated, v1alpha1.ReasonNoPools,
 	}, reason)
+}
+
+// reasonsOfTheAPI returns the values of all constants of the API that are reasons of conditions.
+func reasonsOfTheAPI(t *testing.T) []string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	suite.Must(t, err)
+	var reasons []string
+	for _, name := range []string{"conditions.go", "clusterapi.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api", "v1alpha1", name), nil, 0)
+		suite.Must(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			value, ok := n.(*ast.ValueSpec)
+			if !ok || len(value.Values) != 1 || !strings.HasPrefix(value.Names[0].Name, "Reason") {
+				return true
+			}
+			if literal, ok := value.Values[0].(*ast.BasicLit); ok {
+				reason, err := strconv.Unquote(literal.Value)
+				suite.Must(t, err)
+				reasons = append(reasons, reason)
+			}
+			return true
+		})
+	}
+	if len(reasons) < 20 {
+		t.Fatalf("found %d reasons only", len(reasons))
+	}
+	return reasons
 }

@@ -1,15 +1,25 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // StartClusterAPI installs all of Cluster API's CRDs and webhooks, in place of existing ones,
@@ -92,4 +102,128 @@ func (c *Cluster) issueCertificate() (authority []byte, err error) {
 		os.WriteFile(c.files.in("capi", "tls.crt"), certificate, 0o600),
 		os.WriteFile(c.files.in("capi", "tls.key"), key, 0o600),
 	)
+}
+
+const (
+	kindCRD        = "CustomResourceDefinition"
+	kindMutating   = "MutatingWebhookConfiguration"
+	kindValidating = "ValidatingWebhookConfiguration"
+)
+
+// coreManifests renders Cluster API's own kustomization.
+func (c *Cluster) coreManifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	dir, err := c.ClusterAPIDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := c.Kubectl(ctx, "kustomize", filepath.Join(dir, "core", "config", "default"))
+	if err != nil {
+		return nil, err
+	}
+	return decode([]byte(rendered))
+}
+
+// decode reads the objects of a YAML stream.
+func decode(stream []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		switch err := decoder.Decode(object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading a manifest: %w", err)
+		case len(object.Object) > 0:
+			objects = append(objects, object)
+		}
+	}
+}
+
+// reachedAt selects the CRDs and the webhook configurations, and makes the API server reach
+// their webhooks at a URL instead of a Service.
+func reachedAt(objects []*unstructured.Unstructured, url string, authority []byte) []*unstructured.Unstructured {
+	var selected []*unstructured.Unstructured
+	for _, object := range objects {
+		switch object.GetKind() {
+		case kindCRD:
+			at(url, authority, object.Object, "spec", "conversion", "webhook", "clientConfig")
+		case kindMutating, kindValidating:
+			webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+			for _, webhook := range webhooks {
+				at(url, authority, webhook.(map[string]any), "clientConfig")
+			}
+			_ = unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")
+		default:
+			continue
+		}
+		selected = append(selected, object)
+	}
+	return selected
+}
+
+// at replaces the Service of a client configuration, if there is one.
+func at(url string, authority []byte, object map[string]any, fields ...string) {
+	path, found, _ := unstructured.NestedString(object, append(fields, "service", "path")...)
+	if !found {
+		return
+	}
+	_ = unstructured.SetNestedMap(object, map[string]any{
+		"url":      url + path,
+		"caBundle": base64.StdEncoding.EncodeToString(authority),
+	}, fields...)
+}
+
+// unconverted selects CRDs by name, and serves only the stored version of each.
+func unconverted(objects []*unstructured.Unstructured, names ...string) []*unstructured.Unstructured {
+	var selected []*unstructured.Unstructured
+	for _, object := range objects {
+		if object.GetKind() != kindCRD || !slices.Contains(names, object.GetName()) {
+			continue
+		}
+		unstructured.RemoveNestedField(object.Object, "spec", "conversion")
+		versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
+		for _, version := range versions {
+			fields := version.(map[string]any)
+			fields["served"] = fields["storage"]
+		}
+		_ = unstructured.SetNestedSlice(object.Object, versions, "spec", "versions")
+		selected = append(selected, object)
+	}
+	return selected
+}
+
+// put creates objects, or replaces existing ones except for their labels, and waits until the
+// API server serves all kinds. (To apply them would leave the old client configuration beside
+// the new one.)
+func (c *Cluster) put(ctx context.Context, objects []*unstructured.Unstructured) error {
+	writer, err := client.New(c.admin, client.Options{})
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return putOne(ctx, writer, object) })
+		if err != nil {
+			return fmt.Errorf("installing %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return c.AwaitKinds(ctx)
+}
+
+func putOne(ctx context.Context, writer client.Client, object *unstructured.Unstructured) error {
+	there := &unstructured.Unstructured{}
+	there.SetGroupVersionKind(object.GroupVersionKind())
+	err := writer.Get(ctx, client.ObjectKeyFromObject(object), there)
+	if apierrors.IsNotFound(err) {
+		return writer.Create(ctx, object)
+	}
+	if err != nil {
+		return err
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, there.GetLabels())
+	maps.Copy(labels, object.GetLabels())
+	object.SetLabels(labels)
+	object.SetResourceVersion(there.GetResourceVersion())
+	return writer.Update(ctx, object)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -239,4 +240,111 @@ func (p *Process) signal(signals ...syscall.Signal) error {
 		}
 	}
 	return nil
+}
+
+// Part represents etcd or kube-apiserver, which envtest starts and stops. Its methods must not
+// be called concurrently for one Part.
+type Part struct {
+	Name string
+
+	start, stop func() error
+	files       *runDir
+}
+
+// Start runs the part again, with its old data, and waits until it is ready.
+func (p *Part) Start(context.Context) error {
+	if err := p.start(); err != nil {
+		return fmt.Errorf("starting %s: %w; %s", p.Name, err, p.files.tail(p.Name))
+	}
+	return nil
+}
+
+// Stop ends the part in good order (SIGTERM) and waits until it is gone. A paused part wakes up
+// for it.
+func (p *Part) Stop() error { return p.end(syscall.SIGCONT) }
+
+// Kill ends the part at once (SIGKILL) and waits until it is gone.
+func (p *Part) Kill() error { return p.end(syscall.SIGKILL) }
+
+// Pause suspends the part (SIGSTOP).
+func (p *Part) Pause() error { return p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused part go on (SIGCONT).
+func (p *Part) Resume() error { return p.signal(syscall.SIGCONT) }
+
+// Restart stops the part and starts it again.
+func (p *Part) Restart(ctx context.Context) error {
+	if err := p.Stop(); err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
+// PID returns the process that was last started; zero if none runs.
+func (p *Part) PID() int {
+	pid, _ := p.files.pid(p.Name)
+	return pid
+}
+
+// LogPath returns the path of the file with the output of all runs of this part.
+func (p *Part) LogPath() string { return p.files.logPath(p.Name) }
+
+// end sends a first signal and lets envtest do the rest: SIGTERM, and the wait. To stop a part
+// that is gone already is no error.
+func (p *Part) end(first syscall.Signal) error {
+	if err := p.signal(first); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	if err := p.stop(); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stopping %s: %w", p.Name, err)
+	}
+	p.files.forgetPID(p.Name)
+	return nil
+}
+
+func (p *Part) signal(s syscall.Signal) error {
+	pid, err := p.files.pid(p.Name)
+	if err != nil {
+		return fmt.Errorf("%w: %s is not running", syscall.ESRCH, p.Name)
+	}
+	if err := syscall.Kill(pid, s); err != nil {
+		return fmt.Errorf("sending %v to %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
+// killNoted is a script that waits for the end of its standard input and then kills the process
+// groups that are noted in the directory $1.
+const killNoted = `cat >/dev/null
+for noted in "$1"/*.pid; do
+	[ -e "$noted" ] && kill -s KILL -- "-$(cat "$noted")"
+done`
+
+// leash holds a shell that holds the other end of a pipe. When this process ends, be it by a
+// panic, the timeout of `go test` or kill -9, the kernel closes the pipe and the shell kills
+// the processes that are still noted in the run directory. (The alternative, a parent death
+// signal, is sent when the thread that started the child ends, not the process, and exists on
+// Linux alone.) A leash that is not referred to any more is released as well.
+type leash struct {
+	cmd  *exec.Cmd
+	hold io.Closer
+}
+
+func newLeash(files *runDir) (*leash, error) {
+	cmd := exec.Command("/bin/sh", "-c", killNoted, "leash", files.in("pids"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the leash: %w", err)
+	}
+	return &leash{cmd: cmd, hold: hold}, nil
+}
+
+// release ends the leash. It kills the processes that are still noted.
+func (l *leash) release() {
+	_ = l.hold.Close()
+	_ = l.cmd.Wait()
 }

@@ -9,12 +9,23 @@ package suite
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -154,4 +165,113 @@ func (w *World) AwaitUnlessFailed(what string, yes func(context.Context) (bool, 
 	if err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, w.Patience, true, yes); err != nil {
 		w.Fatalf("waited in vain until %s: %v", what, err)
 	}
+}
+
+// Leader waits until a replica leads, and returns it.
+func (w *World) Leader() *cluster.Manager {
+	w.Helper()
+	var leader *cluster.Manager
+	w.Await("a replica leads", func(context.Context) bool {
+		i := slices.IndexFunc(w.Managers, func(m *cluster.Manager) bool { return m.Running() && w.leads(m) })
+		if i >= 0 {
+			leader = w.Managers[i]
+		}
+		return i >= 0
+	})
+	return leader
+}
+
+// leads reports whether a replica leads, by its log since it was last started: there the
+// controller of claims, which only the leader runs, has begun, and has not ended since.
+func (w *World) leads(m *cluster.Manager) bool {
+	log, err := os.ReadFile(m.LogPath())
+	Must(w, err)
+	life := string(log)
+	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
+		life = life[i:]
+	}
+	runs := false
+	for line := range strings.Lines(life) {
+		if strings.Contains(line, `controller="ipclaim"`) {
+			runs = runs && !strings.Contains(line, "All workers finished") || strings.Contains(line, "Starting workers")
+		}
+	}
+	return runs
+}
+
+// Retained deletes an IPClaim, and waits until its block is retained.
+func (w *World) Retained(namespace, name string) {
+	w.Helper()
+	claim, record := &v1alpha1.IPClaim{}, &v1alpha1.IPAllocation{}
+	Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, claim))
+	w.Deleted(claim)
+	w.Await(name+" is retained", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
+	})
+}
+
+// Setting returns the value of an environment variable, or the usual value if it is not set.
+func Setting[T any](t testing.TB, name string, usual T, parse func(string) (T, error)) T {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	value, err := parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return value
+}
+
+// Seed returns the Setting of a seed for random choices.
+func Seed(t testing.TB, name string, usual uint64) uint64 {
+	t.Helper()
+	return Setting(t, name, usual, func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
+}
+
+// Step holds a subtest in a world of type W that builds on those before it.
+type Step[W any] struct {
+	Name string
+	Run  func(W)
+}
+
+// Steps runs steps in their order until one fails, each in the world that in makes for it.
+func Steps[W any](t *testing.T, in func(*testing.T) W, steps ...Step[W]) {
+	t.Helper()
+	for _, step := range steps {
+		if !t.Run(step.Name, func(t *testing.T) { step.Run(in(t)) }) {
+			return
+		}
+	}
+}
+
+// Account makes a service account in the namespace default, and returns a token of it.
+func (w *World) Account(name string) string {
+	w.Helper()
+	w.Created(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+	clients, err := kubernetes.NewForConfig(w.Config())
+	Must(w, err)
+	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Must(w, err)
+	return token.Status.Token
+}
+
+// Diagnostics asks a replica at a path of its endpoint for metrics, such as /metrics, with a
+// token or, if that is empty, without, and returns the code and the body of the answer.
+func (w *World) Diagnostics(replica int, path, token string) (int, []byte) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[replica].MetricsAddress+path, nil)
+	Must(w, err)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	// A replica signs its certificate itself, and the monitors do not check it either.
+	over := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	response, err := over.Do(req)
+	Must(w, err)
+	answer, err := io.ReadAll(response.Body)
+	Must(w, err)
+	Must(w, response.Body.Close())
+	return response.StatusCode, answer
 }

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
@@ -135,4 +138,58 @@ func (t *torture) write() error {
 		errs = append(errs, os.WriteFile(filepath.Join(t.config.Out, name), []byte(t.report.text), 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// moment holds an action of a participant, and its result.
+type moment struct {
+	Began, Ended time.Time
+	Who, What    string
+	Result       string
+}
+
+// timeline holds the actions, the last part of them for long runs. Its methods may be called
+// concurrently.
+type timeline struct {
+	begin time.Time
+
+	mu      sync.Mutex
+	moments []moment
+	dropped int
+}
+
+// remembered is the lowest number of moments that are kept.
+const remembered = 100_000
+
+func (t *timeline) add(m moment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.moments) >= 2*remembered {
+		t.dropped += remembered
+		t.moments = slices.Clone(t.moments[remembered:])
+	}
+	t.moments = append(t.moments, m)
+}
+
+// count returns how many moments there were.
+func (t *timeline) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dropped + len(t.moments)
+}
+
+// around writes the moments within so long of a time, in order.
+func (t *timeline) around(to io.Writer, at time.Time, within time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var near []moment
+	for _, m := range t.moments {
+		if m.Ended.After(at.Add(-within)) && m.Began.Before(at.Add(within)) {
+			near = append(near, m)
+		}
+	}
+	slices.SortFunc(near, func(a, b moment) int { return a.Began.Compare(b.Began) })
+	for _, m := range near {
+		_, _ = fmt.Fprintf(to, "%9.3f..%9.3f  %-10s %s: %s\n",
+			m.Began.Sub(t.begin).Seconds(), m.Ended.Sub(t.begin).Seconds(), m.Who, m.What, m.Result)
+	}
 }

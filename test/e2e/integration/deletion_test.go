@@ -2,11 +2,16 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -74,3 +79,128 @@ func cidrs(records []v1alpha1.IPAllocation) []string {
 	}
 	return blocks
 }
+
+var _ = Describe("protection", Ordered, func() {
+	var team string
+	var claim *v1alpha1.IPClaim
+	record := func(ctx context.Context) *v1alpha1.IPAllocation {
+		return fresh(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}})
+	}
+	code := func(err error) int {
+		var status apierrors.APIStatus
+		Expect(err).To(HaveOccurred())
+		Expect(errors.As(err, &status)).To(BeTrue())
+		return int(status.Status().Code)
+	}
+
+	BeforeAll(func(ctx context.Context) {
+		team = namespace(ctx, "protection")
+		ready(ctx, created(ctx, build.Pool("protection").CIDR("10.62.0.0/24").Obj()))
+		claim = created(ctx, build.Claim(team, "held").Pool("protection").Length(32).Obj())
+		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+	})
+
+	It("refuses a new record even from an administrator", func(ctx context.Context) {
+		forged := record(ctx)
+		forged.ObjectMeta = metav1.ObjectMeta{Namespace: team, Name: "forged"}
+		err := k8s.Create(ctx, forged)
+		Expect(code(err)).To(Equal(http.StatusForbidden))
+		Expect(err).To(MatchError(ContainSubstring("create an IPClaim instead")))
+	})
+
+	It("refuses a changed record even from an administrator", func(ctx context.Context) {
+		for what, change := range map[string]func(*v1alpha1.IPAllocation){
+			"its state":      func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationRetained },
+			"its finalizer":  func(r *v1alpha1.IPAllocation) { r.Finalizers = nil },
+			"its annotation": func(r *v1alpha1.IPAllocation) { r.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "x"} },
+			"its mark":       func(r *v1alpha1.IPAllocation) { r.Annotations = map[string]string{v1alpha1.AnnotationPoolUnknown: "x"} },
+		} {
+			Expect(code(update(ctx, k8s, record(ctx), change))).To(Equal(http.StatusForbidden), what)
+		}
+		labels := func(r *v1alpha1.IPAllocation) { r.Labels = map[string]string{"backup": "yes"} }
+		Expect(update(ctx, k8s, record(ctx), labels)).To(Succeed())
+	})
+
+	It("lets no other service account make or change a record", func(ctx context.Context) {
+		other := impersonating("system:serviceaccount:cadastre-system:default")
+		forged := record(ctx)
+		forged.ObjectMeta = metav1.ObjectMeta{Namespace: forged.Namespace, Name: "forged-by-account"}
+		Expect(other.Create(ctx, forged)).To(MatchError(ContainSubstring("create an IPClaim instead")))
+		requester := func(r *v1alpha1.IPAllocation) { r.Spec.RequestedBy = "somebody else" }
+		Expect(update(ctx, other, record(ctx), requester)).To(MatchError(ContainSubstring("is changed by the operator alone")))
+	})
+
+	It("advises to delete the claim when a record is deleted", func(ctx context.Context) {
+		err := k8s.Delete(ctx, record(ctx))
+		Expect(code(err)).To(Equal(http.StatusConflict))
+		Expect(err).To(MatchError(ContainSubstring("delete the claim instead")))
+		Expect(record(ctx).DeletionTimestamp).To(BeNil())
+	})
+
+	It("refuses to delete a pool in use, and names the holders", func(ctx context.Context) {
+		pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "protection"}}
+		err := k8s.Delete(ctx, pool)
+		Expect(code(err)).To(Equal(http.StatusConflict))
+		Expect(err).To(MatchError(ContainSubstring("pool protection is in use by 1 allocation (IPClaim protection/held): delete it first")))
+		Expect(fresh(ctx, pool).DeletionTimestamp).To(BeNil())
+	})
+
+	It("refuses to delete a class for which claims wait", func(ctx context.Context) {
+		class := created(ctx, build.Class("protection").Length(32).Obj())
+		waiting := created(ctx, build.Claim(team, "waiting").Class("protection").Obj())
+		Eventually(func() error { return k8s.Delete(ctx, class, client.DryRunAll) }).Should(MatchError(ContainSubstring("is in use by 1 waiting claim (IPClaim protection/waiting): delete it first")))
+		deleted(ctx, waiting)
+		Eventually(func() error { return k8s.Delete(ctx, class) }).Should(Succeed())
+	})
+
+	It("hands out nothing from a paused pool, but releases", func(ctx context.Context) {
+		pool := created(ctx, build.Pool("protection-paused").CIDR("10.62.1.0/24").Obj())
+		ready(ctx, pool)
+		before := created(ctx, build.Claim(team, "before").Pool("protection-paused").Length(32).Obj())
+		for _, annotation := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused} {
+			edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{annotation: ""} })
+			Eventually(func() string { return reasons(fresh(ctx, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Paused"))
+			during := created(ctx, build.Claim(team, "").Generated("during-").Pool("protection-paused").Length(32).Obj())
+			Expect(during.Spec.CIDR).To(BeEmpty())
+			Eventually(phase(ctx, during)).Should(Equal(v1alpha1.ClaimPending))
+			Expect(reasons(during.Status.Conditions)["Pending"]).To(Equal("True/PoolNotReady"))
+			edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
+			Eventually(phase(ctx, during)).Should(Equal(v1alpha1.ClaimBound))
+		}
+		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
+		deleted(ctx, before)
+		Eventually(func() int { return len(recordsIn(ctx, "protection-paused")) }).Should(Equal(2))
+	})
+
+	It("gives the built-in roles the rights that they need for claims", func(ctx context.Context) {
+		verbs := func(role string) func() []string {
+			return func() []string {
+				r := &rbacv1.ClusterRole{}
+				Expect(k8s.Get(ctx, client.ObjectKey{Name: role}, r)).To(Succeed())
+				for _, rule := range r.Rules {
+					if slices.Equal(rule.APIGroups, []string{"ipam.cadastre.dev"}) && slices.Contains(rule.Resources, "ipclaims") {
+						return rule.Verbs
+					}
+				}
+				return nil
+			}
+		}
+		for _, role := range []string{"admin", "edit"} {
+			Eventually(verbs(role)).Should(ContainElements("create", "delete"))
+		}
+		Eventually(verbs("view")).Should(ConsistOf("get", "list", "watch"))
+	})
+
+	It("releases a record that has another finalizer, too", func(ctx context.Context) {
+		ready(ctx, created(ctx, build.Pool("protection-finalizer").CIDR("10.62.2.0/32").Obj()))
+		claim = created(ctx, build.Claim(team, "finalizer").Pool("protection-finalizer").Length(32).Obj())
+		theirs := func(r *v1alpha1.IPAllocation) {
+			r.Finalizers = append([]string{"example.com/backup"}, r.Finalizers...)
+		}
+		Expect(update(ctx, k8s, record(ctx), theirs)).To(Succeed())
+		deleted(ctx, claim)
+		Eventually(func() []string { return record(ctx).Finalizers }).Should(Equal([]string{"example.com/backup"}))
+		Expect(update(ctx, k8s, record(ctx), func(r *v1alpha1.IPAllocation) { r.Finalizers = nil })).To(Succeed())
+		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "protection-finalizer") }).Should(BeEmpty())
+	})
+})

@@ -94,3 +94,53 @@ var _ = Describe("retain", Ordered, func() {
 		Eventually(state(ctx, claim)).Should(BeEquivalentTo("gone"))
 	})
 })
+
+// The passing of the delay is tested with a fake clock in the orphan controller's test.
+var _ = Describe("reuse-delay", Ordered, func() {
+	var team string
+	BeforeAll(func(ctx context.Context) {
+		team = namespace(ctx, "reuse-delay")
+		hour := func(s *v1alpha1.IPPoolSpec) { s.ReuseDelay = &metav1.Duration{Duration: time.Hour} }
+		ready(ctx, created(ctx, build.Pool("reuse-delay").CIDR("10.66.0.0/31").With(hour).Obj()))
+		ready(ctx, created(ctx, build.Pool("reuse-delay-class").CIDR("10.66.1.0/31").Classes("reuse-at-once").With(hour).Obj()))
+		created(ctx, build.Class("reuse-at-once").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReuseDelay = &metav1.Duration{} }).Obj())
+	})
+
+	It("does not hand out a block again that was released within the delay", func(ctx context.Context) {
+		first := created(ctx, build.Claim(team, "first").Pool("reuse-delay").Length(32).Obj())
+		Expect(first.Spec.CIDR).To(Equal("10.66.0.0/32"))
+		deleted(ctx, first)
+		Eventually(func() v1alpha1.AllocationState { return recordsIn(ctx, "reuse-delay")[0].Spec.State }).Should(Equal(v1alpha1.AllocationCooling))
+		record := recordsIn(ctx, "reuse-delay")[0]
+		Expect(record.Spec.ReleaseAfter.Time).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+		Expect(created(ctx, build.Claim(team, "second").Pool("reuse-delay").Length(32).Obj()).Spec.CIDR).To(Equal("10.66.0.1/32"))
+		third := created(ctx, build.Claim(team, "third").Pool("reuse-delay").Length(32).Obj())
+		Expect(third.Spec.CIDR).To(BeEmpty())
+		Eventually(phase(ctx, third)).Should(Equal(v1alpha1.ClaimExhausted))
+	})
+
+	It("counts for a retained block whose record is deleted by hand: it cools down, and is not free at once", func(ctx context.Context) {
+		created(ctx, build.Class("reuse-retained").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+			s.ReclaimPolicy, s.ReuseDelay = v1alpha1.ReclaimRetain, &metav1.Duration{Duration: time.Hour}
+		}).Obj())
+		ready(ctx, created(ctx, build.Pool("reuse-retained").CIDR("10.66.2.0/32").Classes("reuse-retained").Obj()))
+		claim := created(ctx, build.Claim(team, "retained").Class("reuse-retained").Obj())
+		Expect(claim.Spec.CIDR).To(Equal("10.66.2.0/32"))
+		deleted(ctx, claim)
+		record := func() v1alpha1.IPAllocation { return recordsIn(ctx, "reuse-retained")[0] }
+		Eventually(record).Should(HaveField("Spec.State", v1alpha1.AllocationRetained))
+		retained := record()
+		deleted(ctx, &retained)
+		Eventually(record).Should(HaveField("Spec.State", v1alpha1.AllocationCooling))
+		Expect(record().DeletionTimestamp).NotTo(BeNil())
+		Expect(record().Spec.ReleaseAfter.Time).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+		again := created(ctx, build.Claim(team, "retained").Class("reuse-retained").Obj())
+		Expect(again.Spec.CIDR).To(BeEmpty(), "no claim gets the block while it cools down")
+	})
+
+	It("follows the class if that states another delay", func(ctx context.Context) {
+		first := created(ctx, build.Claim(team, "by-class").Class("reuse-at-once").Obj())
+		deleted(ctx, first)
+		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "reuse-delay-class") }).Should(BeEmpty())
+	})
+})

@@ -2,10 +2,16 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -240,4 +246,95 @@ func (w *world) completion(t *testing.T) {
 	admin.runs("kubectl ipam __complete tree -n team-a --cluster p").says("prod")
 	admin.runs("kubectl ipam __complete pools -o w").says("wide")
 	w.as(t, "alice").runs("kubectl ipam __complete pools -n team-a o").says("own").hides("west")
+}
+
+// history asks for the former holders of blocks, from the file that the operator writes.
+func (w *world) history(t *testing.T) {
+	w = &world{World: w.For(t), historyFile: w.historyFile}
+	w.Pools(build.Pool("archive").CIDR("203.0.113.64/28").Domain("yard").Obj())
+	first := build.Claim("team-b", "archived").Pool("archive").CIDR("203.0.113.64/30").Obj()
+	w.Created(first)
+	err := w.Create(t.Context(), build.Claim("team-a", "late").Pool("archive").CIDR("203.0.113.65/32").Obj())
+	if !apierrors.IsConflict(err) {
+		t.Fatalf("asking for a block that is held: %v, want a conflict", err)
+	}
+	w.Deleted(first)
+	w.Await("the release is in the history", func(context.Context) bool {
+		return strings.Contains(w.historyText(t), `"action":"Released","reason":"HolderDeleted","block":"203.0.113.64/30"`)
+	})
+	w.Created(build.Claim("team-a", "late").Pool("archive").CIDR("203.0.113.65/32").Obj())
+	w.Await("the next grant is in the history", func(context.Context) bool {
+		return strings.Contains(w.historyText(t), `"block":"203.0.113.65/32","poolKind":"IPPool","pool":"archive"`)
+	})
+
+	admin := w.as(t, "")
+	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "history.jsonl"), []byte(w.historyText(t)), 0o600))
+	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "notes.txt"), []byte("nothing of it\n"), 0o600))
+	admin.runs("kubectl ipam who 203.0.113.65 --since 1h --history-file $DIR/history.jsonl").says("archived").says("Conflict")
+	admin.runs("kubectl ipam who 203.0.113.67 --since 1h --history-file $DIR/history.jsonl")
+	admin.runs("kubectl ipam who 203.0.113.64/28 --history-file $DIR/history.jsonl -o jsonpath={.history.entries[*].reason}")
+	admin.runs("kubectl ipam who 203.0.113.65 --since 2099-12-31 --history-file $DIR/history.jsonl").says("says nothing of it")
+	admin.runs("kubectl ipam who 203.0.113.65 --since 1h").ends(command.ExitUsage).says("--history-file")
+	admin.runs("kubectl ipam who 203.0.113.65 --since yesterday --history-file $DIR/history.jsonl").ends(command.ExitUsage).says("24h")
+	admin.runs("kubectl ipam who 203.0.113.65 --history-file $DIR/notes.txt").ends(command.ExitUsage).says("is no history")
+	admin.runs("kubectl ipam who 203.0.113.65 --history-file $DIR/none").ends(command.ExitNotFound)
+	admin.matches("who-history")
+}
+
+func (w *world) historyText(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(w.historyFile)
+	suite.Must(t, err)
+	return string(text)
+}
+
+// pools shows how full the pools are.
+func (w *world) pools(t *testing.T) {
+	w.countsAgree(t)
+	admin := w.as(t, "")
+	admin.runs("kubectl ipam pools")
+	admin.runs("kubectl ipam pools -o wide")
+	admin.runs("kubectl ipam pools west -o wide --count")
+	admin.runs("kubectl ipam pools vips -o yaml")
+	admin.runs("kubectl ipam pools -o name")
+	admin.runs("kubectl ipam pools v6 -o jsonpath={.pools[0].free}")
+	admin.runs("kubectl ipam pools none").ends(command.ExitNotFound).says("pool none")
+	admin.runs("kubectl ipam pools a b").ends(command.ExitUsage)
+	admin.runs("kubectl ipam pools -o xml").ends(command.ExitUsage)
+	admin.matches("pools")
+	alice := w.as(t, "alice")
+	alice.runs("kubectl ipam pools -n team-a").hides("team-b")
+	alice.matches("pools-tenant")
+}
+
+// countsAgree waits until each pool's status has the sums of its records.
+func (w *world) countsAgree(t *testing.T) {
+	t.Helper()
+	var diff string
+	defer func() {
+		if diff != "" {
+			t.Errorf("the status of pools and their records differ (-records +status):\n%s", diff)
+		}
+	}()
+	w.For(t).Await("the status of all pools matches their records", func(context.Context) bool {
+		diff = cmp.Diff(w.poolUses(t, "--count"), w.poolUses(t))
+		return diff == ""
+	})
+}
+
+// poolUses returns the output of pools, without the source of the figures.
+func (w *world) poolUses(t *testing.T, flags ...string) []map[string]any {
+	t.Helper()
+	line := "kubectl ipam pools -o json"
+	for _, flag := range flags {
+		line += " " + flag
+	}
+	report := struct{ Pools []map[string]any }{}
+	suite.Must(t, json.Unmarshal([]byte(w.as(t, "").runs(line).ends(command.ExitDone).out), &report))
+	for _, pool := range report.Pools {
+		for _, field := range []string{"source", "retained", "cooling"} {
+			delete(pool, field)
+		}
+	}
+	return report.Pools
 }

@@ -2,9 +2,12 @@ package audit
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -50,4 +53,68 @@ func (j *judgement) overlap(inner, outer *Record) {
 		inner.Block, inner.Holder, outer.Block, outer.Holder, inner.Pool)
 	other := outer.object()
 	f.Block, f.Other = inner.Block.String(), &other
+}
+
+// KindDomain is the kind of a routing domain, which has no object.
+const KindDomain = "RoutingDomain"
+
+// domainOf returns the routing domain in which a pool lies; false if that is not known.
+func (j *judgement) domainOf(key ipam.PoolKey) (ipam.PoolKey, bool) {
+	for range len(j.Pools) + 1 {
+		pool := j.poolsBy[key]
+		if pool == nil {
+			return ipam.PoolKey{}, false
+		}
+		if key = pool.Home; key.Kind == ipam.PoolKindRoutingDomain {
+			return key, true
+		}
+	}
+	return ipam.PoolKey{}, false
+}
+
+// domains notes that blocks of claims are handed out in more than one routing domain. It adds one
+// note for any number of blocks.
+func (j *judgement) domains() {
+	var held []register.Held
+	for i := range j.Records {
+		record := &j.Records[i].Record
+		if record.State != ipam.StateBound || record.Holder.IsPool() || j.young[record.Name] {
+			continue
+		}
+		if domain, ok := j.domainOf(record.Pool); ok {
+			held = append(held, register.Held{Record: record, Domain: domain})
+		}
+	}
+	pairs := register.Shared(held)
+	if len(pairs) == 0 {
+		return
+	}
+	examples := examplesOf(pairs, func(p register.Pair) string {
+		return fmt.Sprintf("%s of %s in %s with %s of %s in %s",
+			p.Inner.Block, p.Inner.Holder, p.Inner.Domain.FullName(), p.Outer.Block, p.Outer.Holder, p.Outer.Domain.FullName())
+	})
+	f := j.add(BlockInSeveralDomains, domainObject(pairs[0].Outer.Domain),
+		"%s with a block of another routing domain: %s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",
+		ipam.Numbered(len(pairs), "block overlaps", "blocks overlap"), examples)
+	other := domainObject(pairs[0].Inner.Domain)
+	f.Block, f.Other = pairs[0].Inner.Block.String(), &other
+}
+
+func domainObject(key ipam.PoolKey) Object {
+	return Object{Kind: KindDomain, Namespace: key.Namespace, Name: key.Name}
+}
+
+// mostExamples limits the blocks that a finding about many blocks names.
+const mostExamples = 3
+
+// examplesOf returns the texts of the first of many, and the number of the others.
+func examplesOf[T any](all []T, text func(T) string) string {
+	var examples []string
+	for _, one := range all[:min(len(all), mostExamples)] {
+		examples = append(examples, text(one))
+	}
+	if n := len(all) - len(examples); n > 0 {
+		examples = append(examples, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(examples, "; ")
 }

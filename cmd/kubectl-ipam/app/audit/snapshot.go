@@ -1,12 +1,19 @@
 package audit
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -96,4 +103,135 @@ func (s *Snapshot) covers(resource, namespace string) bool {
 	return !slices.ContainsFunc(s.Unread, func(u register.Unread) bool {
 		return u.Resource == resource && (namespace == "" || u.Namespace != namespace)
 	})
+}
+
+// Reader reads snapshots.
+type Reader struct {
+	Client client.Reader
+	// Namespace is the namespace in which resources are listed that the caller cannot list in
+	// all namespaces.
+	Namespace string
+	// Now returns the API server's time. It is called after the first call to the API server.
+	Now func() time.Time
+	// LeaderSince returns the time at which the operator's leader began; zero if that is not
+	// known.
+	LeaderSince func(context.Context) time.Time
+}
+
+// Read reads a snapshot: records first, and their holders second.
+func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
+	s := &Snapshot{}
+	listings := []register.Listing{
+		{Resource: "ipallocations", List: &v1alpha1.IPAllocationList{}, Keep: s.keepRecords},
+		{Resource: "ipclaims", List: &v1alpha1.IPClaimList{}, Keep: s.keepClaims},
+		{Resource: "ippools", List: &v1alpha1.IPPoolList{}, Keep: s.keepPools},
+		{Resource: "localippools", List: &v1alpha1.LocalIPPoolList{}, Keep: s.keepLocalPools},
+		{Resource: "ipaddressclaims", List: &ipamv1.IPAddressClaimList{}, Keep: s.keepAddressClaims},
+		{Resource: "ipaddresses", List: &ipamv1.IPAddressList{}, Keep: s.keepAddresses},
+	}
+	for _, listing := range listings {
+		unread, err := register.List(ctx, r.Client, r.Namespace, listing)
+		if meta.IsNoMatchError(err) { // the cluster has no Cluster API
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.Unread = append(s.Unread, unread...)
+		if s.Now.IsZero() {
+			s.Now = r.Now()
+		}
+	}
+	s.LeaderSince = r.LeaderSince(ctx)
+	return s, nil
+}
+
+func (s *Snapshot) keepRecords(page client.ObjectList) {
+	items := page.(*v1alpha1.IPAllocationList).Items
+	for i := range items {
+		obj := &items[i]
+		record, err := convert.Record(obj)
+		if err != nil {
+			s.Unreadable = append(s.Unreadable, Unreadable{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Err: err})
+			continue
+		}
+		s.Records = append(s.Records, Record{Record: record, Written: written(&obj.ObjectMeta)})
+	}
+}
+
+// written returns the time at which an object was last written, by any writer.
+func written(obj *metav1.ObjectMeta) time.Time {
+	last := obj.CreationTimestamp.Time
+	for i := range obj.ManagedFields {
+		if at := obj.ManagedFields[i].Time; at != nil && at.After(last) {
+			last = at.Time
+		}
+	}
+	return last
+}
+
+func (s *Snapshot) keepClaims(page client.ObjectList) {
+	items := page.(*v1alpha1.IPClaimList).Items
+	for i := range items {
+		obj := &items[i]
+		claim := Claim{
+			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Record: obj.Spec.AllocationName,
+			Bound: obj.Status.Phase == v1alpha1.ClaimBound, Block: obj.Status.AllocatedCIDR, Network: obj.Status.Network,
+		}
+		if obj.Status.PoolRef != nil {
+			claim.Pool = convert.PoolKey(obj.Namespace, *obj.Status.PoolRef)
+		}
+		s.Claims = append(s.Claims, claim)
+	}
+}
+
+func (s *Snapshot) keepPools(page client.ObjectList) {
+	items := page.(*v1alpha1.IPPoolList).Items
+	for i := range items {
+		s.keepPool(&items[i])
+	}
+}
+
+func (s *Snapshot) keepLocalPools(page client.ObjectList) {
+	items := page.(*v1alpha1.LocalIPPoolList).Items
+	for i := range items {
+		s.keepPool(&items[i])
+	}
+}
+
+// keepPool keeps the readable part of a pool, whatever else is wrong in its spec: the conditions
+// of the pool report that.
+func (s *Snapshot) keepPool(obj v1alpha1.Pool) {
+	pool, _ := convert.Pool(obj)
+	s.Pools = append(s.Pools, Pool{Pool: pool, UID: string(obj.GetUID()), Recorded: obj.PoolStatus().AllocatedCIDR})
+}
+
+func (s *Snapshot) keepAddressClaims(page client.ObjectList) {
+	items := page.(*ipamv1.IPAddressClaimList).Items
+	for i := range items {
+		if obj := &items[i]; convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+			s.AddressClaims = append(s.AddressClaims, AddressClaim{
+				Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),
+				Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
+			})
+		}
+	}
+}
+
+func (s *Snapshot) keepAddresses(page client.ObjectList) {
+	items := page.(*ipamv1.IPAddressList).Items
+	for i := range items {
+		obj := &items[i]
+		if !convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+			continue
+		}
+		addr, err := netip.ParseAddr(obj.Spec.Address)
+		if err != nil {
+			continue // its claim's condition reports this
+		}
+		s.Addresses = append(s.Addresses, Address{
+			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),
+			Terminating: !obj.DeletionTimestamp.IsZero(), Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(), Prefix: obj.Spec.Prefix, Gateway: obj.Spec.Gateway,
+		})
+	}
 }

@@ -1,10 +1,17 @@
 package command
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -165,4 +172,79 @@ func (e *Env) ReadQuietly(cmd *cobra.Command, scope register.Scope) (*register.R
 // Note prints a note for the caller beside the report.
 func (e *Env) Note(format string, args ...any) {
 	fmt.Fprintf(e.ErrOut, "note: "+format+"\n", args...)
+}
+
+// serverClock represents the API server's clock, as its answers report it. Stored objects have
+// the time of the API server, and the clock of the caller's machine may differ.
+type serverClock struct {
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+// over returns a way to the API server that reads the clock.
+func (c *serverClock) over(way http.RoundTripper) http.RoundTripper { return &clockedWay{way, c} }
+
+// clockedWay implements http.RoundTripper, and reads the clock of each answer.
+type clockedWay struct {
+	http.RoundTripper
+	clock *serverClock
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *clockedWay) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return resp, err
+	}
+	if at, invalid := http.ParseTime(resp.Header.Get("Date")); invalid == nil {
+		w.clock.set(at)
+	}
+	return resp, nil
+}
+
+func (c *serverClock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead = at.Sub(c.clock.Now())
+}
+
+// Now returns the API server's time; the time of the caller before the first answer.
+func (c *serverClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.Now().Add(c.ahead)
+}
+
+// Confirmed asks on a terminal whether to go on. If there is no terminal, it requires --yes.
+func (e *Env) Confirmed(ctx context.Context, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	file, isFile := e.In.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return Coded(ExitUsage, errors.New("there is no terminal to ask on: confirm with --yes"))
+	}
+	return ask(ctx, e.In, e.ErrOut, question)
+}
+
+// ask asks a question, to which only y and yes mean yes. It stops waiting for the answer when the
+// context is done.
+func ask(ctx context.Context, in io.Reader, out io.Writer, question string) error {
+	fmt.Fprint(out, question+" [y/N] ")
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // the end of the input is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out)
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+	}
+	return errors.New("not confirmed: nothing was done")
 }

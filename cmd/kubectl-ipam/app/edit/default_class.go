@@ -1,20 +1,25 @@
 package edit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // NewDefaultClass returns the command default-class.
@@ -169,4 +174,154 @@ func (s *switching) say(before string, written int) error {
 		return err
 	}
 	return s.Print(s.output, printed)
+}
+
+// step represents one write of a switch: the annotations that a class is to have.
+type step struct {
+	class     string
+	isDefault bool
+	replaces  string
+	// withdrawn names the class that has become the default at the same time; the step
+	// then takes the annotations off again.
+	withdrawn string
+}
+
+func (s step) isNone() bool { return s.class == "" }
+
+// nextStep returns the next write that makes the target the default class of its family; none
+// when nothing is left to do. The classes are the target and the classes that are annotated as
+// the default. At each moment between two writes either the class that counted before or the
+// target counts, as inventory.DefaultOf decides. Admission allows each write: it refuses a
+// second default, except one that replaces the only other.
+//
+//	old ─ default              new ─
+//	old ─ default              new ─ default, replaces old     new counts from here on
+//	old ─                      new ─ default, replaces old
+//	old ─                      new ─ default
+//
+// It continues from the state in which an earlier run, or a person, has left the classes. Runs
+// can overlap, also for different classes: a run removes the annotation of a class only if
+// another class counts and the class is as it was read, and never that of the class that counts.
+// So a switch that was begun is finished before the next one, in the other direction too. If
+// this run has made the target the default and another class counts, a second switch was begun
+// at the same time or after it, and this run leaves that switch alone.
+func nextStep(classes []inventory.ClassEntry, target string, claimed bool) step {
+	annotated := slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
+	counting, exists := inventory.DefaultOf(annotated)
+	switch {
+	case !exists:
+		return step{class: target, isDefault: true}
+	case counting.Name != target && claimed:
+		return step{class: target, withdrawn: counting.Name}
+	}
+	for _, other := range annotated {
+		if other.Name != counting.Name && counts(annotated, other.Name, counting.Name, target) {
+			return step{class: other.Name}
+		}
+	}
+	switch {
+	case counting.Replaces != "":
+		return step{class: counting.Name, isDefault: true}
+	case counting.Name != target:
+		return step{class: target, isDefault: true, replaces: counting.Name}
+	}
+	return step{}
+}
+
+// counts reports whether one of these counts when one class is no longer annotated.
+func counts(annotated []inventory.ClassEntry, without string, these ...string) bool {
+	counting, _ := inventory.DefaultOf(slices.DeleteFunc(slices.Clone(annotated), named(without)))
+	return slices.Contains(these, counting.Name)
+}
+
+func named(name string) func(inventory.ClassEntry) bool {
+	return func(c inventory.ClassEntry) bool { return c.Name == name }
+}
+
+// defaults returns the classes of a family that are annotated as the default.
+func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []inventory.ClassEntry {
+	var annotated []inventory.ClassEntry
+	for _, class := range classes {
+		if class.Spec.IPFamily == family && inventory.IsDefault(class) {
+			annotated = append(annotated, entry(class))
+		}
+	}
+	slices.SortFunc(annotated, func(a, b inventory.ClassEntry) int { return cmp.Compare(a.Name, b.Name) })
+	return annotated
+}
+
+// defaultsAndTarget returns the defaults of the target's family, and the target.
+func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IPClass) []inventory.ClassEntry {
+	all := defaults(classes, target.Spec.IPFamily)
+	if !inventory.IsDefault(target) {
+		all = append(all, entry(target))
+	}
+	return all
+}
+
+// entry reads a class; a class that is not valid counts by its annotations.
+func entry(class *v1alpha1.IPClass) inventory.ClassEntry {
+	read, _ := inventory.ReadClass(class)
+	read.Name = class.Name
+	return read
+}
+
+// notServed describes the claims without a class name that the present default class serves, and
+// that the next one would not serve. The present class may be nil.
+func notServed(before, next *v1alpha1.IPClass) []string {
+	if before == nil || before.Name == next.Name {
+		return nil
+	}
+	present, errs := convert.Class(before)
+	coming, invalid := convert.Class(next)
+	if len(errs) > 0 { // it serves nothing
+		return nil
+	}
+	if len(invalid) > 0 {
+		return []string{fmt.Sprintf("it is not valid: %v", invalid.ToAggregate())}
+	}
+	return append(notServedNow(next, coming), refused(before.Name, present, coming)...)
+}
+
+// refused describes the claims that the coming class refuses and the present one does not.
+func refused(name string, present, coming ipam.Class) []string {
+	var lost []string
+	if present.Length != ipam.NoLength && coming.Length == ipam.NoLength {
+		lost = append(lost, "it has no defaultPrefixLength: claims that do not say how large a block they need would be refused")
+	}
+	if coming.Lengths.Min > present.Lengths.Min || coming.Lengths.Max < present.Lengths.Max {
+		lost = append(lost, fmt.Sprintf("it allows /%d to /%d, and %s allows /%d to /%d: claims for other lengths would be refused",
+			coming.Lengths.Min, coming.Lengths.Max, name, present.Lengths.Min, present.Lengths.Max))
+	}
+	if coming.Visibility != ipam.VisibilityShared && (coming.Visibility != present.Visibility || coming.Project != present.Project) {
+		lost = append(lost, fmt.Sprintf("its visibility is %s: claims of other namespaces would find no default class", ofProject(coming)))
+	}
+	if present.AllowRetain && !coming.AllowRetain {
+		lost = append(lost, "it does not allow Retain: claims that ask for it would be refused")
+	}
+	if present.OnExhaustion != ipam.OnExhaustionReject && coming.OnExhaustion == ipam.OnExhaustionReject {
+		lost = append(lost, "its onExhaustion is Reject: claims for which there is no room would be refused, and not wait")
+	}
+	return lost
+}
+
+// notServedNow explains why a class serves no claims at present.
+func notServedNow(class *v1alpha1.IPClass, read ipam.Class) []string {
+	ready := meta.FindStatusCondition(class.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case !class.DeletionTimestamp.IsZero():
+		return []string{"it is being deleted"}
+	case !read.Native:
+		return []string{fmt.Sprintf("it is served by another provisioner, %s", class.Spec.Provisioner)}
+	case class.Status.Pools == 0 && (ready == nil || ready.Reason == v1alpha1.ReasonNoPools):
+		return []string{"no IPPool that is ready backs it: claims would wait"}
+	}
+	return nil
+}
+
+func ofProject(class ipam.Class) string {
+	if class.Project == "" {
+		return string(class.Visibility)
+	}
+	return fmt.Sprintf("%s, of project %s", class.Visibility, class.Project)
 }

@@ -1,15 +1,20 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // NewPools returns the command pools.
@@ -95,4 +100,218 @@ func findPool(e *command.Env, r *register.Register, name string) (*register.Pool
 // NoPool returns the error of a pool that the caller cannot read.
 func NoPool(namespace, name string) error {
 	return command.Coded(command.ExitNotFound, fmt.Errorf("pool %s: there is no LocalIPPool of namespace %s and no IPPool of that name that you may read: see kubectl ipam pools", name, namespace))
+}
+
+// PoolReport represents the output of `pools`.
+type PoolReport struct {
+	metav1.TypeMeta `json:",inline"`
+	Pools           []PoolUse `json:"pools"`
+}
+
+// PoolUse represents the utilization of a pool. Counts are of addresses, as decimal strings: IPv6
+// pools have more than a JSON number can count. Unknown values are left out.
+type PoolUse struct {
+	Kind          string `json:"kind"`
+	Namespace     string `json:"namespace,omitempty"`
+	Name          string `json:"name"`
+	CIDR          string `json:"cidr,omitempty"`
+	RoutingDomain string `json:"routingDomain,omitempty"`
+	Parent        string `json:"parent,omitempty"`
+	Phase         string `json:"phase,omitempty"`
+
+	// Source is the origin of the figures: Status, Records, or DryRun for a pool that the
+	// caller cannot read. For DryRun, Held counts only the blocks that the caller can see.
+	Source string `json:"source"`
+
+	// Total = Held + Carved + Withheld + Free, if no blocks overlap.
+	Total string `json:"total,omitempty"`
+	// Held counts the blocks of claims, or of claims that are gone: Retained and Cooling, which
+	// are known if the source is Records.
+	Held     string `json:"held,omitempty"`
+	Retained string `json:"retained,omitempty"`
+	Cooling  string `json:"cooling,omitempty"`
+	// Carved counts the blocks of child pools.
+	Carved   string `json:"carved,omitempty"`
+	Withheld string `json:"withheld,omitempty"`
+	Free     string `json:"free,omitempty"`
+	// Drained counts the addresses of Held and Carved that would not be handed out any more,
+	// because they have been reserved, or are outside of the ranges.
+	Drained string `json:"drained,omitempty"`
+	// Used counts the held addresses of the pool and of all pools below it.
+	Used string `json:"used,omitempty"`
+	// Blocks is the number of recorded blocks of the pool.
+	Blocks int `json:"blocks"`
+	// Waiting is the number of IPClaims that wait for a block that could be of this pool.
+	Waiting int `json:"waiting"`
+	// LargestFreePrefix is as in /20; empty if nothing is free.
+	LargestFreePrefix string `json:"largestFreePrefix,omitempty"`
+	// UtilizationPercent is the share of the addresses that can be handed out that is held or
+	// carved: 0 only if no address is held or carved, and 100 only if no address is free.
+	UtilizationPercent int `json:"utilizationPercent"`
+	// Message is the operator's message about a pool that the caller cannot read.
+	Message string `json:"message,omitempty"`
+
+	depth    int
+	percent  string
+	readable bool
+}
+
+// The sources of figures.
+const (
+	sourceStatus  = "Status"
+	sourceRecords = "Records"
+	sourceDryRun  = "DryRun"
+)
+
+// reportOfPools returns the report of all pools of the register, and of the pools that the
+// operator reports in answers to dry runs.
+func reportOfPools(r *register.Register, told map[ipam.PoolKey]candidate) *PoolReport {
+	report := &PoolReport{TypeMeta: command.ReportType("PoolReport"), Pools: []PoolUse{}}
+	for _, pool := range r.Pools {
+		use := poolUse(pool, r.RecordsRead)
+		if c, ok := told[pool.Key]; ok && !pool.IsKnown() {
+			use.tell(c)
+		}
+		report.Pools = append(report.Pools, use)
+	}
+	others := slices.DeleteFunc(slices.Collect(maps.Keys(told)), func(key ipam.PoolKey) bool { return r.Pool(key) != nil })
+	slices.SortFunc(others, func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) })
+	for _, key := range others {
+		use := PoolUse{Kind: string(key.Kind), Namespace: key.Namespace, Name: key.Name}
+		use.tell(told[key])
+		report.Pools = append(report.Pools, use)
+	}
+	return report
+}
+
+func (p *PoolUse) key() ipam.PoolKey {
+	return ipam.PoolKey{Kind: ipam.PoolKind(p.Kind), Namespace: p.Namespace, Name: p.Name}
+}
+
+func poolUse(pool *register.Pool, counted bool) PoolUse {
+	usage, known := pool.UsageOfStatus()
+	use := PoolUse{
+		Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name,
+		RoutingDomain: pool.Domain.Name(), Source: sourceStatus, Waiting: len(pool.Waiting),
+		depth: pool.Depth(), percent: "0%", readable: pool.IsKnown(),
+	}
+	if counted {
+		usage, known = pool.Usage()
+		use.Source = sourceRecords
+	}
+	use.Held, use.Blocks = usage.Held.String(), usage.Blocks
+	if known {
+		use.CIDR = pool.CIDR.String()
+		use.fill(&usage, counted)
+	}
+	if pool.IsKnown() {
+		use.Phase = string(pool.Object.PoolStatus().Phase)
+		if pool.IsChild() {
+			use.Parent = pool.Home.Name
+		}
+	}
+	return use
+}
+
+func (p *PoolUse) fill(u *register.Usage, counted bool) {
+	p.Total, p.Carved, p.Withheld, p.Free = u.Total.String(), u.Carved.String(), u.Withheld.String(), u.Free.String()
+	p.Drained, p.Used = u.Drained.String(), u.Used.String()
+	if counted {
+		p.Retained, p.Cooling = u.Retained.String(), u.Cooling.String()
+	}
+	usable := u.Total.Sub(u.Withheld)
+	taken := usable.Sub(u.Free)
+	if usable.IsZero() { // nothing can be handed out
+		taken, usable = space.CountOf64(1), space.CountOf64(1)
+	}
+	p.UtilizationPercent, p.percent = taken.Percent(usable), command.Percent(taken, usable)
+	if u.LargestFree != ipam.NoLength {
+		p.LargestFreePrefix = fmt.Sprintf("/%d", u.LargestFree)
+	}
+}
+
+// tell fills in the operator's report about a pool that the caller cannot read.
+func (p *PoolUse) tell(c candidate) {
+	p.Source, p.Free, p.LargestFreePrefix, p.Message = sourceDryRun, c.available, c.largestFreePrefix, c.message
+}
+
+// Names implements command.Report.
+func (r *PoolReport) Names() []string {
+	var names []string
+	for i := range r.Pools {
+		names = append(names, strings.ToLower(r.Pools[i].Kind)+"/"+r.Pools[i].Name)
+	}
+	return names
+}
+
+// Table implements command.Report.
+func (r *PoolReport) Table(wide bool) *command.Table {
+	t := &command.Table{
+		Headers: []string{"POOL", "CIDR", "USE", "", "HELD", "CARVED", "FREE", "WITHHELD", "LARGEST FREE", "USED"},
+		Empty:   "There are no pools that you may read.",
+	}
+	if wide {
+		t.Headers = append(t.Headers, "DOMAIN", "PHASE", "BLOCKS", "RETAINED", "COOLING", "DRAINED", "WAITING", "TOTAL")
+	}
+	for i := range r.Pools {
+		t.Add(r.Pools[i].row(wide)...)
+	}
+	return t
+}
+
+func (p *PoolUse) row(wide bool) []command.Cell {
+	name := p.Name
+	if p.Namespace != "" {
+		name = p.Namespace + "/" + p.Name
+	}
+	use, share := command.Cell{Text: bar(p.UtilizationPercent), Style: fullness(p.UtilizationPercent)}, p.percent
+	switch {
+	case !p.readable:
+		use, share = command.Cell{Text: "not readable", Style: command.Faint}, ""
+	case p.CIDR == "":
+		use, share = command.Cell{Text: "no CIDR yet", Style: command.Faint}, ""
+	}
+	cells := []command.Cell{
+		command.Text("%s%s", strings.Repeat("  ", p.depth), name), command.Text("%s", command.OrNone(p.CIDR)), use, command.Text("%s", share),
+		number(p.Held), number(p.Carved), number(p.Free), number(p.Withheld), command.Text("%s", command.OrNone(p.LargestFreePrefix)), number(p.Used),
+	}
+	if wide {
+		cells = append(cells, command.Text("%s", command.OrNone(p.RoutingDomain)), command.Text("%s", command.OrNone(p.Phase)), command.Text("%d", p.Blocks),
+			number(p.Retained), number(p.Cooling), number(p.Drained), command.Text("%d", p.Waiting), number(p.Total))
+	}
+	return cells
+}
+
+// number returns the cell of a decimal string for people; - if the number is not known.
+func number(exact string) command.Cell {
+	n, ok := space.ParseCount(exact)
+	if !ok {
+		return command.Text("-")
+	}
+	return command.Text("%s", command.Readable(n))
+}
+
+// barCells is the width of a bar.
+const barCells = 10
+
+// bar draws the share that is in use. The bar is full only at 100 percent, and empty only at 0
+// percent.
+func bar(percent int) string {
+	full := percent * barCells / 100
+	if full == 0 && percent > 0 {
+		full = 1
+	}
+	return strings.Repeat("█", full) + strings.Repeat("░", barCells-full)
+}
+
+// fullness returns the style for a share in use, which warns if it is nearly full.
+func fullness(percent int) command.Style {
+	switch {
+	case percent >= 100:
+		return command.Bad
+	case percent >= 80:
+		return command.Warning
+	default:
+		return command.Good
+	}
 }

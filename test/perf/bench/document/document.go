@@ -4,8 +4,10 @@ package document
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
@@ -157,4 +159,101 @@ func notes(r *figures.Report) string {
 		return ""
 	}
 	return "\nLeft out or different:\n\n- " + strings.Join(r.Notes, "\n- ") + "\n"
+}
+
+// Observed is a table of what metrics and traces cost; empty where it was not measured.
+func Observed(r *figures.Report) string {
+	t := table{head: []string{"replica", "claims/s", "of the first", "CPU of the replica, ms a claim", "p95 ms"}, numbers: 1}
+	rounds := 0
+	var first *figures.Series
+	for _, variant := range figures.Observed {
+		for _, s := range r.Each("observed", variant) {
+			if first == nil {
+				first = s
+			}
+			rounds = len(s.Rounds)
+			t.add(variant, fmt.Sprintf("%.0f", s.PerSecond()), fmt.Sprintf("%.3f", s.Ratio(first, figures.Round.PerSecond)), fmt.Sprintf("%.2f", s.CPU("managers")), fmt.Sprintf("%.1f", s.Millis.P95))
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return about(r) + fmt.Sprintf("Medians of %d rounds each, in turn.\n\n", rounds) + t.String() + notes(r)
+}
+
+// Splice puts a part between its markers in a document, and leaves the rest as it
+// is. The markers of a part are comments that Markdown does not show.
+func Splice(text, part, content string) (string, error) {
+	begin, end := "<!-- begin "+part+" -->\n", "<!-- end "+part+" -->\n"
+	before, rest, ok := strings.Cut(text, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("the document has no %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return before + begin + content + end + after, nil
+}
+
+// SpliceFile does the same in a file.
+func SpliceFile(path, part, content string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	spliced, err := Splice(string(text), part, content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(spliced), 0o644)
+}
+
+// table is one in Markdown that can be read as it stands, too.
+type table struct {
+	head []string
+	// numbers is the first column that is aligned to the right.
+	numbers int
+	rows    [][]string
+}
+
+// Table is a table in Markdown. The columns from number numbers on are aligned to the right.
+func Table(head []string, numbers int, rows [][]string) string {
+	t := table{head: head, numbers: numbers, rows: rows}
+	return t.String()
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) String() string {
+	widths := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	b.WriteString(t.line(t.head, widths))
+	for i, width := range widths {
+		if i >= t.numbers {
+			fmt.Fprintf(&b, "| %s: ", strings.Repeat("-", max(width-1, 2)))
+		} else {
+			fmt.Fprintf(&b, "| %s ", strings.Repeat("-", max(width, 3)))
+		}
+	}
+	b.WriteString("|\n")
+	for _, row := range t.rows {
+		b.WriteString(t.line(row, widths))
+	}
+	return b.String()
+}
+
+func (t *table) line(cells []string, widths []int) string {
+	var b strings.Builder
+	for i, cell := range cells {
+		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+		if i >= t.numbers {
+			fmt.Fprintf(&b, "| %s%s ", space, cell)
+		} else {
+			fmt.Fprintf(&b, "| %s%s ", cell, space)
+		}
+	}
+	return b.String() + "|\n"
 }

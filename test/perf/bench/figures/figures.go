@@ -4,7 +4,15 @@
 package figures
 
 import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
@@ -185,3 +193,100 @@ func median(values []float64) float64 {
 	}
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
+
+// Save writes the report as JSON.
+func (r *Report) Save(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Load reads what Save wrote.
+func Load(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Observed are the variants of the scenario observed, the one without anything first.
+var Observed = [...]string{"no metrics, no traces", "scraped each second", "scraped, every create traced"} //nolint:gochecknoglobals // a constant list
+
+// ThisMachine is the machine that this process runs on.
+func ThisMachine() Machine {
+	m := Machine{CPU: "unknown", CPUs: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if name, ok := field("/proc/cpuinfo", "model name"); ok {
+		m.CPU = name
+	}
+	if total, ok := field("/proc/meminfo", "MemTotal"); ok {
+		kib, _ := strconv.Atoi(strings.TrimSuffix(total, " kB"))
+		m.MemoryMiB = kib / 1024
+	}
+	return m
+}
+
+// field is the first value of a name in a file of "name: value" lines; none
+// where the system has no such file.
+func field(path, name string) (string, bool) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		if strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value), true
+		}
+	}
+	return "", false
+}
+
+// Percentiles of latencies, in milliseconds: each is one of the samples (nearest
+// rank), nothing is interpolated.
+type Percentiles struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+	// Curve has every fifth percentile from 0 on, and the last few one by one.
+	Curve []Point `json:"curve"`
+}
+
+// Point of a curve.
+type Point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// PercentilesOf works out the percentiles of all samples; nil where there are
+// none.
+func PercentilesOf(samples []time.Duration) *Percentiles {
+	if len(samples) == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	at := func(percent float64) float64 {
+		rank := int(math.Ceil(percent / 100 * float64(len(sorted))))
+		return millis(sorted[max(rank, 1)-1])
+	}
+	p := &Percentiles{P50: at(50), P90: at(90), P95: at(95), P99: at(99), Max: at(100)}
+	for percent := 0.0; percent < 95; percent += 5 {
+		p.Curve = append(p.Curve, Point{percent, at(percent)})
+	}
+	for percent := 95.0; percent <= 100; percent++ {
+		p.Curve = append(p.Curve, Point{percent, at(percent)})
+	}
+	return p
+}
+
+// millis are rounded to a microsecond.
+func millis(d time.Duration) float64 { return float64(d.Round(time.Microsecond).Microseconds()) / 1000 }

@@ -1,6 +1,8 @@
 package command
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestALengthIsRead(t *testing.T) {
 	for text, want := range map[string]int32{"24": 24, "/24": 24, "0": 0, "/128": 128, "129": -1, "-1": -1, "x": -1, "": -1, "//24": -1} {
