@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -309,16 +308,11 @@ func (m *claimMutator) classesToName(r *claimRequest, err error) []string {
 	if len(classes) == 0 {
 		return nil
 	}
-	var names []string
-	for _, class := range classes[:min(len(classes), ipam.Named)] {
-		name := class.Name
+	names := ipam.Listed(classes, ipam.Named, func(class inventory.ClassEntry) string {
 		if class.Default {
-			name += fmt.Sprintf(" (default for %s)", class.Family)
+			return fmt.Sprintf("%s (default for %s)", class.Name, class.Family)
 		}
-		names = append(names, name)
-	}
-	if more := len(classes) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return []string{fmt.Sprintf("namespace %s may use the IPClasses %s: name one of them in spec.className", r.claim.Namespace, strings.Join(names, ", "))}
+		return class.Name
+	}, ", ")
+	return []string{fmt.Sprintf("namespace %s may use the IPClasses %s: name one of them in spec.className", r.claim.Namespace, names)}
 }

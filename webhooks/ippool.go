@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -284,12 +285,5 @@ func classWarnings(catalogue *inventory.Catalogue, pool ipam.Pool) []string {
 
 // firstOf returns the first few names, quoted, and the number of the others.
 func firstOf(names []string) string {
-	quoted := make([]string, 0, classesNamed)
-	for _, name := range names[:min(len(names), classesNamed)] {
-		quoted = append(quoted, fmt.Sprintf("%q", name))
-	}
-	if more := len(names) - len(quoted); more > 0 {
-		quoted = append(quoted, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(quoted, ", ")
+	return ipam.Listed(names, classesNamed, strconv.Quote, ", ")
 }

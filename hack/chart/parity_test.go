@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/helm"
 )
 
 // image is the image in config/manager.
@@ -57,11 +59,11 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 // a user does.
 func TestMonitorsAreInAnotherNamespace(t *testing.T) {
 	dir := t.TempDir()
-	to, err := filepath.Rel(dir, filepath.Join(module(t), "config"))
+	to, err := filepath.Rel(dir, filepath.Join(suite.ModuleRoot(t), "config"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, err := os.ReadFile(filepath.Join(module(t), "config/overlays/another-namespace/kustomization.yaml"))
+	overlay, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "config/overlays/another-namespace/kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func TestMonitorsAreInAnotherNamespace(t *testing.T) {
 // TestEveryKustomizationRenders runs kustomize in every directory of config that has one.
 func TestEveryKustomizationRenders(t *testing.T) {
 	var dirs []string
-	root := filepath.Join(module(t), "config")
+	root := filepath.Join(suite.ModuleRoot(t), "config")
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == "kustomization.yaml" {
 			dirs = append(dirs, filepath.Dir(path))
@@ -109,7 +111,7 @@ func TestEveryKustomizationRenders(t *testing.T) {
 func kustomized(t *testing.T, dir string) string {
 	t.Helper()
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(module(t), dir)
+		dir = filepath.Join(suite.ModuleRoot(t), dir)
 	}
 	kubectl, err := cluster.Binary("kubectl")
 	if err != nil {
@@ -138,27 +140,18 @@ func rendered(t *testing.T, release, namespace string, values ...string) string 
 
 func attempt(t *testing.T, release, namespace string, values ...string) (string, error) {
 	t.Helper()
-	helm, err := NewHelm(module(t), t.TempDir())
+	program, err := helm.New(suite.ModuleRoot(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"template", release, filepath.Join(module(t), Directory), "--namespace=" + namespace, "--set=" + image}
+	args := []string{"template", release, filepath.Join(suite.ModuleRoot(t), Directory), "--namespace=" + namespace, "--set=" + image}
 	for _, v := range values {
 		if !strings.HasPrefix(v, "--") {
 			v = "--set=" + v
 		}
 		args = append(args, v)
 	}
-	return helm.Run(t.Context(), args...)
-}
-
-func module(t *testing.T) string {
-	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
+	return program.Run(t.Context(), args...)
 }
 
 // byName returns the objects of manifests by kind, namespace and name, made alike; without those of

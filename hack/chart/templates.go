@@ -19,6 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Directory is the directory of the chart, within the module.
+const Directory = "config/charts/cadastre"
+
 // template represents a generated file of the chart, with the objects that takes accepts.
 type template struct {
 	name string

@@ -24,7 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/hack/chart"
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/helm"
 )
 
 // version has a series in metadata.yaml.
@@ -68,17 +69,8 @@ func run(t *testing.T, name string, args ...string) string {
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = module(t)
+	cmd.Dir = suite.ModuleRoot(t)
 	return cmd
-}
-
-func module(t *testing.T) string {
-	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
 }
 
 func TestRelease(t *testing.T) {
@@ -154,14 +146,14 @@ func hasChart(t *testing.T, archive []byte) {
 	home := t.TempDir()
 	path := filepath.Join(home, "cadastre-0.1.7.tgz")
 	write(t, path, archive)
-	helm, err := chart.NewHelm(module(t), home)
+	program, err := helm.New(suite.ModuleRoot(t), home)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := helm.Run(t.Context(), "lint", "--strict", path); err != nil {
+	if out, err := program.Run(t.Context(), "lint", "--strict", path); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	out, err := helm.Run(t.Context(), "template", "cadastre", path, "--namespace=cadastre-system")
+	out, err := program.Run(t.Context(), "template", "cadastre", path, "--namespace=cadastre-system")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +227,7 @@ func hasModules(t *testing.T, text []byte) {
 
 // TestKrewInstallsWhatIsReleased fills in the manifest for Krew, and compares the platforms.
 func TestKrewInstallsWhatIsReleased(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(module(t), "hack/make/release.mk"))
+	makefile, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "hack/make/release.mk"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +279,7 @@ func TestKrewInstallsWhatIsReleased(t *testing.T) {
 }
 
 func TestGoreleaserTakesItsConfiguration(t *testing.T) {
-	binary := filepath.Join(module(t), "bin", "goreleaser-check")
+	binary := filepath.Join(suite.ModuleRoot(t), "bin", "goreleaser-check")
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("%v: run `make goreleaser`", err)
 	}
@@ -314,7 +306,7 @@ func TestImageNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestChartHasTheImageOfTheRelease(t *testing.T) {
-	helm, err := chart.NewHelm(module(t), t.TempDir())
+	program, err := helm.New(suite.ModuleRoot(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +314,7 @@ func TestChartHasTheImageOfTheRelease(t *testing.T) {
 	for _, image := range []string{"cadastre:v1", "cadastre:" + version, "registry.example.com:5000/x:v1", "registry.example.com/x@" + digest} {
 		out := t.TempDir()
 		run(t, "make", "release-chart", "VERSION="+version, "RELEASE_IMG="+image, "OUT="+out)
-		rendered, err := helm.Run(t.Context(), "template", "cadastre", filepath.Join(out, "release", "cadastre-0.1.7.tgz"))
+		rendered, err := program.Run(t.Context(), "template", "cadastre", filepath.Join(out, "release", "cadastre-0.1.7.tgz"))
 		if err != nil || !strings.Contains(rendered, `image: "`+image+`"`) {
 			t.Errorf("%s: %v: the chart does not render it", image, err)
 		}

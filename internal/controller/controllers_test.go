@@ -21,6 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestControllersServeWhatAdmissionMissed lets the leader alone, with all its watches, serve claims
@@ -86,13 +87,13 @@ func run(t *testing.T, plane *story.Plane) *running {
 	t.Helper()
 	e := &running{World: plane.Begin(t), t: t}
 	scheme, err := cluster.Scheme()
-	must(t, err)
+	suite.Must(t, err)
 	mgr, err := manager.New(plane.Config(), manager.Options{
 		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)},
 	})
-	must(t, err)
-	must(t, Setup(mgr, Options{
+	suite.Must(t, err)
+	suite.Must(t, Setup(mgr, Options{
 		Ledger: e.Ledger, Catalogue: e.Catalogue, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
 		Live: mgr.GetAPIReader(), Asker: e.Asker(), OrphanGrace: time.Second, Workers: 2, Namespace: story.System,
 		AddressClaims: cache.ResourceEventHandlerFuncs{},
@@ -131,12 +132,5 @@ func (e *running) await(what string, yes func(context.Context) bool) {
 	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return yes(ctx), nil })
 	if err != nil {
 		e.t.Fatalf("waited in vain until %s: %v", what, err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestControllerThatCannotBeRegisteredIsReported registers each controller twice: no name is left
@@ -34,7 +36,7 @@ func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := unconnected(t)
-			must(t, setup(mgr, c))
+			suite.Must(t, setup(mgr, c))
 			if err := setup(mgr, c); err == nil {
 				t.Error("a second one of the name is registered")
 			}
@@ -46,12 +48,12 @@ func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 func unconnected(t *testing.T) manager.Manager {
 	t.Helper()
 	scheme, err := cluster.Scheme()
-	must(t, err)
+	suite.Must(t, err)
 	mgr, err := manager.New(&rest.Config{Host: "https://127.0.0.1:1"}, manager.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
 	})
-	must(t, err)
+	suite.Must(t, err)
 	return mgr
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
@@ -53,8 +53,8 @@ func TestClass(t *testing.T) {
 		"retaining can be allowed beside": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, AllowRetain: new(true)}, func(c *ipam.Class) { c.AllowRetain = true }},
 		"limits are numbers of any size": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{
 			Blocks: new(int64(16)), Addresses: new(intstr.FromString("18446744073709551616"))}}}, func(c *ipam.Class) {
-			addresses, _ := space.ParseCount("18446744073709551616")
-			sixteen, _ := space.ParseCount("16")
+			addresses := build.Count("18446744073709551616")
+			sixteen := build.Count("16")
 			c.Limit = ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: sixteen}, Addresses: ipam.Maximum{Set: true, Count: addresses}}
 		}},
 		"a delay of nothing is stated, and beats the pool's": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, ReuseDelay: &metav1.Duration{}},

@@ -12,6 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
@@ -170,7 +171,7 @@ func TestPoolLimits(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	most, _ := space.ParseCount("340282366920938463463374607431768211456")
+	most := build.Count("340282366920938463463374607431768211456")
 	want := ipam.Limit{Blocks: ipam.Maximum{Set: true}, Addresses: ipam.Maximum{Set: true, Count: most}}
 	if got.Limit != want || got.Retention != 1 || got.Lengths != (ipam.Lengths{Min: 8, Max: 8}) {
 		t.Errorf("got %+v, retention %v, lengths %+v", got.Limit, got.Retention, got.Lengths)

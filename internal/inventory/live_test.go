@@ -54,13 +54,6 @@ func newReader(t *testing.T, each time.Duration, objects ...client.Object) *read
 	return r
 }
 
-// versioned returns a pool as it was at a revision.
-func versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
-	pool = pool.DeepCopy()
-	pool.ResourceVersion = version
-	return pool
-}
-
 // TestAPoolThatIsGoneDoesNotReturnByALateRead covers a read that was made before the pool was
 // deleted, and is recorded after. The functions that follow the watch are not called for a read.
 func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
@@ -68,9 +61,9 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 		var followed []bool
 		c.Follow(Follower{Pool: func(_ v1alpha1.Pool, exists bool) { followed = append(followed, exists) }})
 		child := build.Pool("child").Child("p", 30).Obj()
-		live := newReader(t, 0, versioned(child, "8"))
-		c.takePool(versioned(child, "7"))
-		c.losePool(versioned(child, "9"))
+		live := newReader(t, 0, build.Versioned(child, "8"))
+		c.takePool(build.Versioned(child, "7"))
+		c.losePool(build.Versioned(child, "9"))
 		for what, read := range map[string]func() error{
 			"by its name": func() error { return c.Refresh(t.Context(), live, ipam.Request{Pool: ipam.PoolNamed("child")}) },
 			"in a list":   func() error { return c.Refresh(t.Context(), live, ipam.Request{Class: "gold"}) },
@@ -82,7 +75,7 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 				t.Errorf("read %s, the pool is known again", what)
 			}
 		}
-		c.takePool(versioned(child, "12")) // made again
+		c.takePool(build.Versioned(child, "12")) // made again
 		if want := []bool{true, false, true}; !slices.Equal(followed, want) {
 			t.Errorf("its follower was called with %v, want %v", followed, want)
 		}
@@ -94,7 +87,7 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Catalogue) {
 		at := func(version string, classes ...string) *v1alpha1.IPPool {
-			return versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes(classes...).Obj(), version)
+			return build.Versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes(classes...).Obj(), version)
 		}
 		c.takePool(at("10", "gold"))
 		var told int
@@ -194,7 +187,7 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 		}()
 		synctest.Wait()
 		<-time.After(3 * time.Millisecond)
-		c.takePool(versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes("missing").Obj(), "5"))
+		c.takePool(build.Versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes("missing").Obj(), "5"))
 		if took := <-done; took != 3*time.Millisecond {
 			t.Errorf("it took %v, want no longer than the pool takes to be shown", took)
 		}
@@ -205,7 +198,7 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 // late read.
 func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
 	l := newLiveReads(nil)
-	named := func(n int) *v1alpha1.IPPool { return versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
+	named := func(n int) *v1alpha1.IPPool { return build.Versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
 	nothing := func() {}
 	for n := range lostShown {
 		l.gone(named(n), nothing)
@@ -228,7 +221,7 @@ func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
 		version string
 		want    int
 	}{{"5", 1}, {"5", 1}, {"4", 1}, {"6", 2}} {
-		l.read(versioned(build.Pool("p").Obj(), step.version), func() { entered++ })
+		l.read(build.Versioned(build.Pool("p").Obj(), step.version), func() { entered++ })
 		if entered != step.want {
 			t.Errorf("read at %s: entered %d times, want %d", step.version, entered, step.want)
 		}

@@ -182,23 +182,11 @@ const Named = 10
 // Shortage returns the length that is not free, and the pools without it. It stays the same
 // while the request waits.
 func (e *ExhaustedError) Shortage() string {
-	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, listed(e.Pools, PoolKey.String, ", "))}
+	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, Listed(e.Pools, Named, PoolKey.String, ", "))}
 	if len(e.Limits) > 0 {
-		parts = append(parts, listed(e.Limits, (*LimitError).reached, "; "))
+		parts = append(parts, Listed(e.Limits, Named, (*LimitError).reached, "; "))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// listed names the first of several things, and the number of further ones.
-func listed[T any](all []T, name func(T) string, separator string) string {
-	var names []string
-	for _, one := range all[:min(len(all), Named)] {
-		names = append(names, name(one))
-	}
-	if more := len(all) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, separator)
 }
 
 // UnclaimedError represents ErrTooManyUnclaimed of one namespace, or else of one project.

@@ -104,6 +104,32 @@ func Numbered[N int | int64](n N, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
+// Listed returns the names of the first of several things, and the number of the others.
+func Listed[T any](all []T, most int, name func(T) string, separator string) string {
+	var names []string
+	for _, one := range all[:min(len(all), most)] {
+		names = append(names, name(one))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, separator)
+}
+
+// FirstFew returns the first three of several texts, and the number of the others.
+func FirstFew(texts []string) string {
+	return Listed(texts, 3, func(text string) string { return text }, ", ")
+}
+
+// Joined returns all of several texts in words: a, b and c.
+func Joined(texts []string) string {
+	if len(texts) < 2 {
+		return strings.Join(texts, "")
+	}
+	last := len(texts) - 1
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
+}
+
 // Terms holds the request combined with its class and pools: everything that finding a block
 // needs.
 type Terms struct {

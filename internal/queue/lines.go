@@ -3,7 +3,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -179,14 +178,6 @@ func (q *lines) Pools() []ipam.PoolKey {
 		keys = append(keys, key)
 	}
 	return keys
-}
-
-// IsQueued reports whether a holder is in the pool queue of a pool.
-func (q *lines) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	p := q.places[holder]
-	return p != nil && p.inLine() && slices.Contains(p.wants.Pools, pool)
 }
 
 // Yield decides how the outcome of an attempt to serve a waiting holder affects its turn. It

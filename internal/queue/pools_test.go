@@ -16,8 +16,8 @@ func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
 		key := ipam.PoolNamed("child")
-		child := versioned(build.Pool("child").Child("p", 30).Obj(), "7")
-		broken := versioned(build.Pool("child").Child("p", 30).CIDR("10.0.0.300/30").Obj(), "8")
+		child := build.Versioned(build.Pool("child").Child("p", 30).Obj(), "7")
+		broken := build.Versioned(build.Pool("child").Child("p", 30).CIDR("10.0.0.300/30").Obj(), "8")
 		broken.Generation = 2
 		for _, step := range []struct {
 			what    string
@@ -27,17 +27,17 @@ func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
 		}{
 			{"a child waits", func() { s.pools.Add(child) }, true, 1},
 			{"it cannot be read", func() { s.pools.Add(broken) }, false, 0},
-			{"it can", func() { s.pools.Add(versioned(child, "9")) }, true, 1},
-			{"it is gone", func() { s.pools.Delete(versioned(child, "9")) }, false, 0},
-			{"it is made again", func() { s.pools.Add(versioned(child, "10")) }, true, 1},
-			{"it is being deleted", func() { p := versioned(child, "11"); p.DeletionTimestamp = new(metav1.Now()); s.pools.Add(p) }, true, 0},
+			{"it can", func() { s.pools.Add(build.Versioned(child, "9")) }, true, 1},
+			{"it is gone", func() { s.pools.Delete(build.Versioned(child, "9")) }, false, 0},
+			{"it is made again", func() { s.pools.Add(build.Versioned(child, "10")) }, true, 1},
+			{"it is being deleted", func() { p := build.Versioned(child, "11"); p.DeletionTimestamp = new(metav1.Now()); s.pools.Add(p) }, true, 0},
 		} {
 			step.do()
 			if _, there := s.catalogue.Pool(key); there != step.there || s.queue.Len() != step.waiting {
 				t.Errorf("%s: it is known: %t, and %d wait; want %t, %d", step.what, there, s.queue.Len(), step.there, step.waiting)
 			}
 		}
-		open := versioned(build.Pool("open").CIDR("10.2.0.0/24").Obj(), "12")
+		open := build.Versioned(build.Pool("open").CIDR("10.2.0.0/24").Obj(), "12")
 		s.pools.Add(open)
 		if _, ok := s.ledger.Capacity(ipam.PoolNamed("open")); !ok {
 			t.Error("the ledger does not know a pool that can be read")
@@ -70,11 +70,4 @@ func TestWhichPoolsWaitForTheirParent(t *testing.T) {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
-}
-
-// versioned returns a pool as it was at a revision.
-func versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
-	pool = pool.DeepCopy()
-	pool.ResourceVersion = version
-	return pool
 }

@@ -145,6 +145,14 @@ func (s *scene) waits(name string, r ipam.Request) {
 	s.queue.Wait(Waiter{Holder: claim(name), Request: r})
 }
 
+// IsQueued reports whether a holder is in the pool queue of a pool.
+func (q *lines) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := q.places[holder]
+	return p != nil && p.inLine() && slices.Contains(p.wants.Pools, pool)
+}
+
 // isQueued reports whether a claim is in the queue of the scene's pool.
 func (s *scene) isQueued(name string) bool { return s.queue.lines.IsQueued(claim(name), s.pool.Key) }
 

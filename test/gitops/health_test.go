@@ -22,7 +22,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -171,8 +170,7 @@ func (w *world) phasesOf(plural string) []string {
 // healthOf runs Argo CD's script with the libraries that it has there.
 func healthOf(t testing.TB, obj map[string]any) (health, message string) {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	suite.Must(t, err)
+	root := suite.ModuleRoot(t)
 	script, err := os.ReadFile(filepath.Join(root, "config", "argocd", "health.lua"))
 	suite.Must(t, err)
 	text, err := json.Marshal(obj)
@@ -253,8 +251,7 @@ func isPositive(reason string) bool {
 // reasonsOfTheAPI returns the values of all constants of the API that are reasons of conditions.
 func reasonsOfTheAPI(t *testing.T) []string {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	suite.Must(t, err)
+	root := suite.ModuleRoot(t)
 	var reasons []string
 	for _, name := range []string{"conditions.go", "clusterapi.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api", "v1alpha1", name), nil, 0)

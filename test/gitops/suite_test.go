@@ -67,9 +67,7 @@ func install(t *testing.T) *world {
 // rendered returns the objects of a kustomization, a directory of the module's root.
 func (w *world) rendered(kustomization string) []*unstructured.Unstructured {
 	w.Helper()
-	text, err := w.Kubectl(w.Context(), "kustomize", kustomization)
-	suite.Must(w, err)
-	objects, err := utils.ReadObjects(strings.NewReader(text))
+	objects, err := utils.ReadObjects(strings.NewReader(w.RunKubectl("kustomize", kustomization)))
 	suite.Must(w, err)
 	return objects
 }

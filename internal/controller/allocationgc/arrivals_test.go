@@ -19,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestOnlyRecordsWithoutHolderAreReconciled shows some records to a new leader: a record with a
@@ -83,7 +85,7 @@ func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		c.news = []ipam.Name{{Name: "gone"}}
-		must(t, c.arrivals().Start(t.Context(), q))
+		suite.Must(t, c.arrivals().Start(t.Context(), q))
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(c.Metrics.Collectors()...)
 		if n, err := testutil.GatherAndCount(registry, metrics.Unheld); n != 1 || err != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // recordStory holds one record on a real API server, a view of it, and a controller with the test's
@@ -47,19 +48,19 @@ type recordStory struct {
 func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclaim) *recordStory {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must(t, clientgoscheme.AddToScheme(scheme))
-	must(t, v1alpha1.AddToScheme(scheme))
+	suite.Must(t, clientgoscheme.AddToScheme(scheme))
+	suite.Must(t, v1alpha1.AddToScheme(scheme))
 	k8s, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
-	must(t, err)
+	suite.Must(t, err)
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	parts := replica.New(replica.Options{Ledger: view, Client: k8s})
 	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
 	parts.Catalogue.SetPool(pool)
 	view.Describe(pool)
 	over, err := rest.HTTPClientFor(plane.Config())
-	must(t, err)
+	suite.Must(t, err)
 	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](plane.Config(), over, scheme, "ipallocations", ctrlcache.TransformStripManagedFields())
-	must(t, err)
+	suite.Must(t, err)
 	go view.Run(t.Context(), records, &v1alpha1.IPAllocation{})
 	s := &recordStory{
 		events: events.NewFakeRecorder(100),
@@ -71,12 +72,12 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 		Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
 		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
 	}
-	must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))
-	must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
+	suite.Must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))
+	suite.Must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: s.name.Namespace, Name: "own"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
 		State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
 	})))
-	must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
+	suite.Must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
 		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.PurposeClaim, Reclaim: reclaim, State: ipam.StateBound,
 		Holder: ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: s.name.Namespace, Name: "claim"},
 	})))
@@ -87,7 +88,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 // changed changes a record by a merge patch, as another client does.
 func (s *recordStory) changed(record ipam.Record, patch string) {
 	s.t.Helper()
-	must(s.t, s.k8s.Patch(s.t.Context(), convert.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
+	suite.Must(s.t, s.k8s.Patch(s.t.Context(), convert.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // seen waits until the view shows the record in this state.
@@ -118,7 +119,7 @@ func (s *recordStory) sawDeletion() { s.controller.gone[s.name] = "uid" }
 func (s *recordStory) reconciled() time.Duration {
 	s.t.Helper()
 	result, err := s.controller.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}})
-	must(s.t, err)
+	suite.Must(s.t, err)
 	return result.RequeueAfter
 }
 
@@ -162,7 +163,7 @@ func TestOrphan(t *testing.T) {
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
-		must(t, s.k8s.Create(t.Context(), claim))
+		suite.Must(t, s.k8s.Create(t.Context(), claim))
 		s.passes(time.Hour)
 		if again := s.reconciled(); again != 0 {
 			t.Errorf("looks again after %s, want never", again)
@@ -176,12 +177,12 @@ func TestOrphan(t *testing.T) {
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
-		must(t, s.k8s.Create(t.Context(), claim))
+		suite.Must(t, s.k8s.Create(t.Context(), claim))
 		s.passes(time.Hour)
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("checks again after %s, want 180s: the end of the claim can lack an event", again)
 		}
-		must(t, s.k8s.Delete(t.Context(), claim))
+		suite.Must(t, s.k8s.Delete(t.Context(), claim))
 		s.reconciledAway()
 	})
 
@@ -189,23 +190,23 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, plane, pool("claim-is-back", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
-		must(t, s.k8s.Create(t.Context(), claim))
+		suite.Must(t, s.k8s.Create(t.Context(), claim))
 		s.controller.Client = blind{}
 		s.sawDeletion()
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
-		must(t, s.k8s.Delete(t.Context(), claim))
+		suite.Must(t, s.k8s.Delete(t.Context(), claim))
 		s.reconciledAway()
 	})
 
 	t.Run("a leader that was paused cannot write a record that is given up into its claim", func(t *testing.T) {
 		s := begin(t, plane, pool("paused-leader", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
-		must(t, s.k8s.Create(t.Context(), claim))
+		suite.Must(t, s.k8s.Create(t.Context(), claim))
 		record, _ := s.controller.Ledger.Record(s.name)
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, claim)
-		must(t, err)
+		suite.Must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID != "" })
 		s.reconciled()
 		s.passes(time.Hour)
@@ -221,20 +222,20 @@ func TestOrphan(t *testing.T) {
 	t.Run("a record that is left in a namespace that is gone is released when that exists again", func(t *testing.T) {
 		s := begin(t, plane, pool("left-behind", 0), ipam.ReclaimDelete)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}
-		must(t, s.k8s.Delete(t.Context(), namespace))
-		must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+		suite.Must(t, s.k8s.Delete(t.Context(), namespace))
+		suite.Must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
 		namespace.Spec.Finalizers = nil
-		must(t, s.k8s.SubResource("finalize").Update(t.Context(), namespace))
+		suite.Must(t, s.k8s.SubResource("finalize").Update(t.Context(), namespace))
 		for probe := (error)(nil); !apierrors.IsNotFound(probe); { // until the API server has noticed
 			probe = s.k8s.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "probe"}}, client.DryRunAll)
-			must(t, t.Context().Err())
+			suite.Must(t, t.Context().Err())
 		}
 		s.sawDeletion()
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
-		must(t, s.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
+		suite.Must(t, s.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
 		s.reconciledAway()
 	})
 
@@ -277,7 +278,7 @@ func TestOrphan(t *testing.T) {
 			t.Errorf("%d events report it, want 1", n)
 		}
 		record, _ := s.controller.Ledger.Record(s.name)
-		must(t, s.k8s.Delete(t.Context(), convert.Allocation(record)))
+		suite.Must(t, s.k8s.Delete(t.Context(), convert.Allocation(record)))
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
 		s.reconciledAway()
 	})
@@ -286,7 +287,7 @@ func TestOrphan(t *testing.T) {
 	another := func(s *recordStory, name, block string) {
 		made, _ := s.controller.Ledger.Record(s.name)
 		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
-		must(t, s.k8s.Create(t.Context(), convert.Allocation(made)))
+		suite.Must(t, s.k8s.Create(t.Context(), convert.Allocation(made)))
 		s.name = made.Name
 		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
 	}
@@ -349,11 +350,11 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, plane, pool("restored", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		former := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
-		must(t, s.k8s.Create(t.Context(), former))
+		suite.Must(t, s.k8s.Create(t.Context(), former))
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, former)
-		must(t, err)
+		suite.Must(t, err)
 		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
-		must(t, s.k8s.Delete(t.Context(), former))
+		suite.Must(t, s.k8s.Delete(t.Context(), former))
 		order := allocator.Order{Holder: record.Holder, Resolution: inventory.Resolution{
 			Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: ipam.PoolNamed("another")}},
 		}}
@@ -383,17 +384,17 @@ func TestOrphan(t *testing.T) {
 			return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		}
 		former, present := claim(), claim()
-		must(t, s.k8s.Create(t.Context(), former))
-		must(t, s.k8s.Delete(t.Context(), former))
+		suite.Must(t, s.k8s.Create(t.Context(), former))
+		suite.Must(t, s.k8s.Delete(t.Context(), former))
 		if _, err := s.controller.Allocator.Stamp(t.Context(), record, former); !apierrors.IsNotFound(err) {
 			t.Errorf("error %v, want that there is none", err)
 		}
-		must(t, s.k8s.Create(t.Context(), present))
+		suite.Must(t, s.k8s.Create(t.Context(), present))
 		if _, err := s.controller.Allocator.Stamp(t.Context(), record, former); !apierrors.IsConflict(err) {
 			t.Errorf("error %v, want a conflict", err)
 		}
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, present)
-		must(t, err)
+		suite.Must(t, err)
 	})
 
 	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
@@ -420,16 +421,16 @@ func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
 	s := begin(t, plane, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 	claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
-	s.controller.Live = persisting{s.k8s, func() { must(t, s.k8s.Create(t.Context(), claim)) }}
+	s.controller.Live = persisting{s.k8s, func() { suite.Must(t, s.k8s.Create(t.Context(), claim)) }}
 
 	if again := s.reconciled(); again != s.controller.Grace {
 		t.Errorf("a record that is new is enqueued again after %s, want the grace", again)
 	}
 	s.passes(s.controller.Grace)
 	s.reconciled() // the cache showed no claim, the API server does
-	must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	suite.Must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 	record := &v1alpha1.IPAllocation{}
-	must(t, s.k8s.Get(t.Context(), client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}, record))
+	suite.Must(t, s.k8s.Get(t.Context(), client.ObjectKey{Namespace: s.name.Namespace, Name: s.name.Name}, record))
 	if !record.DeletionTimestamp.IsZero() {
 		t.Error("the record of a claim that was persisted before is released")
 	}
@@ -445,11 +446,4 @@ type persisting struct {
 func (p persisting) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	p.first()
 	return p.Reader.Get(ctx, key, into, opts...)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

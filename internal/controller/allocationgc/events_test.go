@@ -17,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestRecords covers the events that make records reconciled, and the counts of records.
@@ -255,12 +256,12 @@ func (e *orphans) keeps(by *Controller, kept map[ipam.Name]bool) {
 func releasedOnce(e *orphans) {
 	record := e.orphan(1, "")
 	for range 2 { // the second pass is of the record as it was before
-		must(e.t, e.controller.release(e.t.Context(), record))
+		suite.Must(e.t, e.controller.release(e.t.Context(), record))
 	}
 	e.HasHistory("Released 172.16.1.0/28 Orphaned")
 	again := record
 	again.UID = "another of the name"
-	must(e.t, e.controller.release(e.t.Context(), again))
+	suite.Must(e.t, e.controller.release(e.t.Context(), again))
 	e.HasHistory("Released 172.16.1.0/28 Orphaned")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestRecordIsHeldByTheObjectThatNamesIt stores a record of an object of the UID "uid", or one that
@@ -56,7 +57,7 @@ func TestRecordIsHeldByTheObjectThatNamesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			must(t, v1alpha1.AddToScheme(scheme))
+			suite.Must(t, v1alpha1.AddToScheme(scheme))
 			there := fake.NewClientBuilder().WithScheme(scheme)
 			if test.stored != nil {
 				there = there.WithObjects(test.stored)

@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestOrphanIsCollectedOnlyIfNothingTookItOver lets an admission or another leader act between any
@@ -80,14 +81,14 @@ func poolMadeAgain(e *orphans) {
 		e.Applied(pool)
 		own := e.RecordsOf(convert.HolderOfPool(convert.KeyOf(pool)))[0]
 		own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
-		must(e.t, err)
+		suite.Must(e.t, err)
 		e.Forced(pool.DeepCopy())
 		e.controller.gone[own.Name] = own.HolderUID
 		return e.interruption(own, func() {
 			read, errs := convert.Pool(pool)
-			must(e.t, errs.ToAggregate())
+			suite.Must(e.t, errs.ToAggregate())
 			order, err := e.Allocator.PoolOrder(read)
-			must(e.t, err)
+			suite.Must(e.t, err)
 			order.Origin = allocator.OriginAdmission
 			if again, err := e.Allocator.Allocate(e.t.Context(), order); err == nil {
 				e.Seen()
@@ -108,7 +109,7 @@ func ofEarlier(e *orphans) {
 	e.Applied(pool)
 	own := e.RecordsOf(convert.HolderOfPool(convert.KeyOf(pool)))[0]
 	own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
-	must(e.t, err)
+	suite.Must(e.t, err)
 	e.Replaced(pool)
 	e.controller.gone[record.Name], e.controller.gone[own.Name] = "former", own.HolderUID
 	for _, of := range []ipam.Record{record, own} {

@@ -135,10 +135,7 @@ func policyViolation(e *claims) {
 }
 
 func limitReached(e *claims) {
-	one := int64(1)
-	pool := build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
-		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &one}}
-	})
+	pool := build.Pool("p").CIDR("10.0.0.0/24").Limit(1)
 	e.Applied(pool.Obj(), claim("a").Pool("p").Length(28).Obj(), claim("b").Pool("p").Length(28).Obj())
 	e.Reconciled("a").Bound("10.0.0.0/28")
 	e.Reconciled("b").Waiting(v1alpha1.ReasonLimitReached)

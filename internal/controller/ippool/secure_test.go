@@ -133,10 +133,7 @@ func grantedFails(e *pools) {
 // limitedChild lets a pool exceed the limit of its project in its parent: it is tried again, as the
 // time at which the project has less is unknown.
 func limitedChild(e *pools) {
-	one := int64(1)
-	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
-		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &one}}
-	}).Obj())
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Limit(1).Obj())
 	e.Recorded(story.Block("a", "parent", "10.0.0.0/28"))
 	pool := build.Pool("sub").Child("parent", 26).In(story.Team)
 	e.RequestedBy(pool, story.Entitled)

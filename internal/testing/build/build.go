@@ -7,11 +7,13 @@ package build
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // PoolBuilder builds an IPPool.
@@ -103,6 +105,12 @@ func (b *PoolBuilder) Lengths(shortest, longest int32) *PoolBuilder {
 // Rejects makes the pool refuse claims for which there is no room.
 func (b *PoolBuilder) Rejects() *PoolBuilder {
 	b.obj.Spec.OnExhaustion = v1alpha1.OnExhaustionReject
+	return b
+}
+
+// Limit sets the number of blocks that each project can hold of the pool.
+func (b *PoolBuilder) Limit(blocks int64) *PoolBuilder {
+	b.obj.Spec.Limits = Limits(blocks)
 	return b
 }
 
@@ -305,4 +313,41 @@ func (b *AddressClaimBuilder) Finalizer(name string) *AddressClaimBuilder {
 func (b *AddressClaimBuilder) OwnedBy(ref metav1.OwnerReference) *AddressClaimBuilder {
 	b.obj.OwnerReferences = append(b.obj.OwnerReferences, ref)
 	return b
+}
+
+// Versioned returns a pool as it is at a resource version.
+func Versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
+	pool = pool.DeepCopy()
+	pool.ResourceVersion = version
+	return pool
+}
+
+// Count returns a number of addresses, which must be valid.
+func Count(text string) space.Count {
+	n, ok := space.ParseCount(text)
+	if !ok {
+		panic(text + " is not a number of addresses")
+	}
+	return n
+}
+
+// Limits returns the limit of a number of blocks for each project.
+func Limits(blocks int64) *v1alpha1.Limits {
+	return &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &blocks}}
+}
+
+// Editor returns the binding of a user to the built-in role edit in a namespace.
+func Editor(user, namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+}
+
+// Cluster returns a Cluster of Cluster API, which no infrastructure provider serves.
+func Cluster(namespace, name string) *clusterv1.Cluster {
+	obj := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	obj.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NobodysCluster", Name: name}
+	return obj
 }

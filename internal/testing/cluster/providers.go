@@ -77,26 +77,7 @@ func (c *Cluster) installBases(ctx context.Context, dir string) error {
 // does not run yet. Its webhooks are not installed. Cluster API has to run, for it converts the
 // version of IPAddressClaims that the provider reads. The caller stops it.
 func (c *Cluster) NewInCluster() (*Process, error) {
-	path := filepath.Join(c.moduleRoot, "bin", "providers", "in-cluster")
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("%w: run `make providers`", err)
-	}
-	port, err := c.free.next()
-	if err != nil {
-		return nil, err
-	}
-	return &Process{
-		Name: "in-cluster",
-		path: path,
-		Args: []string{
-			"--kubeconfig=" + c.Kubeconfig(),
-			"--webhook-port=0",
-			"--metrics-bind-address=0",
-			"--health-probe-bind-address=" + loopback(port),
-		},
-		ready: answersOK("http://" + loopback(port) + "/readyz"),
-		files: c.files,
-	}, nil
+	return c.newController("in-cluster", filepath.Join("providers", "in-cluster"), "providers", "--webhook-port=0", "--metrics-bind-address=0")
 }
 
 // InstallCertManager installs the CRDs of cert-manager, from its module.
@@ -111,18 +92,24 @@ func (c *Cluster) InstallCertManager(ctx context.Context) error {
 // NewCertManager returns the process of cert-manager's controllers, as an administrator, which
 // does not run yet. The caller stops it.
 func (c *Cluster) NewCertManager() (*Process, error) {
-	path := filepath.Join(c.moduleRoot, "bin", "cert-manager")
+	return c.newController("cert-manager", "cert-manager", "cert-manager")
+}
+
+// newController returns a process of a binary in bin, which a target of make builds, with the
+// flags that all such controllers have and further ones.
+func (c *Cluster) newController(name, binary, target string, flags ...string) (*Process, error) {
+	path := filepath.Join(c.moduleRoot, "bin", binary)
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("%w: run `make cert-manager`", err)
+		return nil, fmt.Errorf("%w: run `make %s`", err, target)
 	}
 	port, err := c.free.next()
 	if err != nil {
 		return nil, err
 	}
 	return &Process{
-		Name:  "cert-manager",
+		Name:  name,
 		path:  path,
-		Args:  []string{"--kubeconfig=" + c.Kubeconfig(), "--health-probe-bind-address=" + loopback(port)},
+		Args:  append([]string{"--kubeconfig=" + c.Kubeconfig(), "--health-probe-bind-address=" + loopback(port)}, flags...),
 		ready: answersOK("http://" + loopback(port) + "/readyz"),
 		files: c.files,
 	}, nil

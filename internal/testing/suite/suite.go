@@ -10,12 +10,14 @@ package suite
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,9 +26,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -76,6 +80,25 @@ func Must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ModuleRoot returns the directory of the module.
+func ModuleRoot(t testing.TB) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	Must(t, err)
+	return root
+}
+
+// IsCut reports whether a connection was cut in mid-request: that of the client, or that of the
+// API server to a webhook.
+func IsCut(err error) bool {
+	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, syscall.ECONNREFUSED) {
+		return true
+	}
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook") &&
+		slices.ContainsFunc([]string{": EOF", "connection reset", "connection refused", "server closed idle connection", "GOAWAY"},
+			func(cause string) bool { return strings.Contains(err.Error(), cause) })
 }
 
 // Client returns a client without a rate limit.
@@ -139,6 +162,26 @@ func (w *World) Ready(pools ...v1alpha1.Pool) {
 	for _, pool := range pools {
 		w.Await(pool.GetName()+" is ready", func(ctx context.Context) bool {
 			return w.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && pool.PoolStatus().Phase == v1alpha1.PoolReady
+		})
+	}
+}
+
+// Bound waits until the claims have their blocks.
+func (w *World) Bound(claims ...*v1alpha1.IPClaim) {
+	w.Helper()
+	for _, claim := range claims {
+		w.Await(claim.Name+" is bound", func(ctx context.Context) bool {
+			return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == v1alpha1.ClaimBound
+		})
+	}
+}
+
+// Served waits until the claims have their addresses.
+func (w *World) Served(claims ...*ipamv1.IPAddressClaim) {
+	w.Helper()
+	for _, claim := range claims {
+		w.Await(claim.Name+" has its address", func(ctx context.Context) bool {
+			return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.AddressRef.Name == claim.Name
 		})
 	}
 }
@@ -246,6 +289,14 @@ func Steps[W any](t *testing.T, in func(*testing.T) W, steps ...Step[W]) {
 	}
 }
 
+// RunKubectl runs kubectl as Kubectl does, and fails the test on an error.
+func (w *World) RunKubectl(args ...string) string {
+	w.Helper()
+	out, err := w.Kubectl(w.Context(), args...)
+	Must(w, err)
+	return out
+}
+
 // Account makes a service account in the namespace default, and returns a token of it.
 func (w *World) Account(name string) string {
 	w.Helper()
@@ -257,6 +308,11 @@ func (w *World) Account(name string) string {
 	return token.Status.Token
 }
 
+// Insecure returns a client that trusts every server, and has no certificate.
+func Insecure(timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+}
+
 // Diagnostics asks a replica at a path of its endpoint for metrics, such as /metrics, with a
 // token or, if that is empty, without, and returns the code and the body of the answer.
 func (w *World) Diagnostics(replica int, path, token string) (int, []byte) {
@@ -266,9 +322,7 @@ func (w *World) Diagnostics(replica int, path, token string) (int, []byte) {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	// A replica signs its certificate itself, and the monitors do not check it either.
-	over := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	response, err := over.Do(req)
+	response, err := Insecure(20 * time.Second).Do(req) // a replica signs its certificate itself, and the monitors do not check it either
 	Must(w, err)
 	answer, err := io.ReadAll(response.Body)
 	Must(w, err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // failpoint represents a promise of the operator that a build breaks: its code is changed on the
@@ -121,10 +121,7 @@ func (f failpoint) changed(t *testing.T, root string) map[string]string {
 // TestEveryFailpointCompiles applies each of its edits, so that one that the code has outgrown is
 // seen at once.
 func TestEveryFailpointCompiles(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := suite.ModuleRoot(t)
 	for _, f := range failpoints() {
 		t.Run(f.name, func(t *testing.T) {
 			for _, path := range f.changed(t, root) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -28,10 +27,7 @@ var loses = []string{"TWO HOLDERS", "was released while it holds the block", "ha
 // pool is full, or not ready. So that failpoint is the fault as others have it: a replica waits for
 // nothing before the first list, and the creation of the record counts as its confirmation.
 func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := suite.ModuleRoot(t)
 	often := map[string]string{"skip-pool-check": poolsReplaced}
 	for i, failpoint := range failpoints() {
 		t.Run(failpoint.name, func(t *testing.T) {

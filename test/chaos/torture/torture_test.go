@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -61,10 +60,7 @@ func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
 // out returns the folder of the reports, beside those of `make torture`.
 func out(t *testing.T, sub string) string {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := suite.ModuleRoot(t)
 	return root + "/out/torture/test" + sub
 }
 

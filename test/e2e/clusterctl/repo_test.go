@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // release is the version that is installed, and next the one that it is upgraded to.
@@ -28,8 +28,7 @@ type repo struct {
 // newRepo writes two releases of Cadastre, and one of Cluster API's core.
 func newRepo(ctx context.Context, m *management) *repo {
 	GinkgoHelper()
-	root, err := cluster.ModuleRoot()
-	Expect(err).NotTo(HaveOccurred())
+	root := suite.ModuleRoot(GinkgoTB())
 	r := &repo{root: root, dir: GinkgoT().TempDir()}
 	for _, version := range []string{release, next} {
 		out, err := r.command(ctx, "make", "release-manifests", "VERSION="+version, "OUT="+r.path("ipam-cadastre", version))

@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 var _ = Describe("Without Cluster API", Ordered, func() {
@@ -23,13 +24,13 @@ var _ = Describe("Without Cluster API", Ordered, func() {
 		k8s = bare
 		DeferCleanup(func() { k8s = shared })
 
-		team := namespace(ctx, "arrival")
-		ready(ctx, created(ctx, build.Pool("arrival").CIDR("10.30.0.0/24").Obj()))
-		Expect(created(ctx, build.Claim(team, "ours").Pool("arrival").Length(32).Obj()).Spec.CIDR).To(Equal("10.30.0.0/32"))
+		team := specs.Namespace(ctx, k8s, "arrival")
+		specs.Pool(ctx, k8s, build.Pool("arrival").CIDR("10.30.0.0/24").Obj())
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "ours").Pool("arrival").Length(32).Obj()).Spec.CIDR).To(Equal("10.30.0.0/32"))
 		Expect(said(dir, "Cluster API is not installed")).To(Equal(1))
 
 		Expect(bare.InstallClusterAPICRDs(ctx)).To(Succeed())
-		claim := created(ctx, build.AddressClaim(team, "theirs").Pool("arrival").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "theirs").Pool("arrival").Obj())
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.30.0.1"))
 		Expect(said(dir, "Cluster API is there")).To(Equal(1))
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())

@@ -17,11 +17,12 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // machine creates a substitute for a provider's object that owns claims.
 func machine(ctx context.Context, namespace, name string) *corev1.ConfigMap {
-	return created(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return specs.Created(ctx, k8s, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 }
 
 func owner(of *corev1.ConfigMap, controller *bool) metav1.OwnerReference {
@@ -31,15 +32,15 @@ func owner(of *corev1.ConfigMap, controller *bool) metav1.OwnerReference {
 var _ = Describe("Consumers", Ordered, func() {
 	It("CAPV: label alone, owner that is no controller, own finalizer until the VM is gone, several claims a machine", func(ctx context.Context) {
 		const finalizer = "vspherevm.infrastructure.cluster.x-k8s.io/ip-claim-protection"
-		team := namespace(ctx, "capv")
+		team := specs.Namespace(ctx, k8s, "capv")
 		capiCluster(ctx, team, "capv", false)
-		ready(ctx, created(ctx, build.Pool("capv").CIDR("10.20.0.0/24").Network(24, "10.20.0.1").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("capv").CIDR("10.20.0.0/24").Network(24, "10.20.0.1").Obj())
 		vm := machine(ctx, team, "vm-0")
 		var claims []*ipamv1.IPAddressClaim
 		var addresses []*ipamv1.IPAddress
 		for device := range 2 {
 			for pool := range 2 {
-				claims = append(claims, created(ctx, build.AddressClaim(team, fmt.Sprintf("vm-0-%d-%d", device, pool)).
+				claims = append(claims, specs.Created(ctx, k8s, build.AddressClaim(team, fmt.Sprintf("vm-0-%d-%d", device, pool)).
 					Pool("capv").ClusterLabel("capv").OwnedBy(owner(vm, nil)).Finalizer(finalizer).Obj()))
 			}
 		}
@@ -56,42 +57,42 @@ var _ = Describe("Consumers", Ordered, func() {
 		By("deleting the VM object: the garbage collector deletes the claims, the VM is still up")
 		Expect(k8s.Delete(ctx, vm)).To(Succeed())
 		for _, claim := range claims {
-			Eventually(func() bool { return fresh(ctx, claim).DeletionTimestamp.IsZero() }).Should(BeFalse())
+			Eventually(func() bool { return specs.Stored(ctx, k8s, claim).DeletionTimestamp.IsZero() }).Should(BeFalse())
 		}
 		passed(ctx, team, "after-vm", "capv")
 		for _, address := range addresses {
-			Expect(fresh(ctx, address).DeletionTimestamp.IsZero()).To(BeTrue())
+			Expect(specs.Stored(ctx, k8s, address).DeletionTimestamp.IsZero()).To(BeTrue())
 		}
 		By("the VM is gone")
 		for _, claim := range claims {
-			edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
+			specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
 		}
 		for _, claim := range claims {
-			Eventually(gone(ctx, claim)).Should(BeTrue())
+			Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 			Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "capv", claim.Name) }).Should(BeEmpty())
 		}
 	})
 
 	It("CAPM3: controlling owner, its own labels, finalizer removed with the deletion", func(ctx context.Context) {
 		const finalizer = "metal3data.infrastructure.cluster.x-k8s.io"
-		team := namespace(ctx, "capm3")
-		ready(ctx, created(ctx, build.Pool("capm3").CIDR("10.21.0.0/24").Obj()))
+		team := specs.Namespace(ctx, k8s, "capm3")
+		specs.Pool(ctx, k8s, build.Pool("capm3").CIDR("10.21.0.0/24").Obj())
 		data := machine(ctx, team, "data-0")
-		claim := created(ctx, build.AddressClaim(team, "data-0-capm3").Pool("capm3").
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "data-0-capm3").Pool("capm3").
 			Label("infrastructure.cluster.x-k8s.io/data-name", "data-0").Label("infrastructure.cluster.x-k8s.io/pool-name", "capm3").
 			OwnedBy(owner(data, new(true))).Finalizer(finalizer).Obj())
 		served(ctx, claim)
 		Expect(claim.OwnerReferences).To(Equal([]metav1.OwnerReference{owner(data, new(true))}))
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(gone(ctx, claim)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 	})
 
 	It("a claim without Cluster is bound in far less than 30 s", func(ctx context.Context) {
-		team := namespace(ctx, "lone")
-		ready(ctx, created(ctx, build.Pool("lone").CIDR("10.22.0.0/24").Obj()))
+		team := specs.Namespace(ctx, k8s, "lone")
+		specs.Pool(ctx, k8s, build.Pool("lone").CIDR("10.22.0.0/24").Obj())
 		began := time.Now()
-		served(ctx, created(ctx, build.AddressClaim(team, "lone").Pool("lone").Obj()))
+		served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "lone").Pool("lone").Obj()))
 		AddReportEntry("served after", time.Since(began).String())
 		Expect(time.Since(began)).To(BeNumerically("<", 5*time.Second))
 	})
@@ -120,7 +121,7 @@ func crowd[T client.Object](ctx context.Context, clients, each int, of func(clie
 // distinctIn checks that no two records of a pool overlap, and counts them.
 func distinctIn(ctx context.Context, pool string) int {
 	GinkgoHelper()
-	records := recordsIn(ctx, pool)
+	records := specs.RecordsIn(ctx, k8s, pool)
 	blocks := make([]netip.Prefix, len(records))
 	for i, record := range records {
 		blocks[i] = netip.MustParsePrefix(record.Spec.CIDR)
@@ -163,8 +164,8 @@ var _ = Describe("A crowd", Ordered, func() {
 	}
 
 	It("of 10 clients makes claims: all are served, with distinct addresses", func(ctx context.Context) {
-		team := namespace(ctx, "crowd")
-		ready(ctx, created(ctx, build.Pool("crowd").CIDR("10.23.0.0/20").Obj()))
+		team := specs.Namespace(ctx, k8s, "crowd")
+		specs.Pool(ctx, k8s, build.Pool("crowd").CIDR("10.23.0.0/20").Obj())
 		began := time.Now()
 		crowd(ctx, 10, each, func(c, i int) *ipamv1.IPAddressClaim {
 			return build.AddressClaim(team, fmt.Sprintf("c%d-%03d", c, i)).Pool("crowd").Obj()
@@ -175,8 +176,8 @@ var _ = Describe("A crowd", Ordered, func() {
 	})
 
 	It("mixed with IPClaims on one pool, and with finalizers like Metal3's", func(ctx context.Context) {
-		team := namespace(ctx, "mixed")
-		ready(ctx, created(ctx, build.Pool("mixed").CIDR("10.24.0.0/20").Obj()))
+		team := specs.Namespace(ctx, k8s, "mixed")
+		specs.Pool(ctx, k8s, build.Pool("mixed").CIDR("10.24.0.0/20").Obj())
 		var both sync.WaitGroup
 		both.Go(func() {
 			defer GinkgoRecover()

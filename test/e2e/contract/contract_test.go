@@ -18,6 +18,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 func marker(namespace, name, pool string) *ipamv1.IPAddressClaim {
@@ -44,10 +45,12 @@ var _ = Describe("Data Types", Ordered, func() {
 	}
 
 	It(`4. "Should have a status.conditions field with … a Ready condition"`, func(ctx context.Context) {
-		pool := ready(ctx, created(ctx, build.Pool("data-types").CIDR("10.1.0.0/24").Classes("data-types").Obj()))
+		pool := specs.Pool(ctx, k8s, build.Pool("data-types").CIDR("10.1.0.0/24").Classes("data-types").Obj())
 		Expect(meta.IsStatusConditionTrue(pool.Status.Conditions, "Ready")).To(BeTrue())
-		class := created(ctx, build.Class("data-types").Obj())
-		Eventually(func() bool { return meta.IsStatusConditionTrue(fresh(ctx, class).Status.Conditions, "Ready") }).Should(BeTrue())
+		class := specs.Created(ctx, k8s, build.Class("data-types").Obj())
+		Eventually(func() bool {
+			return meta.IsStatusConditionTrue(specs.Stored(ctx, k8s, class).Status.Conditions, "Ready")
+		}).Should(BeTrue())
 	})
 })
 
@@ -63,8 +66,8 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "normal")
-		ready(ctx, created(ctx, build.Pool("normal").CIDR("10.2.0.0/24").Network(22, "10.2.3.254").Obj()))
+		team = specs.Namespace(ctx, k8s, "normal")
+		specs.Pool(ctx, k8s, build.Pool("normal").CIDR("10.2.0.0/24").Network(22, "10.2.3.254").Obj())
 		capiCluster(ctx, team, "running", false)
 	})
 
@@ -74,12 +77,12 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 			"of-another-group":    {"ipam.cluster.x-k8s.io", "IPPool"},
 			"of-another-provider": {"ipam.metal3.io", "InClusterIPPool"},
 		} {
-			others = append(others, created(ctx, build.AddressClaim(team, name).From(ref[0], ref[1], "normal").Finalizer("theirs.example.com/f").Obj()))
+			others = append(others, specs.Created(ctx, k8s, build.AddressClaim(team, name).From(ref[0], ref[1], "normal").Finalizer("theirs.example.com/f").Obj()))
 		}
 		passed(ctx, team, "after-the-others", "normal")
 		for _, claim := range others {
 			as := claim.ResourceVersion
-			Expect(fresh(ctx, claim).ResourceVersion).To(Equal(as), "touched: %v", claim)
+			Expect(specs.Stored(ctx, k8s, claim).ResourceVersion).To(Equal(as), "touched: %v", claim)
 			Expect(claim.Finalizers).To(Equal([]string{"theirs.example.com/f"}))
 		}
 	})
@@ -95,14 +98,14 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		}},
 	} {
 		It(`2.1. "The related Cluster is referenced using the spec.clusterName field or a cluster.x-k8s.io/cluster-name label": by `+by.name, func(ctx context.Context) {
-			claim := created(ctx, by.of(build.AddressClaim(team, "running-"+by.name2).Pool("normal"), "running").Obj())
+			claim := specs.Created(ctx, k8s, by.of(build.AddressClaim(team, "running-"+by.name2).Pool("normal"), "running").Obj())
 			address := served(ctx, claim)
 			Expect(address.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "running"))
 		})
 
 		It(`2.3. "If the referenced cluster is not found, abort reconciliation", and go on when it is there: by `+by.name, func(ctx context.Context) {
 			name := "late-" + by.name2
-			claim := created(ctx, by.of(build.AddressClaim(team, name).Pool("normal"), name).Obj())
+			claim := specs.Created(ctx, k8s, by.of(build.AddressClaim(team, name).Pool("normal"), name).Obj())
 			passed(ctx, team, "after-"+name, "normal")
 			Eventually(reason(ctx, claim)).Should(Equal("False/ClusterNotFound"))
 			capiCluster(ctx, team, name, false)
@@ -112,55 +115,57 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		It(`2.4. "If the referenced cluster has spec.paused set …, skip reconciliation", 2.2. "If the paused field is empty … reconciliation can continue": by `+by.name, func(ctx context.Context) {
 			name := "paused-" + by.name2
 			paused := capiCluster(ctx, team, name, true)
-			claim := created(ctx, by.of(build.AddressClaim(team, name).Pool("normal"), name).Obj())
+			claim := specs.Created(ctx, k8s, by.of(build.AddressClaim(team, name).Pool("normal"), name).Obj())
 			passed(ctx, team, "after-"+name, "normal")
 			Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
-			for _, record := range recordsIn(ctx, "normal") {
+			for _, record := range specs.RecordsIn(ctx, k8s, "normal") {
 				Expect(record.Spec.ClaimRef.Name).NotTo(Equal(name), "nothing is allocated while paused")
 			}
-			edited(ctx, paused, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+			specs.Edited(ctx, k8s, paused, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
 			served(ctx, claim)
 		})
 	}
 
 	It(`2.4. "If the referenced cluster has … a cluster.x-k8s.io/paused annotation, skip reconciliation"`, func(ctx context.Context) {
 		annotated := capiCluster(ctx, team, "annotated", false)
-		edited(ctx, annotated, pause)
-		claim := created(ctx, build.AddressClaim(team, "annotated").Pool("normal").Cluster("annotated").Obj())
+		specs.Edited(ctx, k8s, annotated, pause)
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "annotated").Pool("normal").Cluster("annotated").Obj())
 		passed(ctx, team, "after-annotated", "normal")
 		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
-		edited(ctx, annotated, goOn)
+		specs.Edited(ctx, k8s, annotated, goOn)
 		served(ctx, claim)
 	})
 
 	It("2. pauses by the annotation on the claim, and on the pool, and continues", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "paused-itself").Pool("normal").Annotation(clusterv1.PausedAnnotation, "").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "paused-itself").Pool("normal").Annotation(clusterv1.PausedAnnotation, "").Obj())
 		passed(ctx, team, "after-paused-itself", "normal")
 		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
-		edited(ctx, claim, goOn)
+		specs.Edited(ctx, k8s, claim, goOn)
 		served(ctx, claim)
 
-		pool := ready(ctx, created(ctx, build.Pool("paused").CIDR("10.2.4.0/24").Obj()))
-		edited(ctx, pool, pause)
-		Eventually(func() bool { return meta.IsStatusConditionTrue(fresh(ctx, pool).Status.Conditions, "Ready") }).Should(BeFalse())
-		held := created(ctx, build.AddressClaim(team, "of-paused-pool").Pool("paused").Obj())
+		pool := specs.Pool(ctx, k8s, build.Pool("paused").CIDR("10.2.4.0/24").Obj())
+		specs.Edited(ctx, k8s, pool, pause)
+		Eventually(func() bool {
+			return meta.IsStatusConditionTrue(specs.Stored(ctx, k8s, pool).Status.Conditions, "Ready")
+		}).Should(BeFalse())
+		held := specs.Created(ctx, k8s, build.AddressClaim(team, "of-paused-pool").Pool("paused").Obj())
 		passed(ctx, team, "after-of-paused-pool", "normal")
 		Eventually(reason(ctx, held)).Should(Equal("False/PoolNotReady"))
-		Expect(recordsIn(ctx, "paused")).To(BeEmpty())
-		edited(ctx, pool, goOn)
+		Expect(specs.RecordsIn(ctx, k8s, "paused")).To(BeEmpty())
+		specs.Edited(ctx, k8s, pool, goOn)
 		served(ctx, held)
 	})
 
 	It(`3. "Add any required provider-specific finalizers": at admission`, func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "finalizer").Pool("normal").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "finalizer").Pool("normal").Obj())
 		Expect(claim.Finalizers).To(ContainElement(v1alpha1.FinalizerRelease), "in the answer to the create call")
 		By("and by patch if it is missing")
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
-		Eventually(func() []string { return fresh(ctx, claim).Finalizers }).Should(ContainElement(v1alpha1.FinalizerRelease))
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+		Eventually(func() []string { return specs.Stored(ctx, k8s, claim).Finalizers }).Should(ContainElement(v1alpha1.FinalizerRelease))
 	})
 
 	It(`4. "Allocate an IP address for the claim", 5. "Create an IPAddress object"`, func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "address").Pool("normal").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "address").Pool("normal").Obj())
 		address := served(ctx, claim)
 		By(`5.1. "It should have the same name as the claim"`)
 		Expect(address.Name).To(Equal(claim.Name))
@@ -189,8 +194,8 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 	})
 
 	It(`5. gives no gateway and the pool's own length where the pool has no network`, func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("plain").CIDR("2001:db8:2::/64").Obj()))
-		address := served(ctx, created(ctx, build.AddressClaim(team, "plain").Pool("plain").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("plain").CIDR("2001:db8:2::/64").Obj())
+		address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "plain").Pool("plain").Obj()))
 		Expect(address.Spec.Address).To(Equal("2001:db8:2::"))
 		Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(64)))
 		Expect(address.Spec.Gateway).To(BeEmpty())
@@ -200,7 +205,7 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		watch, err := k8s.Watch(ctx, &ipamv1.IPAddressClaimList{}, client.InNamespace(team), client.MatchingFields{"metadata.name": "together"})
 		Expect(err).NotTo(HaveOccurred())
 		defer watch.Stop()
-		created(ctx, build.AddressClaim(team, "together").Pool("normal").Obj())
+		specs.Created(ctx, k8s, build.AddressClaim(team, "together").Pool("normal").Obj())
 		for event := range watch.ResultChan() {
 			claim := event.Object.(*ipamv1.IPAddressClaim)
 			isReady := meta.IsStatusConditionTrue(claim.Status.Conditions, "Ready")
@@ -218,19 +223,19 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		group := v1alpha1.GroupVersion.Group
 		old := &ipamv1beta1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "v1beta1"}}
 		old.Spec.PoolRef.APIGroup, old.Spec.PoolRef.Kind, old.Spec.PoolRef.Name = &group, "IPPool", "normal"
-		created(ctx, old)
+		specs.Created(ctx, k8s, old)
 		Expect(old.Finalizers).To(ContainElement(v1alpha1.FinalizerRelease))
-		Eventually(func() string { return fresh(ctx, old).Status.AddressRef.Name }).Should(Equal("v1beta1"))
+		Eventually(func() string { return specs.Stored(ctx, k8s, old).Status.AddressRef.Name }).Should(Equal("v1beta1"))
 		address := &ipamv1beta1.IPAddress{}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(old), address)).To(Succeed())
 		Expect(address.Spec.Prefix).To(Equal(22))
 	})
 
 	It("counts three writes for a claim: the record, the IPAddress, the status", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "writes").Pool("normal").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "writes").Pool("normal").Obj())
 		served(ctx, claim)
 		passed(ctx, team, "after-writes", "normal")
-		fresh(ctx, claim)
+		specs.Stored(ctx, k8s, claim)
 		Expect(claim.Generation).To(BeEquivalentTo(1), "metadata and status alone were written")
 		Expect(claim.ManagedFields).To(HaveLen(2), "its maker, and the status once: %v", claim.ManagedFields)
 	})
@@ -246,66 +251,66 @@ var _ = Describe("Deleted IPAddressClaim", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "deleted")
-		ready(ctx, created(ctx, build.Pool("deleted").CIDR("10.3.0.0/24").Obj()))
+		team = specs.Namespace(ctx, k8s, "deleted")
+		specs.Pool(ctx, k8s, build.Pool("deleted").CIDR("10.3.0.0/24").Obj())
 	})
 
 	It(`1. "If the related Cluster is paused, abort reconciliation"`, func(ctx context.Context) {
 		cluster := capiCluster(ctx, team, "pausing", false)
-		claim := created(ctx, build.AddressClaim(team, "pausing").Pool("deleted").Cluster("pausing").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "pausing").Pool("deleted").Cluster("pausing").Obj())
 		address := served(ctx, claim)
-		edited(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
 		passed(ctx, team, "after-pausing", "deleted")
-		Expect(fresh(ctx, address).DeletionTimestamp).To(BeNil())
-		Expect(fresh(ctx, claim).Finalizers).To(ContainElement(v1alpha1.FinalizerRelease))
-		edited(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-		Eventually(gone(ctx, claim)).Should(BeTrue())
+		Expect(specs.Stored(ctx, k8s, address).DeletionTimestamp).To(BeNil())
+		Expect(specs.Stored(ctx, k8s, claim).Finalizers).To(ContainElement(v1alpha1.FinalizerRelease))
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 	})
 
 	It("1. does not wait for a Cluster that is gone", func(ctx context.Context) {
 		cluster := capiCluster(ctx, team, "going", false)
-		claim := created(ctx, build.AddressClaim(team, "going").Pool("deleted").Cluster("going").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "going").Pool("deleted").Cluster("going").Obj())
 		served(ctx, claim)
-		edited(ctx, cluster, func(c *clusterv1.Cluster) { c.Finalizers = nil })
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = nil })
 		Expect(k8s.Delete(ctx, cluster)).To(Succeed())
 		Eventually(func() bool {
 			if err := k8s.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err == nil && len(cluster.Finalizers) > 0 {
 				cluster.Finalizers = nil // that of Cluster API, which waits for infrastructure that does not exist
 				_ = k8s.Update(ctx, cluster)
 			}
-			return gone(ctx, cluster)()
+			return specs.IsGone(ctx, k8s, cluster)()
 		}).Should(BeTrue())
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(gone(ctx, claim)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 	})
 
 	It(`2. "Deallocate the IP address", 3. "Delete the IPAddress object", 3.1. "Remove any Finalizers that were set to prevent deletion", 4. "Remove the Finalizer from the claim"`, func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "whole").Pool("deleted").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "whole").Pool("deleted").Obj())
 		address := served(ctx, claim)
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(gone(ctx, claim)).Should(BeTrue())
-		Expect(gone(ctx, address)()).To(BeTrue(), "the IPAddress goes before the claim")
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
+		Expect(specs.IsGone(ctx, k8s, address)()).To(BeTrue(), "the IPAddress goes before the claim")
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "deleted", "whole") }).Should(BeEmpty())
 		By("after which the address is handed out again")
 		again := build.AddressClaim(team, "again").Pool("deleted").Annotation(v1alpha1.AnnotationAddress, address.Spec.Address).Obj()
-		Expect(served(ctx, created(ctx, again)).Spec.Address).To(Equal(address.Spec.Address))
+		Expect(served(ctx, specs.Created(ctx, k8s, again)).Spec.Address).To(Equal(address.Spec.Address))
 	})
 
 	It("2. works in the foreground as well", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "foreground").Pool("deleted").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "foreground").Pool("deleted").Obj())
 		address := served(ctx, claim)
 		Expect(k8s.Delete(ctx, claim, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
-		Eventually(gone(ctx, claim)).Should(BeTrue())
-		Eventually(gone(ctx, address)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, address)).Should(BeTrue())
 	})
 
 	It("2. gives back the addresses of a deleted namespace", func(ctx context.Context) {
-		team := namespace(ctx, "deleted-whole")
-		served(ctx, created(ctx, build.AddressClaim(team, "inside").Pool("deleted").Obj()))
+		team := specs.Namespace(ctx, k8s, "deleted-whole")
+		served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "inside").Pool("deleted").Obj()))
 		ns := build.Namespace(team)
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
-		Eventually(gone(ctx, ns)).WithTimeout(time.Minute).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, ns)).WithTimeout(time.Minute).Should(BeTrue())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "deleted", "inside") }).Should(BeEmpty())
 	})
 })

@@ -17,21 +17,22 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 var _ = Describe("poolRef to an IPClass", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "by-class")
-		created(ctx, build.Class("by-class").Obj())
-		ready(ctx, created(ctx, build.Pool("by-class-a").CIDR("10.10.0.7/32").Network(24, "10.10.0.254").Classes("by-class").Obj()))
-		ready(ctx, created(ctx, build.Pool("by-class-b").CIDR("10.10.1.0/32").Classes("by-class").Obj()))
+		team = specs.Namespace(ctx, k8s, "by-class")
+		specs.Created(ctx, k8s, build.Class("by-class").Obj())
+		specs.Pool(ctx, k8s, build.Pool("by-class-a").CIDR("10.10.0.7/32").Network(24, "10.10.0.254").Classes("by-class").Obj())
+		specs.Pool(ctx, k8s, build.Pool("by-class-b").CIDR("10.10.1.0/32").Classes("by-class").Obj())
 	})
 
 	It("lets the class pick the pool, which owner and labels name", func(ctx context.Context) {
 		for name, want := range map[string][2]string{"a": {"by-class-a", "10.10.0.7"}} {
-			address := served(ctx, created(ctx, build.AddressClaim(team, name).Class("by-class").Obj()))
+			address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, name).Class("by-class").Obj()))
 			Expect(address.Spec.Address).To(Equal(want[1]))
 			Expect(address.Spec.PoolRef).To(Equal(ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClass", Name: "by-class"}))
 			Expect(address.OwnerReferences).To(ContainElement(And(HaveField("Kind", "IPPool"), HaveField("Name", want[0]))))
@@ -39,47 +40,47 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 			Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(24)))
 			Expect(address.Spec.Gateway).To(Equal("10.10.0.254"))
 		}
-		Expect(served(ctx, created(ctx, build.AddressClaim(team, "b").Class("by-class").Obj())).Spec.Address).To(Equal("10.10.1.0"))
-		waits := created(ctx, build.AddressClaim(team, "c").Class("by-class").Obj())
+		Expect(served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "b").Class("by-class").Obj())).Spec.Address).To(Equal("10.10.1.0"))
+		waits := specs.Created(ctx, k8s, build.AddressClaim(team, "c").Class("by-class").Obj())
 		Eventually(reason(ctx, waits)).Should(Equal("False/PoolExhausted"))
 	})
 
 	It("gives one address, for any default length of the class", func(ctx context.Context) {
-		created(ctx, build.Class("networks").Lengths(24, 32).Length(28).Obj())
-		ready(ctx, created(ctx, build.Pool("networks").CIDR("10.10.2.0/24").Classes("networks").Obj()))
-		address := served(ctx, created(ctx, build.AddressClaim(team, "one").Class("networks").Obj()))
+		specs.Created(ctx, k8s, build.Class("networks").Lengths(24, 32).Length(28).Obj())
+		specs.Pool(ctx, k8s, build.Pool("networks").CIDR("10.10.2.0/24").Classes("networks").Obj())
+		address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "one").Class("networks").Obj()))
 		Expect(address.Spec.Address).To(Equal("10.10.2.0"))
 		Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(24)))
-		Expect(recordsIn(ctx, "networks")).To(ConsistOf(HaveField("Spec.CIDR", "10.10.2.0/32")))
+		Expect(specs.RecordsIn(ctx, k8s, "networks")).To(ConsistOf(HaveField("Spec.CIDR", "10.10.2.0/32")))
 	})
 
 	It("takes nothing if the class or the pool hands out larger blocks only, reports it, and is served when that changes", func(ctx context.Context) {
-		class := created(ctx, build.Class("blocks").Lengths(24, 28).Length(28).Obj())
-		ready(ctx, created(ctx, build.Pool("blocks").CIDR("10.10.4.0/24").Classes("blocks").Obj()))
-		claim := created(ctx, build.AddressClaim(team, "block").Class("blocks").Obj())
+		class := specs.Created(ctx, k8s, build.Class("blocks").Lengths(24, 28).Length(28).Obj())
+		specs.Pool(ctx, k8s, build.Pool("blocks").CIDR("10.10.4.0/24").Classes("blocks").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "block").Class("blocks").Obj())
 		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
 		Expect(message(claim)).To(Equal("spec.poolRef.name: blocks: the class hands out /24 to /28, and an IPAddressClaim is one address, a /32: " +
 			"set spec.allowedPrefixLengths of the class so that it allows that, or name another class"))
-		Expect(recordsIn(ctx, "blocks")).To(BeEmpty())
-		edited(ctx, class, func(c *v1alpha1.IPClass) { c.Spec.AllowedPrefixLengths = nil })
+		Expect(specs.RecordsIn(ctx, k8s, "blocks")).To(BeEmpty())
+		specs.Edited(ctx, k8s, class, func(c *v1alpha1.IPClass) { c.Spec.AllowedPrefixLengths = nil })
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.10.4.0"))
 	})
 
 	It("reports a kind that does not exist", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "misspelt").From(v1alpha1.GroupVersion.Group, "IPPol", "by-class-a").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "misspelt").From(v1alpha1.GroupVersion.Group, "IPPol", "by-class-a").Obj())
 		Expect(claim.Finalizers).To(BeEmpty())
 		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
 		Expect(message(claim)).To(ContainSubstring(`spec.poolRef.kind: Unsupported value: "IPPol": supported values: "IPPool", "LocalIPPool", "IPClass"`))
 	})
 
 	It("records the addresses that exist before any pool of the class", func(ctx context.Context) {
-		created(ctx, build.Class("late").Obj())
-		created(ctx, addressFor(build.AddressClaim(team, "without-claim").Class("late").Obj(), "10.10.3.1", 24))
+		specs.Created(ctx, k8s, build.Class("late").Obj())
+		specs.Created(ctx, k8s, addressFor(build.AddressClaim(team, "without-claim").Class("late").Obj(), "10.10.3.1", 24))
 		claim := build.AddressClaim(team, "early").Class("late").Obj()
-		created(ctx, addressFor(claim, "10.10.3.0", 24))
-		created(ctx, claim)
+		specs.Created(ctx, k8s, addressFor(claim, "10.10.3.0", 24))
+		specs.Created(ctx, k8s, claim)
 		Eventually(reason(ctx, claim)).Should(Equal("False/" + ipamv1.IPAddressClaimReadyPoolNotReadyReason))
-		created(ctx, build.Pool("late").CIDR("10.10.3.0/28").Classes("late").Obj())
+		specs.Created(ctx, k8s, build.Pool("late").CIDR("10.10.3.0/28").Classes("late").Obj())
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.10.3.0"))
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "late", "without-claim") }).Should(HaveLen(1))
 	})
@@ -88,10 +89,10 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 // A claim has its turn, and then a quota refuses its IPAddress.
 var _ = Describe("An IPAddress that is refused", func() {
 	It("stalls no other claim: the claim reports it, keeps its address, and is served once it may be", func(ctx context.Context) {
-		poor, rich := namespace(ctx, "a-refused"), namespace(ctx, "b-refused")
-		ready(ctx, created(ctx, build.Pool("refused").CIDR("10.29.0.0/31").Obj()))
+		poor, rich := specs.Namespace(ctx, k8s, "a-refused"), specs.Namespace(ctx, k8s, "b-refused")
+		specs.Pool(ctx, k8s, build.Pool("refused").CIDR("10.29.0.0/31").Obj())
 		claim := func(team, name string) *ipamv1.IPAddressClaim {
-			return created(ctx, build.AddressClaim(team, name).Pool("refused").Obj())
+			return specs.Created(ctx, k8s, build.AddressClaim(team, name).Pool("refused").Obj())
 		}
 		first, second := claim(rich, "first"), claim(rich, "second")
 		served(ctx, first)
@@ -121,22 +122,22 @@ var _ = Describe("An IPAddress that is refused", func() {
 // or of a class.
 var _ = DescribeTable("An IPAddress beyond a limit",
 	func(ctx context.Context, name, cidr string, limit func(*v1alpha1.IPPoolSpec, *v1alpha1.IPClassSpec), says string) {
-		team := namespace(ctx, name)
+		team := specs.Namespace(ctx, k8s, name)
 		class, pool := build.Class(name).Obj(), build.Pool(name).CIDR(cidr).Classes(name).Obj()
 		limit(&pool.Spec, &class.Spec)
-		created(ctx, class)
-		ready(ctx, created(ctx, pool))
+		specs.Created(ctx, k8s, class)
+		specs.Pool(ctx, k8s, pool)
 		start := netip.MustParsePrefix(cidr).Addr()
 		address := func(claim *ipamv1.IPAddressClaim, at netip.Addr) *ipamv1.IPAddress {
 			address := addressFor(claim, at.String(), 24)
 			address.Labels = map[string]string{v1alpha1.LabelPool: name, v1alpha1.LabelPoolKind: "IPPool"}
-			return created(ctx, address)
+			return specs.Created(ctx, k8s, address)
 		}
 		first := address(build.AddressClaim(team, "first").Class(name).Obj(), start)
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, name, "first") }).Should(HaveLen(1))
 		claim := build.AddressClaim(team, "second").Class(name).Obj()
 		address(claim, start.Next())
-		created(ctx, claim)
+		specs.Created(ctx, k8s, claim)
 		Eventually(reason(ctx, claim)).Should(Equal("False/LimitReached"))
 		Expect(message(claim)).To(Equal(says + " allows project " + team + " 1 block, which it holds: release some, or ask for a higher limit"))
 		Expect(recordsOf(ctx, name, "second")).To(BeEmpty())
@@ -145,21 +146,16 @@ var _ = DescribeTable("An IPAddress beyond a limit",
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
 		Expect(served(ctx, claim).Spec.Address).To(Equal(start.Next().String()))
 	},
-	Entry("of the pool", "limit-of-pool", "10.29.1.0/24", func(pool *v1alpha1.IPPoolSpec, _ *v1alpha1.IPClassSpec) { pool.Limits = oneBlock() }, "pool limit-of-pool"),
-	Entry("of the class", "limit-of-class", "10.29.2.0/24", func(_ *v1alpha1.IPPoolSpec, class *v1alpha1.IPClassSpec) { class.Limits = oneBlock() }, "IPClass limit-of-class"),
+	Entry("of the pool", "limit-of-pool", "10.29.1.0/24", func(pool *v1alpha1.IPPoolSpec, _ *v1alpha1.IPClassSpec) { pool.Limits = build.Limits(1) }, "pool limit-of-pool"),
+	Entry("of the class", "limit-of-class", "10.29.2.0/24", func(_ *v1alpha1.IPPoolSpec, class *v1alpha1.IPClassSpec) { class.Limits = build.Limits(1) }, "IPClass limit-of-class"),
 )
-
-// oneBlock returns the limit of one block for a project.
-func oneBlock() *v1alpha1.Limits {
-	return &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(1))}}
-}
 
 // noAddresses creates a quota by which a namespace has no IPAddress, and waits until it counts.
 func noAddresses(ctx context.Context, namespace string) *corev1.ResourceQuota {
 	GinkgoHelper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "none"}}
 	quota.Spec.Hard = corev1.ResourceList{"count/ipaddresses.ipam.cluster.x-k8s.io": resource.MustParse("0")}
-	created(ctx, quota)
+	specs.Created(ctx, k8s, quota)
 	Eventually(func() error { // as the quota controller does once it knows the kind
 		if err := k8s.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
@@ -177,17 +173,17 @@ var _ = Describe("The annotation address", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "asks")
-		ready(ctx, created(ctx, build.Pool("asks").CIDR("10.11.0.0/24").Network(24, "10.11.0.1").Obj()))
+		team = specs.Namespace(ctx, k8s, "asks")
+		specs.Pool(ctx, k8s, build.Pool("asks").CIDR("10.11.0.0/24").Network(24, "10.11.0.1").Obj())
 	})
 	asking := func(name, address string) *ipamv1.IPAddressClaim {
 		return build.AddressClaim(team, name).Pool("asks").Annotation(v1alpha1.AnnotationAddress, address).Obj()
 	}
 
 	It("asks for exactly that address, and waits for it if it is taken", func(ctx context.Context) {
-		first := created(ctx, asking("first", "10.11.0.77"))
+		first := specs.Created(ctx, k8s, asking("first", "10.11.0.77"))
 		Expect(served(ctx, first).Spec.Address).To(Equal("10.11.0.77"))
-		second := created(ctx, asking("second", "10.11.0.77"))
+		second := specs.Created(ctx, k8s, asking("second", "10.11.0.77"))
 		Eventually(reason(ctx, second)).Should(Equal("False/AllocationFailed"))
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
 		Expect(served(ctx, second).Spec.Address).To(Equal("10.11.0.77"))
@@ -201,7 +197,7 @@ var _ = Describe("The annotation address", Ordered, func() {
 			"gateway": {"10.11.0.1", "10.11.0.1/32 is never handed out by pool asks: it is reserved, a gateway or edge address, or outside its ranges: ask for another address"},
 			"family":  {"2001:db8::1", "metadata.annotations[ipam.cadastre.dev/address]: 2001:db8::1/128: pool asks is IPv4: ask for such a block, or name a pool of the family that you need"},
 		} {
-			claim := created(ctx, asking(name, test.address))
+			claim := specs.Created(ctx, k8s, asking(name, test.address))
 			Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"), name)
 			Expect(message(claim)).To(Equal(test.says))
 		}
@@ -212,66 +208,66 @@ var _ = Describe("The annotation sticky", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "sticky")
-		ready(ctx, created(ctx, build.Pool("sticky").CIDR("10.13.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj()))
+		team = specs.Namespace(ctx, k8s, "sticky")
+		specs.Pool(ctx, k8s, build.Pool("sticky").CIDR("10.13.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj())
 	})
 	sticky := func(in, name, key string) *ipamv1.IPAddressClaim {
 		return build.AddressClaim(in, name).Pool("sticky").Annotation(v1alpha1.AnnotationSticky, key).Obj()
 	}
 
 	It("gives a claim the address that the last one of its key had", func(ctx context.Context) {
-		served(ctx, created(ctx, build.AddressClaim(team, "in-the-way").Pool("sticky").Obj()))
-		first := created(ctx, sticky(team, "machine-a", "node-1"))
+		served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "in-the-way").Pool("sticky").Obj()))
+		first := specs.Created(ctx, k8s, sticky(team, "machine-a", "node-1"))
 		had := served(ctx, first).Spec.Address
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
-		Eventually(gone(ctx, first)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, first)).Should(BeTrue())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "sticky", "machine-a") }).Should(
 			ConsistOf(And(HaveField("Spec.State", v1alpha1.AllocationRetained), HaveField("Spec.ReleaseAfter.Time", BeTemporally("~", time.Now().Add(time.Hour), time.Minute)))))
 
 		By("which no other claim gets until then, not even by the key in another namespace")
-		elsewhere := namespace(ctx, "sticky-elsewhere")
-		Expect(served(ctx, created(ctx, sticky(elsewhere, "machine-b", "node-1"))).Spec.Address).NotTo(Equal(had))
-		Expect(served(ctx, created(ctx, sticky(team, "machine-c", "node-2"))).Spec.Address).NotTo(Equal(had))
+		elsewhere := specs.Namespace(ctx, k8s, "sticky-elsewhere")
+		Expect(served(ctx, specs.Created(ctx, k8s, sticky(elsewhere, "machine-b", "node-1"))).Spec.Address).NotTo(Equal(had))
+		Expect(served(ctx, specs.Created(ctx, k8s, sticky(team, "machine-c", "node-2"))).Spec.Address).NotTo(Equal(had))
 
-		second := created(ctx, sticky(team, "machine-d", "node-1"))
+		second := specs.Created(ctx, k8s, sticky(team, "machine-d", "node-1"))
 		Expect(served(ctx, second).Spec.Address).To(Equal(had))
 		By("and one that comes while the address is in use gets another")
-		Expect(served(ctx, created(ctx, sticky(team, "machine-e", "node-1"))).Spec.Address).NotTo(Equal(had))
+		Expect(served(ctx, specs.Created(ctx, k8s, sticky(team, "machine-e", "node-1"))).Spec.Address).NotTo(Equal(had))
 	})
 
 	It("keeps the address through a replacement without pause, ten times", func(ctx context.Context) {
-		claim := created(ctx, sticky(team, "roll-0", "rolling"))
+		claim := specs.Created(ctx, k8s, sticky(team, "roll-0", "rolling"))
 		had := served(ctx, claim).Spec.Address
 		for i := range 10 {
 			Expect(k8s.Delete(ctx, claim)).To(Succeed())
-			Eventually(gone(ctx, claim)).Should(BeTrue())
-			claim = created(ctx, sticky(team, fmt.Sprintf("roll-%d", i+1), "rolling"))
+			Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
+			claim = specs.Created(ctx, k8s, sticky(team, fmt.Sprintf("roll-%d", i+1), "rolling"))
 			Expect(served(ctx, claim).Spec.Address).To(Equal(had))
 		}
 	})
 
 	It("gives it back when the pool's retentionPeriod is over", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("sticky-short").CIDR("10.13.1.0/32").With(func(s *v1alpha1.IPPoolSpec) {
+		specs.Pool(ctx, k8s, build.Pool("sticky-short").CIDR("10.13.1.0/32").With(func(s *v1alpha1.IPPoolSpec) {
 			s.AllowRetain, s.RetentionPeriod = true, &metav1.Duration{Duration: time.Second}
-		}).Obj()))
-		claim := created(ctx, build.AddressClaim(team, "short").Pool("sticky-short").Annotation(v1alpha1.AnnotationSticky, "short").Obj())
+		}).Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "short").Pool("sticky-short").Annotation(v1alpha1.AnnotationSticky, "short").Obj())
 		served(ctx, claim)
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		served(ctx, created(ctx, build.AddressClaim(team, "next").Pool("sticky-short").Obj()))
+		served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "next").Pool("sticky-short").Obj()))
 	})
 })
 
 var _ = Describe("The project of a pool", Ordered, func() {
 	It("names no pool of another project, and holds nothing there", func(ctx context.Context) {
-		team := namespace(ctx, "uninvited")
-		ready(ctx, created(ctx, build.Pool("private").CIDR("10.14.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		team := specs.Namespace(ctx, k8s, "uninvited")
+		specs.Pool(ctx, k8s, build.Pool("private").CIDR("10.14.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "someone-else"
-		}).Obj()))
-		claim := created(ctx, build.AddressClaim(team, "claim").Pool("private").Obj())
+		}).Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "claim").Pool("private").Obj())
 		Eventually(reason(ctx, claim)).Should(Equal("False/PoolNotFound"))
-		created(ctx, addressFor(build.AddressClaim(team, "squatter").Pool("private").Obj(), "10.14.0.7", 24))
+		specs.Created(ctx, k8s, addressFor(build.AddressClaim(team, "squatter").Pool("private").Obj(), "10.14.0.7", 24))
 		passedAny(ctx, team)
-		Expect(recordsIn(ctx, "private")).To(BeEmpty())
+		Expect(specs.RecordsIn(ctx, k8s, "private")).To(BeEmpty())
 	})
 })
 
@@ -279,38 +275,38 @@ var _ = Describe("A pool that comes after its addresses", Ordered, func() {
 	It("gives back those of namespaces that may not use it, and their claims report it; others stay", func(ctx context.Context) {
 		early := func(namespace, address string) *ipamv1.IPAddressClaim {
 			claim := build.AddressClaim(namespace, "early").Pool("later-private").Obj()
-			created(ctx, addressFor(claim, address, 24))
+			specs.Created(ctx, k8s, addressFor(claim, address, 24))
 			Expect(recordsOf(ctx, "later-private", "early")).To(ContainElement(HaveField("Namespace", namespace)))
-			return created(ctx, claim)
+			return specs.Created(ctx, k8s, claim)
 		}
-		stranger := early(namespace(ctx, "early-stranger"), "10.14.9.1")
-		tenant := early(namespace(ctx, "early-tenant"), "10.14.9.2")
+		stranger := early(specs.Namespace(ctx, k8s, "early-stranger"), "10.14.9.1")
+		tenant := early(specs.Namespace(ctx, k8s, "early-tenant"), "10.14.9.2")
 		Eventually(reason(ctx, stranger)).Should(Equal("False/PoolNotFound"))
-		created(ctx, build.Pool("later-private").CIDR("10.14.9.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		specs.Created(ctx, k8s, build.Pool("later-private").CIDR("10.14.9.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "early-tenant"
 		}).Obj())
 		Expect(served(ctx, tenant).Spec.Address).To(Equal("10.14.9.2"))
-		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "later-private") }).Should(ConsistOf(HaveField("Namespace", "early-tenant")))
+		Eventually(func() []v1alpha1.IPAllocation { return specs.RecordsIn(ctx, k8s, "later-private") }).Should(ConsistOf(HaveField("Namespace", "early-tenant")))
 		Expect(reason(ctx, stranger)()).To(Equal("False/PoolNotFound"))
-		Expect(recordsIn(ctx, "later-private")[0].Annotations).NotTo(HaveKey(v1alpha1.AnnotationPoolUnknown))
+		Expect(specs.RecordsIn(ctx, k8s, "later-private")[0].Annotations).NotTo(HaveKey(v1alpha1.AnnotationPoolUnknown))
 	})
 
 	It("keeps those of claims whose maker may use it, although it is another project's", func(ctx context.Context) {
-		claim := build.AddressClaim(namespace(ctx, "early-granted"), "early").Pool("later-granted").Obj()
-		created(ctx, addressFor(claim, "10.14.10.1", 24))
-		Expect(created(ctx, claim).Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationUseGranted, "later-granted"))
+		claim := build.AddressClaim(specs.Namespace(ctx, k8s, "early-granted"), "early").Pool("later-granted").Obj()
+		specs.Created(ctx, k8s, addressFor(claim, "10.14.10.1", 24))
+		Expect(specs.Created(ctx, k8s, claim).Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationUseGranted, "later-granted"))
 		Eventually(reason(ctx, claim)).Should(Equal("False/PoolNotFound"))
-		created(ctx, build.Pool("later-granted").CIDR("10.14.10.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "another" }).Obj())
+		specs.Created(ctx, k8s, build.Pool("later-granted").CIDR("10.14.10.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "another" }).Obj())
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.14.10.1"))
 	})
 })
 
 var _ = Describe("The right to use a pool of another project", Ordered, func() {
 	It("belongs to the claim's maker, even if the claim states another", func(ctx context.Context) {
-		team := namespace(ctx, "grants")
-		ready(ctx, created(ctx, build.Pool("granted").CIDR("10.16.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		team := specs.Namespace(ctx, k8s, "grants")
+		specs.Pool(ctx, k8s, build.Pool("granted").CIDR("10.16.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Project = "someone-else"
-		}).Obj()))
+		}).Obj())
 		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "makes-address-claims"},
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"ipam.cluster.x-k8s.io"}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"create", "get"}}},
@@ -338,13 +334,13 @@ var _ = Describe("The right to use a pool of another project", Ordered, func() {
 		entitled := build.AddressClaim(team, "entitled").Pool("granted").Obj()
 		Eventually(func() error { return with.Create(ctx, entitled.DeepCopy()) }).Should(Succeed())
 		Expect(served(ctx, entitled).Spec.Address).To(Equal("10.16.0.0"))
-		Expect(recordsIn(ctx, "granted")).To(HaveLen(1))
+		Expect(specs.RecordsIn(ctx, k8s, "granted")).To(HaveLen(1))
 	})
 })
 
 // passedAny waits until the controller has seen the earlier changes.
 func passedAny(ctx context.Context, team string) {
 	GinkgoHelper()
-	ready(ctx, created(ctx, build.Pool("passed-"+team).CIDR("10.15.0.0/24").Domain(team).Obj()))
+	specs.Pool(ctx, k8s, build.Pool("passed-"+team).CIDR("10.15.0.0/24").Domain(team).Obj())
 	passed(ctx, team, "passed", "passed-"+team)
 }

@@ -15,12 +15,13 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // recordsOf returns the allocations that a pool has for a holder's name.
 func recordsOf(ctx context.Context, pool, holder string) []v1alpha1.IPAllocation {
 	var of []v1alpha1.IPAllocation
-	for _, record := range recordsIn(ctx, pool) {
+	for _, record := range specs.RecordsIn(ctx, k8s, pool) {
 		if record.Spec.ClaimRef.Name == holder {
 			of = append(of, record)
 		}
@@ -44,18 +45,18 @@ var _ = Describe("What is there already", Ordered, func() {
 	var pool *v1alpha1.IPPool
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "adoption")
-		pool = ready(ctx, created(ctx, build.Pool("adoption").CIDR("10.4.0.0/28").Obj()))
+		team = specs.Namespace(ctx, k8s, "adoption")
+		pool = specs.Pool(ctx, k8s, build.Pool("adoption").CIDR("10.4.0.0/28").Obj())
 	})
 
 	It("is recorded as soon as it is made, before there is a claim, and adopted when that comes", func(ctx context.Context) {
 		claim := build.AddressClaim(team, "static").Pool("adoption").Obj()
-		address := created(ctx, addressFor(claim, "10.4.0.0", 20))
+		address := specs.Created(ctx, k8s, addressFor(claim, "10.4.0.0", 20))
 		Expect(recordsOf(ctx, "adoption", "static")).To(HaveLen(1), "at admission")
 		By("so that no other claim gets it")
-		Expect(served(ctx, created(ctx, build.AddressClaim(team, "other").Pool("adoption").Obj())).Spec.Address).To(Equal("10.4.0.1"))
+		Expect(served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "other").Pool("adoption").Obj())).Spec.Address).To(Equal("10.4.0.1"))
 
-		created(ctx, claim)
+		specs.Created(ctx, k8s, claim)
 		spec := address.Spec
 		adopted := served(ctx, claim)
 		Expect(adopted.UID).To(Equal(address.UID))
@@ -68,20 +69,20 @@ var _ = Describe("What is there already", Ordered, func() {
 	})
 
 	It("is repaired if finalizers, owners or labels were removed", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "repair").Pool("adoption").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "repair").Pool("adoption").Obj())
 		address := served(ctx, claim)
 		as := address.DeepCopy()
-		edited(ctx, address, func(a *ipamv1.IPAddress) {
+		specs.Edited(ctx, k8s, address, func(a *ipamv1.IPAddress) {
 			a.Finalizers, a.OwnerReferences, a.Labels, a.Annotations = nil, nil, nil, nil
 		})
-		Eventually(func() []string { return fresh(ctx, address).Finalizers }).Should(Equal(as.Finalizers))
+		Eventually(func() []string { return specs.Stored(ctx, k8s, address).Finalizers }).Should(Equal(as.Finalizers))
 		Expect(address.OwnerReferences).To(ConsistOf(as.OwnerReferences))
 		Expect(address.Labels).To(Equal(as.Labels))
 		Expect(address.Annotations).To(Equal(as.Annotations))
 	})
 
 	It("keeps its address when record and status are lost", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "lost").Pool("adoption").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "lost").Pool("adoption").Obj())
 		address := served(ctx, claim)
 		record := recordsOf(ctx, "adoption", "lost")[0]
 		asOperator := running.AsOperator()
@@ -92,7 +93,7 @@ var _ = Describe("What is there already", Ordered, func() {
 	})
 
 	It("does not block its claim if a release was cut short", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "halfway").Pool("halfway").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "halfway").Pool("halfway").Obj())
 		record := &v1alpha1.IPAllocation{
 			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "halfway-attempt", Finalizers: []string{v1alpha1.FinalizerHeld}},
 			Spec: v1alpha1.IPAllocationSpec{
@@ -104,15 +105,15 @@ var _ = Describe("What is there already", Ordered, func() {
 		asOperator := running.AsOperator()
 		Expect(asOperator.Create(ctx, record)).To(Succeed())
 		Expect(asOperator.Delete(ctx, record)).To(Succeed())
-		Expect(fresh(ctx, record).DeletionTimestamp).NotTo(BeNil(), "our finalizer is still on it")
-		created(ctx, build.Pool("halfway").CIDR("10.4.1.0/32").Obj())
+		Expect(specs.Stored(ctx, k8s, record).DeletionTimestamp).NotTo(BeNil(), "our finalizer is still on it")
+		specs.Created(ctx, k8s, build.Pool("halfway").CIDR("10.4.1.0/32").Obj())
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.4.1.0"))
 	})
 
 	It("that is in conflict is reported, not renumbered, and names the holder to those of its project", func(ctx context.Context) {
 		claim := build.AddressClaim(team, "conflict").Pool("adoption").Obj()
-		created(ctx, addressFor(claim, "10.4.0.1", 28)) // that of the claim "other"
-		created(ctx, claim)
+		specs.Created(ctx, k8s, addressFor(claim, "10.4.0.1", 28)) // that of the claim "other"
+		specs.Created(ctx, k8s, claim)
 		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
 		message := meta.FindStatusCondition(claim.Status.Conditions, "Ready").Message
 		Expect(message).To(And(ContainSubstring("conflict"), ContainSubstring("10.4.0.1"), ContainSubstring(team+"/other")))
@@ -120,31 +121,31 @@ var _ = Describe("What is there already", Ordered, func() {
 		Expect(claim.Status.AddressRef.Name).To(BeEmpty())
 
 		By("but not to others")
-		elsewhere := namespace(ctx, "adoption-elsewhere")
+		elsewhere := specs.Namespace(ctx, k8s, "adoption-elsewhere")
 		foreign := build.AddressClaim(elsewhere, "conflict").Pool("adoption").Obj()
-		created(ctx, addressFor(foreign, "10.4.0.1", 28))
-		created(ctx, foreign)
+		specs.Created(ctx, k8s, addressFor(foreign, "10.4.0.1", 28))
+		specs.Created(ctx, k8s, foreign)
 		Eventually(reason(ctx, foreign)).Should(Equal("False/AllocationFailed"))
 		Expect(meta.FindStatusCondition(foreign.Status.Conditions, "Ready").Message).To(And(
 			HavePrefix("conflict: 10.4.0.1/32 is in use in pool adoption"), Not(ContainSubstring(team+"/"))))
 
 		By("while no claim waits behind it: no other address would serve it")
 		passed(ctx, team, "beside-conflict", "adoption")
-		block := created(ctx, build.Claim(team, "beside-conflict").Pool("adoption").Length(32).Obj())
+		block := specs.Created(ctx, k8s, build.Claim(team, "beside-conflict").Pool("adoption").Length(32).Obj())
 		Expect(block.Spec.CIDR).NotTo(BeEmpty())
 		Expect(k8s.Delete(ctx, block)).To(Succeed())
 
 		By("and served when the other is gone")
 		Expect(k8s.Delete(ctx, build.AddressClaim(team, "other").Obj())).To(Succeed())
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
-		Eventually(gone(ctx, foreign)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, foreign)).Should(BeTrue())
 		served(ctx, claim)
 	})
 
 	It("that lies outside the pool is reported, and does not stop the pool", func(ctx context.Context) {
 		claim := build.AddressClaim(team, "outside").Pool("adoption").Obj()
-		created(ctx, addressFor(claim, "10.99.0.1", 24))
-		created(ctx, claim)
+		specs.Created(ctx, k8s, addressFor(claim, "10.99.0.1", 24))
+		specs.Created(ctx, k8s, claim)
 		Eventually(reason(ctx, claim)).Should(Equal("False/AllocationFailed"))
 		passed(ctx, team, "after-outside", "adoption")
 	})
@@ -154,78 +155,78 @@ var _ = Describe("Changes of others to our claims", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "others")
-		ready(ctx, created(ctx, build.Pool("others").CIDR("10.5.0.0/28").Obj()))
+		team = specs.Namespace(ctx, k8s, "others")
+		specs.Pool(ctx, k8s, build.Pool("others").CIDR("10.5.0.0/28").Obj())
 	})
 
 	It("a foreign finalizer keeps the address of a deleted claim", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "in-use").Pool("others").Finalizer("vm.example.com/in-use").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "in-use").Pool("others").Finalizer("vm.example.com/in-use").Obj())
 		address := served(ctx, claim)
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
 		passed(ctx, team, "after-in-use", "others")
-		Expect(fresh(ctx, address).DeletionTimestamp).To(BeNil())
-		Expect(fresh(ctx, claim).Finalizers).To(ConsistOf("vm.example.com/in-use", v1alpha1.FinalizerRelease))
+		Expect(specs.Stored(ctx, k8s, address).DeletionTimestamp).To(BeNil())
+		Expect(specs.Stored(ctx, k8s, claim).Finalizers).To(ConsistOf("vm.example.com/in-use", v1alpha1.FinalizerRelease))
 		Expect(recordsOf(ctx, "others", "in-use")).To(HaveLen(1))
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
-		Eventually(gone(ctx, claim)).Should(BeTrue())
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{v1alpha1.FinalizerRelease} })
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 	})
 
 	It("Metal3's finalizer does not", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "metal3").Pool("others").Finalizer("metal3data.infrastructure.cluster.x-k8s.io").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "metal3").Pool("others").Finalizer("metal3data.infrastructure.cluster.x-k8s.io").Obj())
 		address := served(ctx, claim)
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(gone(ctx, address)).Should(BeTrue())
-		Eventually(func() []string { return fresh(ctx, claim).Finalizers }).Should(ConsistOf("metal3data.infrastructure.cluster.x-k8s.io"))
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
-		Eventually(gone(ctx, claim)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, address)).Should(BeTrue())
+		Eventually(func() []string { return specs.Stored(ctx, k8s, claim).Finalizers }).Should(ConsistOf("metal3data.infrastructure.cluster.x-k8s.io"))
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 	})
 
 	It("a claim that goes without release takes its address with it", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "forced").Pool("others").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "forced").Pool("others").Obj())
 		address := served(ctx, claim)
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { // a paused claim is not released
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { // a paused claim is not released
 			c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
 		})
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
-		Eventually(gone(ctx, address)).Should(BeTrue())
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+		Eventually(specs.IsGone(ctx, k8s, address)).Should(BeTrue())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "forced") }).Should(BeEmpty())
 	})
 
 	It("an IPAddress that comes for a former claim does not keep the next one of its name from its own", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("others-next").CIDR("10.5.1.0/28").Obj()))
-		claim := created(ctx, build.AddressClaim(team, "model").Pool("others").Obj())
+		specs.Pool(ctx, k8s, build.Pool("others-next").CIDR("10.5.1.0/28").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "model").Pool("others").Obj())
 		late := served(ctx, claim)
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(gone(ctx, claim)).Should(BeTrue())
+		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
 		By("the leader before having been paused while it sent it")
 		late.Name, late.ResourceVersion, late.UID = "late", "", ""
 		late.Spec.ClaimRef.Name = "late"
 		late.Spec.Address = "10.5.0.9"
-		created(ctx, late)
-		next := created(ctx, build.AddressClaim(team, "late").Pool("others-next").Obj())
+		specs.Created(ctx, k8s, late)
+		next := specs.Created(ctx, k8s, build.AddressClaim(team, "late").Pool("others-next").Obj())
 		Expect(served(ctx, next).Spec.Address).To(HavePrefix("10.5.1."))
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "others", "late") }).Should(BeEmpty())
 	})
 
 	It("a claim that is being deleted gets no finalizer, and no address", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "too-late").Pool("others").Finalizer("vm.example.com/f").Annotation("cluster.x-k8s.io/paused", "").Obj())
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{"vm.example.com/f"} })
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "too-late").Pool("others").Finalizer("vm.example.com/f").Annotation("cluster.x-k8s.io/paused", "").Obj())
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = []string{"vm.example.com/f"} })
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		edited(ctx, claim, goOn)
+		specs.Edited(ctx, k8s, claim, goOn)
 		passed(ctx, team, "after-too-late", "others")
-		Expect(fresh(ctx, claim).Finalizers).To(Equal([]string{"vm.example.com/f"}))
+		Expect(specs.Stored(ctx, k8s, claim).Finalizers).To(Equal([]string{"vm.example.com/f"}))
 		Expect(recordsOf(ctx, "others", "too-late")).To(BeEmpty())
-		edited(ctx, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
+		specs.Edited(ctx, k8s, claim, func(c *ipamv1.IPAddressClaim) { c.Finalizers = nil })
 	})
 
 	It("conditions of others stay", func(ctx context.Context) {
-		claim := created(ctx, build.AddressClaim(team, "conditions").Pool("others").Annotation("cluster.x-k8s.io/paused", "").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "conditions").Pool("others").Annotation("cluster.x-k8s.io/paused", "").Obj())
 		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
 		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionTrue, Reason: "Because", LastTransitionTime: metav1.Now()}
 		claim.Status.Conditions = append(claim.Status.Conditions, theirs)
 		Expect(k8s.Status().Update(ctx, claim)).To(Succeed())
-		edited(ctx, claim, goOn)
+		specs.Edited(ctx, k8s, claim, goOn)
 		served(ctx, claim)
 		Expect(meta.IsStatusConditionTrue(claim.Status.Conditions, "Theirs")).To(BeTrue())
 	})
@@ -236,10 +237,10 @@ var _ = Describe("A pool that is full", Ordered, func() {
 	var holding, waiting []*ipamv1.IPAddressClaim
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "full")
-		ready(ctx, created(ctx, build.Pool("full").CIDR("10.6.0.0/30").Obj()))
+		team = specs.Namespace(ctx, k8s, "full")
+		specs.Pool(ctx, k8s, build.Pool("full").CIDR("10.6.0.0/30").Obj())
 		for i := range 4 {
-			claim := created(ctx, build.AddressClaim(team, fmt.Sprintf("holds-%d", i)).Pool("full").Obj())
+			claim := specs.Created(ctx, k8s, build.AddressClaim(team, fmt.Sprintf("holds-%d", i)).Pool("full").Obj())
 			served(ctx, claim)
 			holding = append(holding, claim)
 		}
@@ -247,7 +248,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 
 	It("is reported, by condition and event", func(ctx context.Context) {
 		for i := range 3 { // within one second the name decides
-			claim := created(ctx, build.AddressClaim(team, fmt.Sprintf("waits-%d", i)).Pool("full").Obj())
+			claim := specs.Created(ctx, k8s, build.AddressClaim(team, fmt.Sprintf("waits-%d", i)).Pool("full").Obj())
 			Eventually(reason(ctx, claim)).Should(Equal("False/PoolExhausted"))
 			waiting = append(waiting, claim)
 		}
@@ -256,7 +257,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 	})
 
 	It("serves waiting claims, oldest first, at once, and none is overtaken", func(ctx context.Context) {
-		overtaking := created(ctx, build.Claim(team, "zz-overtakes").Pool("full").Length(32).Obj())
+		overtaking := specs.Created(ctx, k8s, build.Claim(team, "zz-overtakes").Pool("full").Length(32).Obj())
 		Expect(overtaking.Spec.CIDR).To(BeEmpty())
 		for i, claim := range waiting {
 			began := time.Now()
@@ -268,9 +269,9 @@ var _ = Describe("A pool that is full", Ordered, func() {
 			}
 		}
 		Eventually(told(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted", "Normal AddressAllocated"))
-		Expect(fresh(ctx, overtaking).Spec.CIDR).To(BeEmpty())
+		Expect(specs.Stored(ctx, k8s, overtaking).Spec.CIDR).To(BeEmpty())
 		Expect(k8s.Delete(ctx, holding[3])).To(Succeed())
-		Eventually(func() string { return fresh(ctx, overtaking).Spec.CIDR }).ShouldNot(BeEmpty())
+		Eventually(func() string { return specs.Stored(ctx, k8s, overtaking).Spec.CIDR }).ShouldNot(BeEmpty())
 	})
 })
 
@@ -291,26 +292,26 @@ func told(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
 
 var _ = Describe("A pool that changes", Ordered, func() {
 	It("drains the blocks that its ranges leave out", func(ctx context.Context) {
-		team := namespace(ctx, "drains")
-		pool := ready(ctx, created(ctx, build.Pool("drains").CIDR("10.7.0.0/24").Ranges("10.7.0.10-10.7.0.20").Obj()))
-		claim := created(ctx, build.AddressClaim(team, "before").Pool("drains").Obj())
+		team := specs.Namespace(ctx, k8s, "drains")
+		pool := specs.Pool(ctx, k8s, build.Pool("drains").CIDR("10.7.0.0/24").Ranges("10.7.0.10-10.7.0.20").Obj())
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "before").Pool("drains").Obj())
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.7.0.10"))
-		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Spec.Ranges = []string{"10.7.0.100-10.7.0.110"} })
-		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("1"))
-		Expect(served(ctx, created(ctx, build.AddressClaim(team, "after").Pool("drains").Obj())).Spec.Address).To(Equal("10.7.0.100"))
+		specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Spec.Ranges = []string{"10.7.0.100-10.7.0.110"} })
+		Eventually(func() string { return specs.Stored(ctx, k8s, pool).Status.Capacity.OutOfRange }).Should(Equal("1"))
+		Expect(served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "after").Pool("drains").Obj())).Spec.Address).To(Equal("10.7.0.100"))
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.7.0.10"), "a held address stays")
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(func() string { return fresh(ctx, pool).Status.Capacity.OutOfRange }).Should(Equal("0"))
+		Eventually(func() string { return specs.Stored(ctx, k8s, pool).Status.Capacity.OutOfRange }).Should(Equal("0"))
 	})
 
 	It("that comes after its claims serves them", func(ctx context.Context) {
-		team := namespace(ctx, "early")
-		byPool := created(ctx, build.AddressClaim(team, "by-pool").Pool("early").Obj())
-		byClass := created(ctx, build.AddressClaim(team, "by-class").Class("early").Obj())
+		team := specs.Namespace(ctx, k8s, "early")
+		byPool := specs.Created(ctx, k8s, build.AddressClaim(team, "by-pool").Pool("early").Obj())
+		byClass := specs.Created(ctx, k8s, build.AddressClaim(team, "by-class").Class("early").Obj())
 		Eventually(reason(ctx, byPool)).Should(Equal("False/PoolNotFound"))
 		Eventually(reason(ctx, byClass)).Should(Equal("False/PoolNotReady"))
-		created(ctx, build.Class("early").Obj())
-		created(ctx, build.Pool("early").CIDR("10.8.0.0/24").Classes("early").Obj())
+		specs.Created(ctx, k8s, build.Class("early").Obj())
+		specs.Created(ctx, k8s, build.Pool("early").CIDR("10.8.0.0/24").Classes("early").Obj())
 		served(ctx, byPool)
 		served(ctx, byClass)
 	})

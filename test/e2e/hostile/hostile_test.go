@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -91,10 +90,7 @@ func prepare(w *suite.World) {
 	w.Created(build.Pool("local").CIDR("10.2.0.0/16").In("default"))
 	claim := build.AddressClaim("default", "first").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocalIPPool), "local").Obj()
 	w.Created(claim)
-	w.AwaitUnlessFailed("an IPAddressClaim has its address", func(ctx context.Context) (bool, error) {
-		err := w.Get(ctx, client.ObjectKeyFromObject(claim), claim)
-		return claim.Status.AddressRef.Name != "", err
-	})
+	w.Served(claim)
 }
 
 func sorted(codes map[int]int) string {

@@ -28,7 +28,7 @@ func (w *world) withCertManager() {
 
 	const namespace = "cadastre-system"
 	overlay := filepath.Join(w.root, "config", "overlays", "cert-manager")
-	w.kubectl("apply", "--server-side", "-k", overlay)
+	w.RunKubectl("apply", "--server-side", "-k", overlay)
 	w.start(namespace)
 	w.servesIssued(namespace)
 	w.Pools(build.Pool(pool).CIDR("10.0.0.0/12").Obj())
@@ -40,9 +40,9 @@ func (w *world) withCertManager() {
 	l.judge()
 	w.isHealthy(namespace)
 	w.removeFinalizers(namespace, "cadastre-controller-manager")
-	w.kubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
+	w.RunKubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
 	suite.Must(w, w.StopInstalled())
-	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
+	w.RunKubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
 	w.isGone(namespace, allKinds, "customresourcedefinitions", "certificates,issuers")
 
 	w.chartWithCertManager("registry", "registrar")

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,9 +46,7 @@ func (w *world) byHelm() {
 	late, released := w.claimMeanwhile(l)
 	w.isTakenOver(source, release, append(in, "--set=flags.orphan-grace=2s")) // a deletion that was not seen
 	w.start(namespace)
-	w.Await("the claim that was created in between is bound", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(late), late) == nil && late.Status.Phase == v1alpha1.ClaimBound
-	})
+	w.Bound(late)
 	l.held[late.Name] = late.Status.AllocatedCIDR
 	w.keeps(l.held)
 	w.Gone(released)
@@ -147,8 +144,8 @@ func (w *world) isTakenOver(source, before string, in []string) {
 // removeRegister deletes the CRDs, and with them all records, once no object has a finalizer.
 func (w *world) removeRegister() {
 	w.Helper()
-	w.kubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
-	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
+	w.RunKubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
+	w.RunKubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
 	for name := range strings.SplitSeq(definitions, ",") {
 		err := w.Get(w.Context(), client.ObjectKey{Name: name}, &apiextensionsv1.CustomResourceDefinition{})
 		if !apierrors.IsNotFound(err) {

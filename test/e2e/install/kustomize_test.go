@@ -27,12 +27,12 @@ func (w *world) byKustomize() {
 	const namespace, account = "address-management", "cadastre"
 	overlay := filepath.Join(w.root, "config", "overlays", "another-namespace")
 
-	w.kubectl("apply", "--server-side", "-k", overlay)
+	w.RunKubectl("apply", "--server-side", "-k", overlay)
 	w.start(namespace)
 	w.Pools(build.Pool(pool).CIDR("10.0.0.0/12").Obj())
 	l := w.begin("kustomize")
 	l.creates(50)
-	w.kubectl("apply", "--server-side", "-k", filepath.Dir(w.overlaid(later, overlay, "later", "kustomization.yaml")))
+	w.RunKubectl("apply", "--server-side", "-k", filepath.Dir(w.overlaid(later, overlay, "later", "kustomization.yaml")))
 	w.isUpgraded(namespace)
 	l.creates(30)
 	suite.Must(w, w.RollOut(w.Context()))
@@ -43,9 +43,9 @@ func (w *world) byKustomize() {
 	w.isTakenOverFromKustomize(namespace, account)
 
 	w.removeFinalizers(namespace, account)
-	w.kubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
+	w.RunKubectl("delete", "--timeout=60s", "--ignore-not-found", "-k", overlay)
 	suite.Must(w, w.StopInstalled())
-	w.kubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
+	w.RunKubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
 	w.isGone(namespace, allKinds, "customresourcedefinitions")
 }
 

@@ -2,16 +2,11 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -77,7 +72,7 @@ func (l *load) stop() {
 func (l *load) create(ctx context.Context, as client.Client, claim *v1alpha1.IPClaim) error {
 	err := as.Create(ctx, claim)
 	for range 2 {
-		if ctx.Err() != nil || !isCut(err) {
+		if ctx.Err() != nil || !suite.IsCut(err) {
 			break
 		}
 		l.mu.Lock()
@@ -118,20 +113,9 @@ func (l *load) release(ctx context.Context, as client.Client, claim *v1alpha1.IP
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.held, claim.Name)
-	if err != nil && ctx.Err() == nil && !isCut(err) {
+	if err != nil && ctx.Err() == nil && !suite.IsCut(err) {
 		l.refused = append(l.refused, fmt.Errorf("deleting %s: %w", claim.Name, err))
 	}
-}
-
-// isCut reports whether a connection was cut in mid-request: the client's, or that of the
-// API server to the webhook of a replica that ends.
-func isCut(err error) bool {
-	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, syscall.ECONNREFUSED) {
-		return true
-	}
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook") &&
-		slices.ContainsFunc([]string{": EOF", "connection reset", "connection refused", "server closed idle connection", "GOAWAY"},
-			func(cause string) bool { return strings.Contains(err.Error(), cause) })
 }
 
 // creates waits until so many more creates were answered.

@@ -17,11 +17,11 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
-	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/helm"
 )
 
 // definitions lists the CRDs, whose kinds are the register.
@@ -31,17 +31,16 @@ const definitions = "ipallocations.ipam.cadastre.dev,ipclaims.ipam.cadastre.dev,
 type world struct {
 	*suite.World
 	root, home string
-	helm       *chart.Helm
+	helm       *helm.Helm
 }
 
 // TestInstall uses one control plane for all tools: the remains of one must not disturb the next.
 func TestInstall(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	suite.Must(t, err)
+	root := suite.ModuleRoot(t)
 	home := t.TempDir()
-	helm, err := chart.NewHelm(root, home)
+	program, err := helm.New(root, home)
 	suite.Must(t, err)
-	w := &world{World: suite.Start(t, cluster.Options{Bare: true, ControllerManager: true}), root: root, home: home, helm: helm}
+	w := &world{World: suite.Start(t, cluster.Options{Bare: true, ControllerManager: true}), root: root, home: home, helm: program}
 	w.Namespace(team)
 	for _, tool := range []struct {
 		name string
@@ -52,7 +51,7 @@ func TestInstall(t *testing.T) {
 		{"cert-manager", (*world).withCertManager},
 	} {
 		if !t.Run(tool.name, func(t *testing.T) {
-			tool.test(&world{World: w.For(t), root: root, home: home, helm: helm})
+			tool.test(&world{World: w.For(t), root: root, home: home, helm: program})
 		}) {
 			return // the next steps would fail because of the remains
 		}
@@ -98,18 +97,11 @@ func (w *world) isHealthy(namespace string) {
 // remove-finalizers` does in a cluster, once the operator has the right to it.
 func (w *world) removeFinalizers(namespace, account string) {
 	w.Helper()
-	w.kubectl("create", "clusterrolebinding", "cadastre-removal", "--clusterrole=cadastre-removal", "--serviceaccount="+namespace+":"+account)
+	w.RunKubectl("create", "clusterrolebinding", "cadastre-removal", "--clusterrole=cadastre-removal", "--serviceaccount="+namespace+":"+account)
 	asOperator, err := w.OperatorConfig(w.Context())
 	suite.Must(w, err)
 	o := operator.Options{Namespace: namespace, ServiceAccount: account}
 	suite.Must(w, operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
-}
-
-func (w *world) kubectl(args ...string) string {
-	w.Helper()
-	out, err := w.Kubectl(w.Context(), args...)
-	suite.Must(w, err)
-	return out
 }
 
 // runHelm fails the test if Helm fails, or takes too long.
@@ -189,7 +181,7 @@ func (w *world) keeps(held map[string]string) {
 func (w *world) isGone(namespace string, kinds ...string) {
 	w.Helper()
 	for _, kind := range kinds {
-		if left := w.kubectl("get", kind, "--all-namespaces", "-l", "app.kubernetes.io/name=cadastre", "-o", "name"); left != "" {
+		if left := w.RunKubectl("get", kind, "--all-namespaces", "-l", "app.kubernetes.io/name=cadastre", "-o", "name"); left != "" {
 			w.Errorf("left: %s", left)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // expectRefused creates an object that must be refused as stated, with nothing stored and nothing
@@ -39,8 +40,8 @@ var refused int
 // domain.
 var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("bad-parent").Domain("bad-input").CIDR("10.20.0.0/16").Lengths(20, 28).Obj()))
-		ready(ctx, created(ctx, build.Pool("bad-parent-v6").Domain("bad-input").CIDR("2001:db8:20::/48").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("bad-parent").Domain("bad-input").CIDR("10.20.0.0/16").Lengths(20, 28).Obj())
+		specs.Pool(ctx, k8s, build.Pool("bad-parent-v6").Domain("bad-input").CIDR("2001:db8:20::/48").Obj())
 	})
 
 	DescribeTable("refuses a pool", func(ctx context.Context, spec string, want refusal) {
@@ -208,8 +209,8 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("refuses two pools that are each other's parent", func(ctx context.Context) {
-		chicken := created(ctx, build.Pool("bad-chicken").Child("bad-egg", 24).Obj())
-		Eventually(func() string { return reasons(fresh(ctx, chicken).Status.Conditions)["Ready"] }).Should(Equal("False/ParentNotReady"))
+		chicken := specs.Created(ctx, k8s, build.Pool("bad-chicken").Child("bad-egg", 24).Obj())
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, chicken).Status.Conditions)["Ready"] }).Should(Equal("False/ParentNotReady"))
 		expectRefused(ctx, written("IPPool", "", "bad-egg", `{parentRef: {name: bad-chicken}, prefixLength: 20}`),
 			refusal{field: "spec.parentRef.name", value: `"bad-chicken"`, remedy: "is itself a descendant of this pool: name a parent outside its own subtree"})
 		deleted(ctx, chicken)

@@ -11,12 +11,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // The information about pools and classes that a tenant with the role edit, and no right outside
@@ -51,30 +51,26 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		created(ctx, build.NamespaceOf(secret, theirs))
-		created(ctx, build.NamespaceOf("sees", mine))
-		Expect(k8s.Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "edit"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "carol"}},
-		})).To(Succeed())
+		specs.Created(ctx, k8s, build.NamespaceOf(secret, theirs))
+		specs.Created(ctx, k8s, build.NamespaceOf("sees", mine))
+		specs.Created(ctx, k8s, build.Editor("carol", mine))
 		for _, p := range []*v1alpha1.IPPool{
 			pool("sees-a", "10.34.0.0/28").Classes("sees").Obj(),
 			pool("sees-b", "10.34.1.0/24").Classes("sees").Obj(),
 			pool("sees-confidential", "10.34.2.0/24").Classes("sees", "sees-confidential").With(owned).Obj(),
 			pool("sees-other", "10.34.3.0/24").Classes("sees").Lengths(24, 28).Obj(),
 		} {
-			ready(ctx, created(ctx, p))
+			specs.Pool(ctx, k8s, p)
 		}
 		paused := pool("sees-paused", "10.34.4.0/24").Classes("sees").Obj()
 		paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""}
-		created(ctx, paused)
-		created(ctx, build.Class("sees").Length(29).Obj())
-		created(ctx, build.Class("sees-confidential").Length(29).With(func(s *v1alpha1.IPClassSpec) {
+		specs.Created(ctx, k8s, paused)
+		specs.Created(ctx, k8s, build.Class("sees").Length(29).Obj())
+		specs.Created(ctx, k8s, build.Class("sees-confidential").Length(29).With(func(s *v1alpha1.IPClassSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, secret
 		}).Obj())
-		created(ctx, build.Claim(theirs, "confidential").Pool("sees-a").CIDR("10.34.0.0/29").Obj())
-		created(ctx, build.Claim(theirs, "confidential-owned").Pool("sees-confidential").Length(28).Obj())
+		specs.Created(ctx, k8s, build.Claim(theirs, "confidential").Pool("sees-a").CIDR("10.34.0.0/29").Obj())
+		specs.Created(ctx, k8s, build.Claim(theirs, "confidential-owned").Pool("sees-confidential").Length(28).Obj())
 		tenant = newWitnessAs("carol")
 		Eventually(func() error { return tenant.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(mine)) }).Should(Succeed())
 		Expect(tenant.List(ctx, &v1alpha1.IPPoolList{})).NotTo(Succeed())
@@ -108,8 +104,8 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("learns why a claim waits, which is written when it changes, and not otherwise", func(ctx context.Context) {
-		created(ctx, build.Claim(theirs, "confidential-too").Pool("sees-a").Length(29).Obj())
-		created(ctx, build.Claim(theirs, "confidential-all").Pool("sees-b").Length(24).Obj())
+		specs.Created(ctx, k8s, build.Claim(theirs, "confidential-too").Pool("sees-a").Length(29).Obj())
+		specs.Created(ctx, k8s, build.Claim(theirs, "confidential-all").Pool("sees-b").Length(24).Obj())
 		claim := build.Claim(mine, "waits").Class("sees").Obj()
 		Expect(tenant.Create(ctx, claim)).To(Succeed())
 		want := []string{"sees-a NoFreeBlock", "sees-b NoFreeBlock", "sees-other LengthNotAllowed", "sees-paused Paused"}
@@ -119,11 +115,11 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		Eventually(func() []string { return eventsOf(ctx, claim) }).Should(Equal([]string{"Warning PoolExhausted"}))
 
 		Expect(patched(ctx, build.Pool("sees-b").Obj(), `{allowRetain: true}`)).To(Succeed()) // nothing that concerns the claim
-		Consistently(func() string { return fresh(ctx, build.Claim(mine, "waits").Obj()).ResourceVersion }, time.Second).Should(Equal(claim.ResourceVersion))
+		Consistently(func() string { return specs.Stored(ctx, k8s, build.Claim(mine, "waits").Obj()).ResourceVersion }, time.Second).Should(Equal(claim.ResourceVersion))
 
-		edited(ctx, build.Pool("sees-b").Obj(), func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
+		specs.Edited(ctx, k8s, build.Pool("sees-b").Obj(), func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
 		want = []string{"sees-a NoFreeBlock", "sees-b Paused", "sees-other LengthNotAllowed", "sees-paused Paused"}
-		Eventually(func() []string { return listed(fresh(ctx, claim)) }).Should(Equal(want))
+		Eventually(func() []string { return listed(specs.Stored(ctx, k8s, claim)) }).Should(Equal(want))
 		learn(claim)
 	})
 
@@ -133,7 +129,7 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, claim, "10.34.0.8/29")
 		Expect(claim.Status.Candidates).To(BeEmpty())
 		Eventually(func() []string { return eventsOf(ctx, claim) }).Should(Equal([]string{"Normal Bound", "Warning PoolExhausted"}))
-		atOnce := created(ctx, build.Claim(mine, "at-once").Class("sees").CIDR("10.34.3.0/28").Obj())
+		atOnce := specs.Created(ctx, k8s, build.Claim(mine, "at-once").Class("sees").CIDR("10.34.3.0/28").Obj())
 		Expect(atOnce.Status.Phase).To(Equal(v1alpha1.ClaimBound))
 		Expect(atOnce.Status.Candidates).To(BeEmpty())
 		Consistently(func() []string { return eventsOf(ctx, atOnce) }, time.Second).Should(BeEmpty())
@@ -141,7 +137,7 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("cannot write that information", func(ctx context.Context) {
-		claim := fresh(ctx, build.Claim(mine, "waits").Obj())
+		claim := specs.Stored(ctx, k8s, build.Claim(mine, "waits").Obj())
 		claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Name: "forged"}, Reason: "Forged"}}
 		Expect(tenant.Update(ctx, claim)).To(MatchError(ContainSubstring("status: is written by the operator alone")))
 		forged := build.Claim(mine, "forged").Class("sees-missing").Obj()
@@ -161,8 +157,8 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("learns the state of a pool from its events", func(ctx context.Context) {
-		b := fresh(ctx, build.Pool("sees-b").Obj())
-		edited(ctx, b, func(p *v1alpha1.IPPool) { p.Annotations = nil })
+		b := specs.Stored(ctx, k8s, build.Pool("sees-b").Obj())
+		specs.Edited(ctx, k8s, b, func(p *v1alpha1.IPPool) { p.Annotations = nil })
 		deleted(ctx, build.Claim(theirs, "confidential-all").Obj())
 		Eventually(func() []string { return eventsOf(ctx, b) }).Should(Equal([]string{"Normal Ready", "Warning Full", "Warning Paused"}))
 		events := &eventsv1.EventList{}
@@ -207,21 +203,21 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	const team = "pool-selector"
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
+		specs.Namespace(ctx, k8s, team)
 		for name, pool := range map[string]struct{ zone, cidr string }{
 			"select-a1": {"a", "10.29.0.0/31"}, "select-a2": {"a", "10.29.1.0/24"},
 			"select-b1": {"b", "10.29.2.0/24"}, "select-b6": {"b", "2001:db8:29::/64"},
 		} {
-			ready(ctx, created(ctx, build.Pool(name).Domain("pool-selector").CIDR(pool.cidr).Label("select-zone", pool.zone).Obj()))
+			specs.Pool(ctx, k8s, build.Pool(name).Domain("pool-selector").CIDR(pool.cidr).Label("select-zone", pool.zone).Obj())
 		}
-		ready(ctx, created(ctx, build.Pool("select-none").Domain("pool-selector").CIDR("10.29.9.0/24").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("select-none").Domain("pool-selector").CIDR("10.29.9.0/24").Obj())
 	})
 
 	It("serves a claim from the first pool by name that has the label and room", func(ctx context.Context) {
 		for _, want := range []struct{ cidr, pool string }{
 			{"10.29.0.0/32", "select-a1"}, {"10.29.0.1/32", "select-a1"}, {"10.29.1.0/32", "select-a2"},
 		} {
-			claim := created(ctx, build.Claim(team, "").Generated("a-").Selecting("select-zone", "a").Length(32).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("a-").Selecting("select-zone", "a").Length(32).Obj())
 			expectBound(ctx, claim, want.cidr)
 			Expect(claim.Status.PoolRef.Name).To(Equal(want.pool))
 			Expect(claim.Spec.PoolRef).To(BeNil())
@@ -230,36 +226,36 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("skips the pools that are too small", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "large").Selecting("select-zone", "a").Length(28).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "large").Selecting("select-zone", "a").Length(28).Obj())
 		expectBound(ctx, claim, "10.29.1.16/28")
 	})
 
 	It("serves a claim from a pool of its family", func(ctx context.Context) {
-		four := created(ctx, build.Claim(team, "four").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv4 }).Length(28).Obj())
+		four := specs.Created(ctx, k8s, build.Claim(team, "four").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv4 }).Length(28).Obj())
 		expectBound(ctx, four, "10.29.2.0/28")
-		six := created(ctx, build.Claim(team, "six").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Length(80).Obj())
+		six := specs.Created(ctx, k8s, build.Claim(team, "six").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Length(80).Obj())
 		expectBound(ctx, six, "2001:db8:29::/80")
 	})
 
 	It("understands expressions", func(ctx context.Context) {
-		in := created(ctx, build.Claim(team, "in").With(selecting("select-zone", metav1.LabelSelectorOpIn, "b", "c")).Length(28).Obj())
+		in := specs.Created(ctx, k8s, build.Claim(team, "in").With(selecting("select-zone", metav1.LabelSelectorOpIn, "b", "c")).Length(28).Obj())
 		expectBound(ctx, in, "10.29.2.16/28")
-		exists := created(ctx, build.Claim(team, "exists").With(selecting("select-zone", metav1.LabelSelectorOpExists)).Length(26).Obj())
+		exists := specs.Created(ctx, k8s, build.Claim(team, "exists").With(selecting("select-zone", metav1.LabelSelectorOpExists)).Length(26).Obj())
 		expectBound(ctx, exists, "10.29.1.64/26")
 	})
 
 	It("asks for an exact block among those selected", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "exact").Selecting("select-zone", "a").CIDR("10.29.1.128/25").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "exact").Selecting("select-zone", "a").CIDR("10.29.1.128/25").Obj())
 		expectBound(ctx, claim, "10.29.1.128/25")
 		Expect(claim.Status.PoolRef.Name).To(Equal("select-a2"))
 	})
 
 	It("looks at labels when a claim is made, and not again once it is bound", func(ctx context.Context) {
-		bound := created(ctx, build.Claim(team, "before").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv4 }).Length(32).Obj())
+		bound := specs.Created(ctx, k8s, build.Claim(team, "before").Selecting("select-zone", "b").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv4 }).Length(32).Obj())
 		expectBound(ctx, bound, "10.29.2.32/32")
-		edited(ctx, build.Pool("select-b1").Obj(), func(p *v1alpha1.IPPool) { p.Labels = map[string]string{"select-zone": "moved"} })
+		specs.Edited(ctx, k8s, build.Pool("select-b1").Obj(), func(p *v1alpha1.IPPool) { p.Labels = map[string]string{"select-zone": "moved"} })
 		Eventually(func() string { // as soon as the operator has seen it
-			moved := created(ctx, build.Claim(team, "").Generated("moved-").Selecting("select-zone", "moved").Length(32).Obj())
+			moved := specs.Created(ctx, k8s, build.Claim(team, "").Generated("moved-").Selecting("select-zone", "moved").Length(32).Obj())
 			return moved.Spec.CIDR
 		}).Should(Equal("10.29.2.33/32"))
 		Consistently(phase(ctx, bound), "500ms").Should(Equal(v1alpha1.ClaimBound))
@@ -267,6 +263,6 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("never uses a pool that is not selected", func(ctx context.Context) {
-		Expect(recordsIn(ctx, "select-none")).To(BeEmpty())
+		Expect(specs.RecordsIn(ctx, k8s, "select-none")).To(BeEmpty())
 	})
 })

@@ -10,21 +10,22 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 var _ = Describe("claim-lifecycle", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "claim-lifecycle")
-		ready(ctx, created(ctx, build.Pool("lifecycle").CIDR("10.10.0.0/16").Obj()))
+		team = specs.Namespace(ctx, k8s, "claim-lifecycle")
+		specs.Pool(ctx, k8s, build.Pool("lifecycle").CIDR("10.10.0.0/16").Obj())
 	})
 
 	It("answers each create call with a block, all of them disjoint and contained", func(ctx context.Context) {
 		pool := netip.MustParsePrefix("10.10.0.0/16")
 		var blocks []netip.Prefix
 		for _, bits := range []int32{24, 28, 20, 32, 24} {
-			claim := created(ctx, build.Claim(team, "").Generated("size-").Pool("lifecycle").Length(bits).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("size-").Pool("lifecycle").Length(bits).Obj())
 			block := netip.MustParsePrefix(claim.Spec.CIDR)
 			Expect(block.Bits()).To(Equal(int(bits)))
 			Expect(pool.Contains(block.Addr())).To(BeTrue())
@@ -38,7 +39,7 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 	})
 
 	It("shows the held block in the status", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "status").Pool("lifecycle").Length(32).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "status").Pool("lifecycle").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(claim.Status.AllocatedCIDR).To(Equal(claim.Spec.CIDR))
 		Expect(claim.Status.Address + "/32").To(Equal(claim.Spec.CIDR))
@@ -58,15 +59,15 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 
 	It("releases deleted claims, to the last address", func(ctx context.Context) {
 		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
-		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "lifecycle") }).Should(BeEmpty())
+		Eventually(func() []v1alpha1.IPAllocation { return specs.RecordsIn(ctx, k8s, "lifecycle") }).Should(BeEmpty())
 		Eventually(available(ctx, "lifecycle")).Should(Equal("65536"))
 	})
 
 	It("supports delete-then-create on a full pool", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("lifecycle-one").CIDR("10.11.0.0/32").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("lifecycle-one").CIDR("10.11.0.0/32").Obj())
 		atOnce := 0
 		for range 50 {
-			claim := created(ctx, build.Claim(team, "").Generated("only-").Pool("lifecycle-one").Length(32).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("only-").Pool("lifecycle-one").Length(32).Obj())
 			if claim.Spec.CIDR != "" {
 				atOnce++
 			}
@@ -80,13 +81,13 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 	})
 
 	It("keeps the block of a deleted claim for as long as a foreign finalizer holds it", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("lifecycle-vm").CIDR("10.12.0.0/32").Obj()))
-		vm := created(ctx, build.Claim(team, "vm").Pool("lifecycle-vm").Length(32).Finalizer("example.com/vm").Obj())
+		specs.Pool(ctx, k8s, build.Pool("lifecycle-vm").CIDR("10.12.0.0/32").Obj())
+		vm := specs.Created(ctx, k8s, build.Claim(team, "vm").Pool("lifecycle-vm").Length(32).Finalizer("example.com/vm").Obj())
 		deleted(ctx, vm)
-		next := created(ctx, build.Claim(team, "next").Pool("lifecycle-vm").Length(32).Obj())
+		next := specs.Created(ctx, k8s, build.Claim(team, "next").Pool("lifecycle-vm").Length(32).Obj())
 		Expect(next.Spec.CIDR).To(BeEmpty())
-		Expect(recordsIn(ctx, "lifecycle-vm")).To(HaveLen(1))
-		edited(ctx, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
+		Expect(specs.RecordsIn(ctx, k8s, "lifecycle-vm")).To(HaveLen(1))
+		specs.Edited(ctx, k8s, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
 		Eventually(phase(ctx, next)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(next.Spec.CIDR).To(Equal("10.12.0.0/32"))
 	})
@@ -95,14 +96,14 @@ var _ = Describe("claim-lifecycle", Ordered, func() {
 		claim := build.Claim(team, "dry").Pool("lifecycle").Length(24).Obj()
 		Expect(k8s.Create(ctx, claim, client.DryRunAll)).To(Succeed())
 		Expect(claim.Spec.CIDR).To(Equal("10.10.0.0/24"))
-		Expect(recordsIn(ctx, "lifecycle")).To(BeEmpty())
+		Expect(specs.RecordsIn(ctx, k8s, "lifecycle")).To(BeEmpty())
 	})
 
 	It("keeps the block when an update leaves it out", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "replaced").Pool("lifecycle").Length(24).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "replaced").Pool("lifecycle").Length(24).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		before := claim.Spec
-		edited(ctx, claim, func(c *v1alpha1.IPClaim) {
+		specs.Edited(ctx, k8s, claim, func(c *v1alpha1.IPClaim) {
 			c.Spec = build.Claim(team, "replaced").Pool("lifecycle").Length(24).Obj().Spec
 		})
 		Expect(claim.Spec).To(Equal(before))

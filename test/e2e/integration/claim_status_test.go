@@ -19,6 +19,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // The status of a claim is in the answer to its create call, and only the operator writes it from
@@ -28,15 +29,15 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	var forged v1alpha1.IPClaimStatus
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		ready(ctx, created(ctx, build.Pool("claim-status").CIDR("10.127.0.0/20").Obj()))
+		specs.Namespace(ctx, k8s, team)
+		specs.Pool(ctx, k8s, build.Pool("claim-status").CIDR("10.127.0.0/20").Obj())
 		hosts := build.Pool("claim-status-hosts").CIDR("10.127.16.0/24").Network(20, "10.127.16.1").Obj()
 		hosts.Spec.Network.HostSettings = v1alpha1.HostSettings{
 			DNSServers: []string{"10.127.16.2", "2001:db8::53"}, SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 		}
-		ready(ctx, created(ctx, hosts))
-		ready(ctx, created(ctx, build.Pool("claim-status-full").CIDR("10.127.32.0/30").Obj()))
-		created(ctx, build.Claim(team, "all").Pool("claim-status-full").Length(30).Obj())
+		specs.Pool(ctx, k8s, hosts)
+		specs.Pool(ctx, k8s, build.Pool("claim-status-full").CIDR("10.127.32.0/30").Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "all").Pool("claim-status-full").Length(30).Obj())
 		forged = v1alpha1.IPClaimStatus{
 			Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.0.0.0/8", BoundAllocationRef: &v1alpha1.AllocationReference{Name: "forged"},
 			PoolRef:    &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "forged"},
@@ -55,7 +56,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	}
 
 	It("is complete in the answer to the create call", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "block").Pool("claim-status").Length(28).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "block").Pool("claim-status").Length(28).Obj())
 		Expect(told(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
 		claim.Status.Conditions = nil
 		Expect(claim.Status).To(Equal(v1alpha1.IPClaimStatus{
@@ -65,29 +66,29 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	})
 
 	It("shows how to configure a host with an address", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "host").Pool("claim-status-hosts").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "host").Pool("claim-status-hosts").Obj())
 		Expect(claim.Status.Address).To(Equal(strings.TrimSuffix(claim.Spec.CIDR, "/32")))
 		Expect(claim.Status.Network).To(Equal(&v1alpha1.ClaimNetwork{PrefixLength: 20, Gateway: "10.127.16.1", HostSettings: v1alpha1.HostSettings{
 			DNSServers: []string{"10.127.16.2", "2001:db8::53"}, SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 		}}))
 		pool := build.Pool("claim-status-hosts").Obj()
-		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Spec.Network.MTU = 1500 })
+		specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Spec.Network.MTU = 1500 })
 		Eventually(func(g Gomega) { // a change counts for later addresses
 			later := build.Claim(team, "").Pool("claim-status-hosts").Obj()
 			later.GenerateName = "later-"
 			g.Expect(k8s.Create(ctx, later)).To(Succeed())
 			g.Expect(later.Status.Network.MTU).To(BeEquivalentTo(1500))
 		}).Should(Succeed())
-		Expect(fresh(ctx, claim).Status.Network.MTU).To(BeEquivalentTo(9000))
+		Expect(specs.Stored(ctx, k8s, claim).Status.Network.MTU).To(BeEquivalentTo(9000))
 	})
 
 	It("shows in the answer why a claim waits", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "missing").Class("claim-status-missing").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "missing").Class("claim-status-missing").Obj())
 		Expect(told(claim)).To(Equal(map[string]string{
 			"Ready": "False/ClassNotFound", "Bound": "False/ClassNotFound", "Pending": "True/ClassNotFound", "Exhausted": "False/ClassNotFound",
 		}))
 		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
-		claim = created(ctx, build.Claim(team, "waits").Pool("claim-status-full").Length(30).Obj())
+		claim = specs.Created(ctx, k8s, build.Claim(team, "waits").Pool("claim-status-full").Length(30).Obj())
 		Expect(told(claim)).To(Equal(map[string]string{
 			"Ready": "False/PoolExhausted", "Bound": "False/PoolExhausted", "Pending": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
 		}))
@@ -95,7 +96,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	})
 
 	It("is written with the spec in one write, when a claim that waited is served", func(ctx context.Context) {
-		claim := fresh(ctx, build.Claim(team, "waits").Obj())
+		claim := specs.Stored(ctx, k8s, build.Claim(team, "waits").Obj())
 		changes, err := k8s.Watch(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(team), client.MatchingFields{"metadata.name": "waits"},
 			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: claim.ResourceVersion}})
 		Expect(err).NotTo(HaveOccurred())
@@ -120,7 +121,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		}
 		claim.Status = forged
 		Expect(create(ctx, claim)).To(Succeed())
-		fresh(ctx, claim)
+		specs.Stored(ctx, k8s, claim)
 		Expect(claim.Status.AllocatedCIDR).To(Equal(claim.Spec.CIDR))
 		Expect(claim.Status.Conditions).To(HaveLen(4))
 		Expect(claim.Status.Conditions).NotTo(ContainElement(HaveField("Reason", "Forged")))
@@ -131,13 +132,13 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	)
 
 	DescribeTable("is not for users that may update the claim", func(ctx context.Context, change func(context.Context, *v1alpha1.IPClaim) error) {
-		claim := fresh(ctx, build.Claim(team, "block").Obj())
+		claim := specs.Stored(ctx, k8s, build.Claim(team, "block").Obj())
 		before := claim.DeepCopy()
 		claim.Status = forged
 		err := change(ctx, claim)
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err.Error()).To(ContainSubstring("status: is written by the operator alone"))
-		Expect(fresh(ctx, claim)).To(Equal(before))
+		Expect(specs.Stored(ctx, k8s, claim)).To(Equal(before))
 	},
 		Entry("by an update", func(ctx context.Context, claim *v1alpha1.IPClaim) error { return k8s.Update(ctx, claim) }),
 		Entry("by a patch", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
@@ -155,12 +156,12 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	)
 
 	DescribeTable("is kept by an update that leaves it out", func(ctx context.Context, leave func(map[string]any)) {
-		claim := fresh(ctx, build.Claim(team, "block").Obj())
+		claim := specs.Stored(ctx, k8s, build.Claim(team, "block").Obj())
 		obj := unstructuredOf(claim)
 		leave(obj.Object)
 		obj.SetLabels(map[string]string{"replaced": claim.ResourceVersion})
 		Expect(k8s.Update(ctx, obj)).To(Succeed())
-		after := fresh(ctx, claim.DeepCopy())
+		after := specs.Stored(ctx, k8s, claim.DeepCopy())
 		Expect(after.Labels).To(HaveKey("replaced"))
 		Expect(after.Status).To(Equal(claim.Status))
 		Expect(after.Spec).To(Equal(claim.Spec))
@@ -174,14 +175,14 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	)
 
 	It("may be read by all users who may edit the claim, and survives it", func(ctx context.Context) {
-		claim := fresh(ctx, build.Claim(team, "block").Obj())
+		claim := specs.Stored(ctx, k8s, build.Claim(team, "block").Obj())
 		text, err := yaml.Marshal(unstructuredOf(claim).Object)
 		Expect(err).NotTo(HaveOccurred())
 		obj := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal(text, &obj.Object)).To(Succeed()) // as kubectl edit has it
 		obj.SetAnnotations(map[string]string{"edited": "yes"})
 		Expect(k8s.Update(ctx, obj)).To(Succeed())
-		Expect(fresh(ctx, claim.DeepCopy()).Status).To(Equal(claim.Status))
+		Expect(specs.Stored(ctx, k8s, claim.DeepCopy()).Status).To(Equal(claim.Status))
 	})
 
 	It("can be selected by", func(ctx context.Context) {

@@ -6,17 +6,18 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 var _ = Describe("claim-validation", Ordered, ContinueOnFailure, func() {
 	const team = "claim-validation"
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		created(ctx, build.Class("valid-class").Length(24).Lengths(22, 26).Obj())
-		created(ctx, build.Class("valid-class-v6").V6().Length(64).Obj())
-		ready(ctx, created(ctx, build.Pool("valid-pool").Domain("claim-validation").CIDR("10.22.0.0/16").Lengths(18, 28).Classes("valid-class").Label("valid", "yes").Obj()))
-		ready(ctx, created(ctx, build.Pool("valid-pool-v6").Domain("claim-validation").CIDR("2001:db8:22::/48").Classes("valid-class-v6").Obj()))
+		specs.Namespace(ctx, k8s, team)
+		specs.Created(ctx, k8s, build.Class("valid-class").Length(24).Lengths(22, 26).Obj())
+		specs.Created(ctx, k8s, build.Class("valid-class-v6").V6().Length(64).Obj())
+		specs.Pool(ctx, k8s, build.Pool("valid-pool").Domain("claim-validation").CIDR("10.22.0.0/16").Lengths(18, 28).Classes("valid-class").Label("valid", "yes").Obj())
+		specs.Pool(ctx, k8s, build.Pool("valid-pool-v6").Domain("claim-validation").CIDR("2001:db8:22::/48").Classes("valid-class-v6").Obj())
 	})
 
 	DescribeTable("refuses a claim", func(ctx context.Context, spec string, want refusal) {

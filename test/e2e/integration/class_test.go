@@ -13,6 +13,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // withoutDefault deletes a default class and waits until claims see none of its family, so that
@@ -35,7 +36,7 @@ func unjudged(ctx context.Context, class *v1alpha1.IPClass) *v1alpha1.IPClass {
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	config.Name = "zz-cadastre-mutating-webhook-configuration"
 	select1 := func(selector *metav1.LabelSelector) {
-		edited(ctx, config, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		specs.Edited(ctx, k8s, config, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			for i := range c.Webhooks {
 				if c.Webhooks[i].Name == "ipclass.ipam.cadastre.dev" {
 					c.Webhooks[i].ObjectSelector = selector
@@ -55,15 +56,15 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	const team = "class"
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		created(ctx, build.Class("class-plain").Length(26).Lengths(20, 28).Obj())
-		created(ctx, build.Class("class-bare").Obj())
-		ready(ctx, created(ctx, build.Pool("class-plain").Domain("class").CIDR("10.32.0.0/18").Classes("class-plain", "class-bare").Obj()))
-		ready(ctx, created(ctx, build.Pool("class-six").Domain("class").CIDR("2001:db8:32::/48").Classes("class-six").Obj()))
+		specs.Namespace(ctx, k8s, team)
+		specs.Created(ctx, k8s, build.Class("class-plain").Length(26).Lengths(20, 28).Obj())
+		specs.Created(ctx, k8s, build.Class("class-bare").Obj())
+		specs.Pool(ctx, k8s, build.Pool("class-plain").Domain("class").CIDR("10.32.0.0/18").Classes("class-plain", "class-bare").Obj())
+		specs.Pool(ctx, k8s, build.Pool("class-six").Domain("class").CIDR("2001:db8:32::/48").Classes("class-six").Obj())
 	})
 
 	It("serves a claim that names it, and records the class by which a block was handed out", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "named").Class("class-plain").Length(24).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "named").Class("class-plain").Length(24).Obj())
 		expectBound(ctx, claim, "10.32.0.0/24")
 		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
 		record := &v1alpha1.IPAllocation{}
@@ -74,7 +75,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("fills in family, length and reclaim policy", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "folded").Class("class-plain").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "folded").Class("class-plain").Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.32.1.0/26"))
 		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(26))))
@@ -99,14 +100,14 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	)
 
 	It("allows the bounds themselves", func(ctx context.Context) {
-		Expect(created(ctx, build.Claim(team, "longest").Class("class-plain").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.1.64/28"))
-		Expect(created(ctx, build.Claim(team, "shortest").Class("class-plain").Length(20).Obj()).Spec.CIDR).To(Equal("10.32.16.0/20"))
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "longest").Class("class-plain").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.1.64/28"))
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "shortest").Class("class-plain").Length(20).Obj()).Spec.CIDR).To(Equal("10.32.16.0/20"))
 	})
 
 	It("judges new claims by its present fields, and leaves bound ones alone", func(ctx context.Context) {
-		class := created(ctx, build.Class("class-edited").Length(26).Lengths(20, 28).Obj())
-		ready(ctx, created(ctx, build.Pool("class-edited").Domain("class").CIDR("10.32.64.0/18").Classes("class-edited").Obj()))
-		bound := created(ctx, build.Claim(team, "edited").Class("class-edited").Length(28).Obj())
+		class := specs.Created(ctx, k8s, build.Class("class-edited").Length(26).Lengths(20, 28).Obj())
+		specs.Pool(ctx, k8s, build.Pool("class-edited").Domain("class").CIDR("10.32.64.0/18").Classes("class-edited").Obj())
+		bound := specs.Created(ctx, k8s, build.Claim(team, "edited").Class("class-edited").Length(28).Obj())
 		expectBound(ctx, bound, "10.32.64.0/28")
 		Expect(patched(ctx, class, `{allowedPrefixLengths: {min: 24, max: 24}, defaultPrefixLength: 24}`)).To(Succeed())
 		Eventually(func() string { // as soon as the operator has seen it
@@ -119,43 +120,43 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hands out by its own strategy if it has one", func(ctx context.Context) {
-		created(ctx, build.Class("class-best").With(func(s *v1alpha1.IPClassSpec) { s.Strategy = v1alpha1.StrategyBestFit }).Obj())
-		ready(ctx, created(ctx, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.StrategyFirstFit).Classes("class-best").Obj()))
-		created(ctx, build.Claim(team, "best-held").Pool("class-best").CIDR("10.32.128.128/26").Obj())
-		created(ctx, build.Claim(team, "best-held-2").Pool("class-best").CIDR("10.32.128.192/27").Obj())
-		Expect(created(ctx, build.Claim(team, "best-by-class").Class("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.224/28"))
-		Expect(created(ctx, build.Claim(team, "best-by-pool").Pool("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.0/28"))
+		specs.Created(ctx, k8s, build.Class("class-best").With(func(s *v1alpha1.IPClassSpec) { s.Strategy = v1alpha1.StrategyBestFit }).Obj())
+		specs.Pool(ctx, k8s, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.StrategyFirstFit).Classes("class-best").Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "best-held").Pool("class-best").CIDR("10.32.128.128/26").Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "best-held-2").Pool("class-best").CIDR("10.32.128.192/27").Obj())
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "best-by-class").Class("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.224/28"))
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "best-by-pool").Pool("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.0/28"))
 	})
 
 	Context("as the default", Ordered, func() {
 		var four, six *v1alpha1.IPClass
 
 		BeforeAll(func(ctx context.Context) {
-			four = created(ctx, build.Class("class-default").Length(24).Default().Obj())
-			six = created(ctx, build.Class("class-six").V6().Length(64).Default().Obj())
+			four = specs.Created(ctx, k8s, build.Class("class-default").Length(24).Default().Obj())
+			six = specs.Created(ctx, k8s, build.Class("class-six").V6().Length(64).Default().Obj())
 			DeferCleanup(withoutDefault, four)
 			DeferCleanup(withoutDefault, six)
-			ready(ctx, created(ctx, build.Pool("class-default").Domain("class").CIDR("10.32.192.0/18").Classes("class-default").Obj()))
+			specs.Pool(ctx, k8s, build.Pool("class-default").Domain("class").CIDR("10.32.192.0/18").Classes("class-default").Obj())
 		})
 
 		It("serves claims that name nothing, and is written into them", func(ctx context.Context) {
-			claim := created(ctx, build.Claim(team, "default").Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "default").Obj())
 			expectBound(ctx, claim, "10.32.192.0/24")
 			Expect(claim.Spec.ClassName).To(Equal("class-default"))
 			Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 		})
 
 		It("serves claims of its own family", func(ctx context.Context) {
-			claim := created(ctx, build.Claim(team, "default-six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "default-six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj())
 			expectBound(ctx, claim, "2001:db8:32::/64")
 			Expect(claim.Spec.ClassName).To(Equal("class-six"))
-			exact := created(ctx, build.Claim(team, "default-exact").CIDR("2001:db8:32:9::/64").Obj())
+			exact := specs.Created(ctx, k8s, build.Claim(team, "default-exact").CIDR("2001:db8:32:9::/64").Obj())
 			expectBound(ctx, exact, "2001:db8:32:9::/64")
 			Expect(exact.Spec.ClassName).To(Equal("class-six"))
 		})
 
 		It("is not asked by claims that name a pool", func(ctx context.Context) {
-			claim := created(ctx, build.Claim(team, "default-not").Pool("class-default").Length(24).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "default-not").Pool("class-default").Length(24).Obj())
 			Expect(claim.Spec.ClassName).To(BeEmpty())
 		})
 
@@ -164,7 +165,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 				remedy: `IPClass "class-default" is the default class for IPv4 already: remove the annotation here, or switch with kubectl ipam default-class class-`}
 			second := build.Class("class-second").Length(24).Default().Obj()
 			why.expect(k8s.Create(ctx, second.DeepCopy()))
-			Expect(missing(ctx, second)()).To(BeTrue())
+			Expect(specs.IsGone(ctx, k8s, second)()).To(BeTrue())
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":"true"}}}`))
 			why.expect(k8s.Patch(ctx, build.Class("class-plain").Obj(), patch))
 		})
@@ -172,31 +173,31 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		It("counts as the default only with the value true", func(ctx context.Context) {
 			other := build.Class("class-not-default").Length(24).Obj()
 			other.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "false"}
-			created(ctx, other)
+			specs.Created(ctx, k8s, other)
 		})
 
 		It("is the older one, if there are two, and the younger reports it", func(ctx context.Context) {
 			// Of two that were created within one second, the first by name is the older.
 			younger := unjudged(ctx, build.Class("class-younger").Length(24).Default().Obj())
 			DeferCleanup(withoutDefault, younger)
-			Eventually(func() string { return reasons(fresh(ctx, younger).Status.Conditions)["Ready"] }).Should(Equal("False/NotDefault"))
+			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, younger).Status.Conditions)["Ready"] }).Should(Equal("False/NotDefault"))
 			Expect(conditionOf(younger.Status.Conditions, "Ready").Message).To(Equal(
 				`the IPClass "class-default" is older and the default class for IPv4: remove the annotation of one of them`))
-			Eventually(func() string { return reasons(fresh(ctx, four).Status.Conditions)["Ready"] }).Should(Equal("True/Ready"))
-			Expect(created(ctx, build.Claim(team, "default-two").Obj()).Spec.ClassName).To(Equal("class-default"))
+			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, four).Status.Conditions)["Ready"] }).Should(Equal("True/Ready"))
+			Expect(specs.Created(ctx, k8s, build.Claim(team, "default-two").Obj()).Spec.ClassName).To(Equal("class-default"))
 		})
 
 		It("allows another once it is not the default any more", func(ctx context.Context) {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":null}}}`))
 			Expect(k8s.Patch(ctx, four, patch)).To(Succeed())
-			next := created(ctx, build.Class("class-next").Length(24).Default().Obj())
+			next := specs.Created(ctx, k8s, build.Class("class-next").Length(24).Default().Obj())
 			DeferCleanup(withoutDefault, next)
 		})
 	})
 
 	It("cannot be deleted while a claim waits for it", func(ctx context.Context) {
-		class := created(ctx, build.Class("class-awaited").Length(24).Obj())
-		claim := created(ctx, build.Claim(team, "awaits").Class("class-awaited").Obj())
+		class := specs.Created(ctx, k8s, build.Class("class-awaited").Length(24).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "awaits").Class("class-awaited").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
 		err := k8s.Delete(ctx, class)
 		Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
@@ -206,9 +207,9 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("can be deleted while claims of it are bound", func(ctx context.Context) {
-		class := created(ctx, build.Class("class-leaving").Length(24).Obj())
-		ready(ctx, created(ctx, build.Pool("class-leaving").Domain("class").CIDR("10.32.129.0/24").Classes("class-leaving").Obj()))
-		claim := created(ctx, build.Claim(team, "stays").Class("class-leaving").Obj())
+		class := specs.Created(ctx, k8s, build.Class("class-leaving").Length(24).Obj())
+		specs.Pool(ctx, k8s, build.Pool("class-leaving").Domain("class").CIDR("10.32.129.0/24").Classes("class-leaving").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "stays").Class("class-leaving").Obj())
 		expectBound(ctx, claim, "10.32.129.0/24")
 		deleted(ctx, class)
 		Consistently(phase(ctx, claim), "500ms").Should(Equal(v1alpha1.ClaimBound))
@@ -218,23 +219,23 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 var _ = Describe("class-platform-pool", Ordered, func() {
 	const ours, theirs = "class-platform-pool-ours", "class-platform-pool-theirs"
 	BeforeAll(func(ctx context.Context) {
-		created(ctx, build.NamespaceOf(platformProject, ours))
-		namespace(ctx, theirs)
-		created(ctx, build.Class("class-platform-pool").Length(32).Obj())
-		ready(ctx, created(ctx, build.Pool("class-platform-pool").CIDR("10.67.0.0/24").Classes("class-platform-pool").With(func(s *v1alpha1.IPPoolSpec) {
+		specs.Created(ctx, k8s, build.NamespaceOf(platformProject, ours))
+		specs.Namespace(ctx, k8s, theirs)
+		specs.Created(ctx, k8s, build.Class("class-platform-pool").Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("class-platform-pool").CIDR("10.67.0.0/24").Classes("class-platform-pool").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility = v1alpha1.VisibilityPlatform
-		}).Obj()))
+		}).Obj())
 	})
 
 	It("backs a class for the platform's own claims", func(ctx context.Context) {
-		Expect(created(ctx, build.Claim(ours, "a").Class("class-platform-pool").Obj()).Spec.CIDR).To(Equal("10.67.0.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(ours, "a").Class("class-platform-pool").Obj()).Spec.CIDR).To(Equal("10.67.0.0/32"))
 	})
 
 	It("does not back it for other claims, which wait for another pool", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(theirs, "a").Class("class-platform-pool").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(theirs, "a").Class("class-platform-pool").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
 		Expect(reasons(claim.Status.Conditions)["Pending"]).To(Equal("True/NoPoolForClass"))
-		ready(ctx, created(ctx, build.Pool("class-platform-pool-for-all").CIDR("10.67.1.0/24").Classes("class-platform-pool").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("class-platform-pool-for-all").CIDR("10.67.1.0/24").Classes("class-platform-pool").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(claim.Spec.CIDR).To(Equal("10.67.1.0/32"))
 	})
@@ -255,23 +256,23 @@ var _ = Describe("default-family", Ordered, ContinueOnFailure, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		ready(ctx, created(ctx, build.Pool("default-family-six").Domain("default-family").CIDR("2001:db8:67::/48").Classes("default-family-six").Obj()))
-		ready(ctx, created(ctx, build.Pool("default-family-four").Domain("default-family").CIDR("10.67.0.0/24").Classes("default-family-a", "default-family-b").Obj()))
-		six = created(ctx, build.Class("default-family-six").V6().Length(64).Default().Obj())
+		specs.Namespace(ctx, k8s, team)
+		specs.Pool(ctx, k8s, build.Pool("default-family-six").Domain("default-family").CIDR("2001:db8:67::/48").Classes("default-family-six").Obj())
+		specs.Pool(ctx, k8s, build.Pool("default-family-four").Domain("default-family").CIDR("10.67.0.0/24").Classes("default-family-a", "default-family-b").Obj())
+		six = specs.Created(ctx, k8s, build.Class("default-family-six").V6().Length(64).Default().Obj())
 		DeferCleanup(withoutDefault, six)
-		expectBound(ctx, created(ctx, build.Claim(team, "six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj()), "2001:db8:67::/64")
+		expectBound(ctx, specs.Created(ctx, k8s, build.Claim(team, "six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj()), "2001:db8:67::/64")
 	})
 
 	It("leaves a claim that names nothing waiting, and does not serve it from the other family", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "empty").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "empty").Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonNoDefaultClass, none)
 		Expect(claim.Spec.IPFamily).To(BeEmpty())
 		deleted(ctx, claim)
 	})
 
 	It("serves a claim that names nothing, while the default class is switched, by the next default alone", func(ctx context.Context) {
-		a := created(ctx, build.Class("default-family-a").Length(28).Default().Obj())
+		a := specs.Created(ctx, k8s, build.Class("default-family-a").Length(28).Default().Obj())
 		DeferCleanup(withoutDefault, a)
 		Eventually(func() string {
 			claim := build.Claim(team, "as-a").Obj()
@@ -285,9 +286,9 @@ var _ = Describe("default-family", Ordered, ContinueOnFailure, func() {
 			Expect(claim.Spec.IPFamily).NotTo(Equal(v1alpha1.IPv6))
 			return claim.Spec.ClassName
 		}).Should(BeEmpty())
-		claim := created(ctx, build.Claim(team, "switched").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "switched").Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonNoDefaultClass, none)
-		b := created(ctx, build.Class("default-family-b").Length(26).Default().Obj())
+		b := specs.Created(ctx, k8s, build.Class("default-family-b").Length(26).Default().Obj())
 		DeferCleanup(withoutDefault, b)
 		expectBound(ctx, claim, "10.67.0.0/26")
 		Expect(claim.Spec.ClassName).To(Equal("default-family-b"))

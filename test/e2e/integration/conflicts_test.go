@@ -7,39 +7,39 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // Two records that overlap are a defect. Only the operator's account can make them here.
 // This topic has 10.71.0.0/16.
 var _ = Describe("conflicts", Ordered, func() {
 	It("are reported to both: the first one keeps its block", func(ctx context.Context) {
-		team := namespace(ctx, "conflicts")
-		ready(ctx, created(ctx, build.Pool("conflicts").CIDR("10.71.0.0/24").Obj()))
+		team := specs.Namespace(ctx, k8s, "conflicts")
+		specs.Pool(ctx, k8s, build.Pool("conflicts").CIDR("10.71.0.0/24").Obj())
 		first := build.Claim(team, "first").Pool("conflicts").Length(32).Obj()
 		first.Labels, first.Annotations = map[string]string{"app": "shop"}, map[string]string{"example.com/note": "kept"}
 		first.Spec.OwnerRef = &v1alpha1.ClaimOwner{Kind: "VirtualMachine", Name: "web-0"}
-		created(ctx, first)
+		specs.Created(ctx, k8s, first)
 		whole := first.DeepCopy()
-		second := created(ctx, build.Claim(team, "second").Class("conflicts-missing").Obj())
+		second := specs.Created(ctx, k8s, build.Claim(team, "second").Class("conflicts-missing").Obj())
 
 		operator := running.AsOperator()
-		record := fresh(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: first.Spec.AllocationName}})
+		record := specs.Stored(ctx, k8s, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: first.Spec.AllocationName}})
 		record.ObjectMeta = metav1.ObjectMeta{Namespace: team, Name: "second-overlapping", Finalizers: []string{v1alpha1.FinalizerHeld}}
 		record.Spec.ClaimRef.Name, record.Spec.ClaimRef.UID = second.Name, second.UID
 		Expect(operator.Create(ctx, record)).To(Succeed())
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cidr":"`+first.Spec.CIDR+`","allocationName":"`+record.Name+`"}}`))
 		Expect(operator.Patch(ctx, second, patch)).To(Succeed())
 
-		Eventually(func() string { return reasons(fresh(ctx, second).Status.Conditions)["Ready"] }).Should(Equal("False/Conflict"))
-		Expect(fresh(ctx, second).Status.AllocatedCIDR).To(BeEmpty())
-		Eventually(func() map[string]string { return reasons(fresh(ctx, first).Status.Conditions) }).WithTimeout(30 * time.Second).Should(Equal(map[string]string{
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, second).Status.Conditions)["Ready"] }).Should(Equal("False/Conflict"))
+		Expect(specs.Stored(ctx, k8s, second).Status.AllocatedCIDR).To(BeEmpty())
+		Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, first).Status.Conditions) }).WithTimeout(30 * time.Second).Should(Equal(map[string]string{
 			"Ready": "False/Conflict", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound",
 		}))
 		Expect(first.Status.AllocatedCIDR).To(Equal(first.Spec.CIDR))
@@ -54,7 +54,7 @@ var _ = Describe("conflicts", Ordered, func() {
 		By("and the second is served nothing while the first still exists")
 		deleted(ctx, second)
 		expectBound(ctx, first, first.Spec.CIDR)
-		Eventually(func() string { return reasons(fresh(ctx, first).Status.Conditions)["Ready"] }).WithTimeout(30 * time.Second).Should(Equal("True/Bound"))
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, first).Status.Conditions)["Ready"] }).WithTimeout(30 * time.Second).Should(Equal("True/Bound"))
 	})
 })
 
@@ -66,49 +66,45 @@ var _ = Describe("a record that overlaps another", Ordered, func() {
 	var first *v1alpha1.IPClaim
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		ready(ctx, created(ctx, build.Pool("overlapping").CIDR("10.74.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj()))
-		first = created(ctx, build.Claim(team, "first").Pool("overlapping").Length(32).Obj())
+		specs.Namespace(ctx, k8s, team)
+		specs.Pool(ctx, k8s, build.Pool("overlapping").CIDR("10.74.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj())
+		first = specs.Created(ctx, k8s, build.Claim(team, "first").Pool("overlapping").Length(32).Obj())
 		operator = running.AsOperator()
 	})
 
 	// overlap records the block of the first claim for another one, as admission does.
 	overlap := func(ctx context.Context, claim string, state v1alpha1.AllocationState) *v1alpha1.IPAllocation {
 		GinkgoHelper()
-		record := fresh(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: first.Spec.AllocationName}})
+		record := specs.Stored(ctx, k8s, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: first.Spec.AllocationName}})
 		record.ObjectMeta = metav1.ObjectMeta{Namespace: team, Name: claim + "-overlapping", Finalizers: []string{v1alpha1.FinalizerHeld}}
 		record.Spec.ClaimRef.Name, record.Spec.ReclaimPolicy, record.Spec.State = claim, v1alpha1.ReclaimRetain, state
 		Expect(operator.Create(ctx, record)).To(Succeed())
 		return record
 	}
-	gone := func(ctx context.Context, obj client.Object) {
-		GinkgoHelper()
-		Eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }).Should(BeTrue())
-	}
 
 	It("is reported if a live claim names each", func(ctx context.Context) {
-		second := created(ctx, build.Claim(team, "second").Class("overlapping-missing").Obj())
+		second := specs.Created(ctx, k8s, build.Claim(team, "second").Class("overlapping-missing").Obj())
 		record := overlap(ctx, "second", v1alpha1.AllocationBound)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cidr":"`+first.Spec.CIDR+`","allocationName":"`+record.Name+`"}}`))
 		Expect(operator.Patch(ctx, second, patch)).To(Succeed())
 		for _, claim := range []*v1alpha1.IPClaim{first, second} {
-			Eventually(func() string { return reasons(fresh(ctx, claim).Status.Conditions)["Ready"] }).WithTimeout(30*time.Second).Should(Equal("False/Conflict"), claim.Name)
+			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions)["Ready"] }).WithTimeout(30*time.Second).Should(Equal("False/Conflict"), claim.Name)
 		}
 		deleted(ctx, second)
-		gone(ctx, record) // although its policy is Retain
-		Eventually(func() string { return reasons(fresh(ctx, first).Status.Conditions)["Ready"] }).WithTimeout(30 * time.Second).Should(Equal("True/Bound"))
+		Eventually(specs.IsGone(ctx, k8s, record)).Should(BeTrue()) // although its policy is Retain
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, first).Status.Conditions)["Ready"] }).WithTimeout(30 * time.Second).Should(Equal("True/Bound"))
 	})
 
 	It("is released and not retained, if its claim does not exist", func(ctx context.Context) {
-		gone(ctx, overlap(ctx, "loser", v1alpha1.AllocationBound))
+		Eventually(specs.IsGone(ctx, k8s, overlap(ctx, "loser", v1alpha1.AllocationBound))).Should(BeTrue())
 	})
 
 	It("is not given to a later claim of that name", func(ctx context.Context) {
 		record := overlap(ctx, "again", v1alpha1.AllocationRetained)
-		again := created(ctx, build.Claim(team, "again").Pool("overlapping").Length(32).Obj())
+		again := specs.Created(ctx, k8s, build.Claim(team, "again").Pool("overlapping").Length(32).Obj())
 		Expect(again.Spec.CIDR).NotTo(Or(BeEmpty(), Equal(first.Spec.CIDR)))
 		Expect(operator.Delete(ctx, record)).To(Succeed())
-		gone(ctx, record)
+		Eventually(specs.IsGone(ctx, k8s, record)).Should(BeTrue())
 	})
 })
 

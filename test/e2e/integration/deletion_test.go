@@ -16,20 +16,21 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 var _ = Describe("namespace-deletion", Ordered, func() {
 	It("releases the blocks of a namespace, except those that a finalizer still holds", func(ctx context.Context) {
-		team := namespace(ctx, "namespace-deletion")
-		ready(ctx, created(ctx, build.Pool("namespace-deletion").CIDR("10.63.0.0/24").Obj()))
+		team := specs.Namespace(ctx, k8s, "namespace-deletion")
+		specs.Pool(ctx, k8s, build.Pool("namespace-deletion").CIDR("10.63.0.0/24").Obj())
 		for i := range 5 {
-			created(ctx, build.Claim(team, fmt.Sprintf("free-%d", i)).Pool("namespace-deletion").Length(32).Obj())
+			specs.Created(ctx, k8s, build.Claim(team, fmt.Sprintf("free-%d", i)).Pool("namespace-deletion").Length(32).Obj())
 		}
-		vm := created(ctx, build.Claim(team, "vm").Pool("namespace-deletion").Length(32).Finalizer("example.com/vm").Obj())
+		vm := specs.Created(ctx, k8s, build.Claim(team, "vm").Pool("namespace-deletion").Length(32).Finalizer("example.com/vm").Obj())
 		gone := build.Namespace(team)
 		deleted(ctx, gone)
-		Eventually(func() []string { return cidrs(recordsIn(ctx, "namespace-deletion")) }).Should(Equal([]string{vm.Spec.CIDR}))
-		edited(ctx, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
+		Eventually(func() []string { return cidrs(specs.RecordsIn(ctx, k8s, "namespace-deletion")) }).Should(Equal([]string{vm.Spec.CIDR}))
+		specs.Edited(ctx, k8s, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
 		Eventually(func() bool {
 			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(gone), gone))
 		}).WithTimeout(60e9).Should(BeTrue())
@@ -39,26 +40,26 @@ var _ = Describe("namespace-deletion", Ordered, func() {
 
 var _ = Describe("operator-down", Ordered, Serial, func() {
 	It("settles the claims that were deleted in the meantime", func(ctx context.Context) {
-		team := namespace(ctx, "operator-down")
-		ready(ctx, created(ctx, build.Pool("operator-down").CIDR("10.64.0.0/24").Obj()))
-		stays := created(ctx, build.Claim(team, "stays").Pool("operator-down").Length(32).Obj())
-		goes := created(ctx, build.Claim(team, "goes").Pool("operator-down").Length(32).Obj())
+		team := specs.Namespace(ctx, k8s, "operator-down")
+		specs.Pool(ctx, k8s, build.Pool("operator-down").CIDR("10.64.0.0/24").Obj())
+		stays := specs.Created(ctx, k8s, build.Claim(team, "stays").Pool("operator-down").Length(32).Obj())
+		goes := specs.Created(ctx, k8s, build.Claim(team, "goes").Pool("operator-down").Length(32).Obj())
 		Expect(running.Managers[0].Kill()).To(Succeed())
 		deleted(ctx, goes)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(goes), goes)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		Expect(k8s.Create(ctx, build.Claim(team, "refused").Pool("operator-down").Length(32).Obj())).To(MatchError(ContainSubstring("webhook")))
-		edited(ctx, stays, func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"edited": "while-down"} })
+		specs.Edited(ctx, k8s, stays, func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"edited": "while-down"} })
 		Expect(running.Managers[0].Restart(ctx)).To(Succeed())
-		Eventually(func() []string { return cidrs(recordsIn(ctx, "operator-down")) }).Should(Equal([]string{stays.Spec.CIDR}))
+		Eventually(func() []string { return cidrs(specs.RecordsIn(ctx, k8s, "operator-down")) }).Should(Equal([]string{stays.Spec.CIDR}))
 	})
 })
 
 var _ = Describe("operator-down, classes", Ordered, Serial, func() {
 	It("allows edits of classes in the meantime, but no new default", func(ctx context.Context) {
-		class := created(ctx, build.Class("operator-down").Length(32).Obj())
+		class := specs.Created(ctx, k8s, build.Class("operator-down").Length(32).Obj())
 		Expect(running.Managers[0].Kill()).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(running.Managers[0].Restart(ctx)).To(Succeed()) })
-		fresh(ctx, class) // its status is not written any more
+		specs.Stored(ctx, k8s, class) // its status is not written any more
 		class.Labels = map[string]string{"edited": "while-down"}
 		Expect(k8s.Update(ctx, class)).To(Succeed())
 		class.Spec.DefaultPrefixLength = new(int32(30))
@@ -84,7 +85,7 @@ var _ = Describe("protection", Ordered, func() {
 	var team string
 	var claim *v1alpha1.IPClaim
 	record := func(ctx context.Context) *v1alpha1.IPAllocation {
-		return fresh(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}})
+		return specs.Stored(ctx, k8s, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}})
 	}
 	code := func(err error) int {
 		var status apierrors.APIStatus
@@ -94,9 +95,9 @@ var _ = Describe("protection", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "protection")
-		ready(ctx, created(ctx, build.Pool("protection").CIDR("10.62.0.0/24").Obj()))
-		claim = created(ctx, build.Claim(team, "held").Pool("protection").Length(32).Obj())
+		team = specs.Namespace(ctx, k8s, "protection")
+		specs.Pool(ctx, k8s, build.Pool("protection").CIDR("10.62.0.0/24").Obj())
+		claim = specs.Created(ctx, k8s, build.Claim(team, "held").Pool("protection").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 	})
 
@@ -115,10 +116,10 @@ var _ = Describe("protection", Ordered, func() {
 			"its annotation": func(r *v1alpha1.IPAllocation) { r.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "x"} },
 			"its mark":       func(r *v1alpha1.IPAllocation) { r.Annotations = map[string]string{v1alpha1.AnnotationPoolUnknown: "x"} },
 		} {
-			Expect(code(update(ctx, k8s, record(ctx), change))).To(Equal(http.StatusForbidden), what)
+			Expect(code(specs.Update(ctx, k8s, k8s, record(ctx), change))).To(Equal(http.StatusForbidden), what)
 		}
 		labels := func(r *v1alpha1.IPAllocation) { r.Labels = map[string]string{"backup": "yes"} }
-		Expect(update(ctx, k8s, record(ctx), labels)).To(Succeed())
+		Expect(specs.Update(ctx, k8s, k8s, record(ctx), labels)).To(Succeed())
 	})
 
 	It("lets no other service account make or change a record", func(ctx context.Context) {
@@ -127,7 +128,7 @@ var _ = Describe("protection", Ordered, func() {
 		forged.ObjectMeta = metav1.ObjectMeta{Namespace: forged.Namespace, Name: "forged-by-account"}
 		Expect(other.Create(ctx, forged)).To(MatchError(ContainSubstring("create an IPClaim instead")))
 		requester := func(r *v1alpha1.IPAllocation) { r.Spec.RequestedBy = "somebody else" }
-		Expect(update(ctx, other, record(ctx), requester)).To(MatchError(ContainSubstring("is changed by the operator alone")))
+		Expect(specs.Update(ctx, k8s, other, record(ctx), requester)).To(MatchError(ContainSubstring("is changed by the operator alone")))
 	})
 
 	It("advises to delete the claim when a record is deleted", func(ctx context.Context) {
@@ -142,34 +143,34 @@ var _ = Describe("protection", Ordered, func() {
 		err := k8s.Delete(ctx, pool)
 		Expect(code(err)).To(Equal(http.StatusConflict))
 		Expect(err).To(MatchError(ContainSubstring("pool protection is in use by 1 allocation (IPClaim protection/held): delete it first")))
-		Expect(fresh(ctx, pool).DeletionTimestamp).To(BeNil())
+		Expect(specs.Stored(ctx, k8s, pool).DeletionTimestamp).To(BeNil())
 	})
 
 	It("refuses to delete a class for which claims wait", func(ctx context.Context) {
-		class := created(ctx, build.Class("protection").Length(32).Obj())
-		waiting := created(ctx, build.Claim(team, "waiting").Class("protection").Obj())
+		class := specs.Created(ctx, k8s, build.Class("protection").Length(32).Obj())
+		waiting := specs.Created(ctx, k8s, build.Claim(team, "waiting").Class("protection").Obj())
 		Eventually(func() error { return k8s.Delete(ctx, class, client.DryRunAll) }).Should(MatchError(ContainSubstring("is in use by 1 waiting claim (IPClaim protection/waiting): delete it first")))
 		deleted(ctx, waiting)
 		Eventually(func() error { return k8s.Delete(ctx, class) }).Should(Succeed())
 	})
 
 	It("hands out nothing from a paused pool, but releases", func(ctx context.Context) {
-		pool := created(ctx, build.Pool("protection-paused").CIDR("10.62.1.0/24").Obj())
-		ready(ctx, pool)
-		before := created(ctx, build.Claim(team, "before").Pool("protection-paused").Length(32).Obj())
+		pool := specs.Created(ctx, k8s, build.Pool("protection-paused").CIDR("10.62.1.0/24").Obj())
+		specs.Ready(ctx, k8s, pool)
+		before := specs.Created(ctx, k8s, build.Claim(team, "before").Pool("protection-paused").Length(32).Obj())
 		for _, annotation := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused} {
-			edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{annotation: ""} })
-			Eventually(func() string { return reasons(fresh(ctx, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Paused"))
-			during := created(ctx, build.Claim(team, "").Generated("during-").Pool("protection-paused").Length(32).Obj())
+			specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{annotation: ""} })
+			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Paused"))
+			during := specs.Created(ctx, k8s, build.Claim(team, "").Generated("during-").Pool("protection-paused").Length(32).Obj())
 			Expect(during.Spec.CIDR).To(BeEmpty())
 			Eventually(phase(ctx, during)).Should(Equal(v1alpha1.ClaimPending))
 			Expect(reasons(during.Status.Conditions)["Pending"]).To(Equal("True/PoolNotReady"))
-			edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
+			specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
 			Eventually(phase(ctx, during)).Should(Equal(v1alpha1.ClaimBound))
 		}
-		edited(ctx, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
+		specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
 		deleted(ctx, before)
-		Eventually(func() int { return len(recordsIn(ctx, "protection-paused")) }).Should(Equal(2))
+		Eventually(func() int { return len(specs.RecordsIn(ctx, k8s, "protection-paused")) }).Should(Equal(2))
 	})
 
 	It("gives the built-in roles the rights that they need for claims", func(ctx context.Context) {
@@ -192,15 +193,15 @@ var _ = Describe("protection", Ordered, func() {
 	})
 
 	It("releases a record that has another finalizer, too", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("protection-finalizer").CIDR("10.62.2.0/32").Obj()))
-		claim = created(ctx, build.Claim(team, "finalizer").Pool("protection-finalizer").Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("protection-finalizer").CIDR("10.62.2.0/32").Obj())
+		claim = specs.Created(ctx, k8s, build.Claim(team, "finalizer").Pool("protection-finalizer").Length(32).Obj())
 		theirs := func(r *v1alpha1.IPAllocation) {
 			r.Finalizers = append([]string{"example.com/backup"}, r.Finalizers...)
 		}
-		Expect(update(ctx, k8s, record(ctx), theirs)).To(Succeed())
+		Expect(specs.Update(ctx, k8s, k8s, record(ctx), theirs)).To(Succeed())
 		deleted(ctx, claim)
 		Eventually(func() []string { return record(ctx).Finalizers }).Should(Equal([]string{"example.com/backup"}))
-		Expect(update(ctx, k8s, record(ctx), func(r *v1alpha1.IPAllocation) { r.Finalizers = nil })).To(Succeed())
-		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "protection-finalizer") }).Should(BeEmpty())
+		Expect(specs.Update(ctx, k8s, k8s, record(ctx), func(r *v1alpha1.IPAllocation) { r.Finalizers = nil })).To(Succeed())
+		Eventually(func() []v1alpha1.IPAllocation { return specs.RecordsIn(ctx, k8s, "protection-finalizer") }).Should(BeEmpty())
 	})
 })

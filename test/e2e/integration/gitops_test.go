@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // bundle holds all objects that a team keeps in its repository, in the worst order: every object
@@ -174,7 +175,7 @@ var _ = Describe("gitops", Ordered, func() {
 	}
 	outcomes := func(output, outcome string) int { return strings.Count(output, " "+outcome+"\n") }
 
-	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, team) })
 
 	It("makes all objects ready that are applied in the worst order, in one call", func(ctx context.Context) {
 		output := kubectl(ctx, bundle, "apply", "--server-side", "-f", "-")
@@ -238,7 +239,7 @@ var _ = Describe("gitops", Ordered, func() {
 
 	It("applies new objects from the client, in the worst order, and prints no change the second time", func(ctx context.Context) {
 		other := strings.NewReplacer("gitops", "gitops-other", "2001:db8:37::", "2001:db8:38::", "{gitops: zone}", "{gitops-other: zone}").Replace(bundle)
-		namespace(ctx, "gitops-other")
+		specs.Namespace(ctx, k8s, "gitops-other")
 		Expect(outcomes(kubectl(ctx, other, "apply", "-f", "-"), "created")).To(Equal(documents))
 		Eventually(func() int {
 			list := &v1alpha1.IPClaimList{}
@@ -277,7 +278,7 @@ var _ = Describe("gitops", Ordered, func() {
 // This topic sends each object again as it was created: kubectl replace, and Argo CD with
 // Replace=true. The fields that the operator filled in are not in the manifest.
 var _ = Describe("replace", Ordered, func() {
-	BeforeAll(func(ctx context.Context) { namespace(ctx, "replaced") })
+	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, "replaced") })
 
 	DescribeTable("leaves the object as it is", func(ctx context.Context, manifest, kind, name string) {
 		kubectl(ctx, manifest, "create", "-f", "-")

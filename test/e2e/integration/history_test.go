@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // historyOf returns the entries of a block in the manager's log, which is JSON, in their order.
@@ -41,21 +42,21 @@ var _ = Describe("The history", Ordered, func() {
 	var retain func(*v1alpha1.IPClaimSpec)
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
+		specs.Namespace(ctx, k8s, team)
 		retain = func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }
-		ready(ctx, created(ctx, build.Pool("history").CIDR("10.241.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		specs.Pool(ctx, k8s, build.Pool("history").CIDR("10.241.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.AllowRetain = true
 			s.RetentionPeriod = &metav1.Duration{Duration: 2 * time.Second}
-		}).Obj()))
-		ready(ctx, created(ctx, build.Pool("history-kept").CIDR("10.241.2.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj()))
-		ready(ctx, created(ctx, build.Pool("history-cool").CIDR("10.241.1.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		}).Obj())
+		specs.Pool(ctx, k8s, build.Pool("history-kept").CIDR("10.241.2.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj())
+		specs.Pool(ctx, k8s, build.Pool("history-cool").CIDR("10.241.1.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.ReuseDelay = &metav1.Duration{Duration: 2 * time.Second}
-		}).Obj()))
+		}).Obj())
 	})
 
 	It("shows a block from its grant to its release", func(ctx context.Context) {
 		block := func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.0.7/32" }
-		claim := created(ctx, build.Claim(team, "db").Pool("history").With(block).With(retain).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "db").Pool("history").With(block).With(retain).Obj())
 		Expect(k8s.Create(ctx, build.Claim(team, "second").Pool("history").With(block).Obj())).NotTo(Succeed())
 		deleted(ctx, claim)
 		Eventually(historyOf("10.241.0.7/32")).Should(HaveExactElements(
@@ -68,12 +69,12 @@ var _ = Describe("The history", Ordered, func() {
 
 	It("shows the next holder of a retained block, and that a person released it", func(ctx context.Context) {
 		block := func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.2.8/32" }
-		claim := created(ctx, build.Claim(team, "kept").Pool("history-kept").With(block).With(retain).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "kept").Pool("history-kept").With(block).With(retain).Obj())
 		deleted(ctx, claim)
 		Eventually(historyOf("10.241.2.8/32")).Should(HaveLen(2))
-		claim = created(ctx, build.Claim(team, "kept").Pool("history-kept").With(block).With(retain).Obj())
+		claim = specs.Created(ctx, k8s, build.Claim(team, "kept").Pool("history-kept").With(block).With(retain).Obj())
 		record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}}
-		Eventually(func() types.UID { return fresh(ctx, record).Spec.ClaimRef.UID }).Should(Equal(claim.UID))
+		Eventually(func() types.UID { return specs.Stored(ctx, k8s, record).Spec.ClaimRef.UID }).Should(Equal(claim.UID))
 		deleted(ctx, claim)
 		Eventually(historyOf("10.241.2.8/32")).Should(HaveLen(4))
 		deleted(ctx, record)
@@ -87,7 +88,7 @@ var _ = Describe("The history", Ordered, func() {
 	})
 
 	It("shows that a block cools down", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "cools").Pool("history-cool").With(func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.1.7/32" }).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "cools").Pool("history-cool").With(func(s *v1alpha1.IPClaimSpec) { s.CIDR = "10.241.1.7/32" }).Obj())
 		deleted(ctx, claim)
 		Eventually(historyOf("10.241.1.7/32")).Should(HaveExactElements(
 			"Granted  history/cools by admin: Allocated",
@@ -97,7 +98,7 @@ var _ = Describe("The history", Ordered, func() {
 	})
 
 	It("shows the blocks that pools get and release", func(ctx context.Context) {
-		pool := ready(ctx, created(ctx, build.Pool("history-child").Child("history", 28).Obj()))
+		pool := specs.Pool(ctx, k8s, build.Pool("history-child").Child("history", 28).Obj())
 		block := pool.Spec.CIDR
 		deleted(ctx, pool)
 		Eventually(historyOf(block)).Should(HaveExactElements(

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // hostPool holds a pool, and its size in single addresses.
@@ -28,7 +29,7 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 	const team = "host-addresses"
 	count := 0
 
-	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, team) })
 
 	hosts := func(p hostPool) *v1alpha1.IPPool {
 		count++
@@ -40,22 +41,22 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 	}
 
 	DescribeTable("hands out, one by one, all addresses for hosts and nothing else:", func(ctx context.Context, p hostPool) {
-		pool := ready(ctx, created(ctx, hosts(p)))
+		pool := specs.Pool(ctx, k8s, hosts(p))
 		bits := int32(32)
 		if pool.Spec.IPFamily == v1alpha1.IPv6 {
 			bits = 128
 		}
 		var got []string
 		for range p.addresses {
-			claim := created(ctx, build.Claim(team, "").Generated("host-").Pool(pool.Name).Length(bits).Obj())
-			Eventually(func() string { return fresh(ctx, claim).Status.Address }).ShouldNot(BeEmpty())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("host-").Pool(pool.Name).Length(bits).Obj())
+			Eventually(func() string { return specs.Stored(ctx, k8s, claim).Status.Address }).ShouldNot(BeEmpty())
 			got = append(got, claim.Status.Address)
 		}
 		Expect(got).To(Equal(p.addresses))
 		Expect(k8s.Create(ctx, build.Claim(team, "").Generated("host-").Pool(pool.Name).Length(bits).Obj())).
 			To(MatchError(ContainSubstring("nothing is free")))
 		Eventually(available(ctx, pool.Name)).Should(Equal("0"))
-		Expect(fresh(ctx, pool).Status.Capacity.Allocated).To(Equal(fmt.Sprint(len(p.addresses))))
+		Expect(specs.Stored(ctx, k8s, pool).Status.Capacity.Allocated).To(Equal(fmt.Sprint(len(p.addresses))))
 	},
 		Entry("all 8 of a /29 without a network", hostPool{cidr: "10.31.0.0/29", addresses: []string{
 			"10.31.0.0", "10.31.0.1", "10.31.0.2", "10.31.0.3", "10.31.0.4", "10.31.0.5", "10.31.0.6", "10.31.0.7"}}),
@@ -94,39 +95,39 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 	)
 
 	It("counts the withheld addresses", func(ctx context.Context) {
-		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.1.0/24", network: 24, gateway: "10.31.1.1"})))
-		Eventually(func() *v1alpha1.Capacity { return fresh(ctx, pool).Status.Capacity }).Should(HaveValue(Equal(
+		pool := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "10.31.1.0/24", network: 24, gateway: "10.31.1.1"}))
+		Eventually(func() *v1alpha1.Capacity { return specs.Stored(ctx, k8s, pool).Status.Capacity }).Should(HaveValue(Equal(
 			v1alpha1.Capacity{Total: "256", Allocated: "0", Available: "253", Withheld: "3", OutOfRange: "0"})))
 		Expect(pool.Status.LargestFreePrefix).To(Equal("/26")) // 10.31.1.64/26
 	})
 
 	It("gives one address to a claim without a length, if the pool has a network", func(ctx context.Context) {
-		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.2.0/24", network: 24, gateway: "10.31.2.1"})))
-		claim := created(ctx, build.Claim(team, "one").Pool(pool.Name).Obj())
+		pool := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "10.31.2.0/24", network: 24, gateway: "10.31.2.1"}))
+		claim := specs.Created(ctx, k8s, build.Claim(team, "one").Pool(pool.Name).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.31.2.2/32"))
 		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(32))))
-		six := ready(ctx, created(ctx, hosts(hostPool{cidr: "2001:db8:31:2::/64", network: 64, gateway: "2001:db8:31:2::1"})))
-		Expect(created(ctx, build.Claim(team, "one-six").Pool(six.Name).Obj()).Spec.CIDR).To(Equal("2001:db8:31:2::2/128"))
+		six := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "2001:db8:31:2::/64", network: 64, gateway: "2001:db8:31:2::1"}))
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "one-six").Pool(six.Name).Obj()).Spec.CIDR).To(Equal("2001:db8:31:2::2/128"))
 	})
 
 	It("does so by class too, if all pools of the class have a network", func(ctx context.Context) {
-		created(ctx, build.Class("hosts-class").Obj())
-		ready(ctx, created(ctx, build.Pool("hosts-class").Domain("hosts-class").CIDR("10.31.3.0/24").Network(24, "10.31.3.254").Classes("hosts-class").Obj()))
-		claim := created(ctx, build.Claim(team, "by-class").Class("hosts-class").Obj())
+		specs.Created(ctx, k8s, build.Class("hosts-class").Obj())
+		specs.Pool(ctx, k8s, build.Pool("hosts-class").Domain("hosts-class").CIDR("10.31.3.0/24").Network(24, "10.31.3.254").Classes("hosts-class").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "by-class").Class("hosts-class").Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.31.3.1/32"))
 	})
 
 	It("gives no block that contains a gateway or an edge", func(ctx context.Context) {
-		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.4.0/28", network: 28, gateway: "10.31.4.9"})))
-		first := created(ctx, build.Claim(team, "block").Pool(pool.Name).Length(30).Obj())
+		pool := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "10.31.4.0/28", network: 28, gateway: "10.31.4.9"}))
+		first := specs.Created(ctx, k8s, build.Claim(team, "block").Pool(pool.Name).Length(30).Obj())
 		Expect(first.Spec.CIDR).To(Equal("10.31.4.4/30")) // .0 is the network's, .9 the gateway, .15 the broadcast address
 		Expect(k8s.Create(ctx, build.Claim(team, "block-2").Pool(pool.Name).Length(30).Obj())).
 			To(MatchError(ContainSubstring("no free /30 in pool " + pool.Name + ": the largest free block is a /31")))
 	})
 
 	It("withholds the old gateway while an address is held that was handed out with it", func(ctx context.Context) {
-		pool := ready(ctx, created(ctx, hosts(hostPool{cidr: "10.31.5.0/29", network: 29, gateway: "10.31.5.1"})))
-		first := created(ctx, build.Claim(team, "gateway-1").Pool(pool.Name).Obj())
+		pool := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "10.31.5.0/29", network: 29, gateway: "10.31.5.1"}))
+		first := specs.Created(ctx, k8s, build.Claim(team, "gateway-1").Pool(pool.Name).Obj())
 		Expect(first.Spec.CIDR).To(Equal("10.31.5.2/32"))
 		Expect(patched(ctx, pool, `{network: {gateway: 10.31.5.3}}`)).To(Succeed())
 		dry := func(cidr string) func() error {
@@ -136,14 +137,14 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 		}
 		Eventually(dry("10.31.5.3/32")).Should(MatchError(ContainSubstring("10.31.5.3/32 is not handed out"))) // as soon as the operator has seen it
 		Expect(dry("10.31.5.1/32")()).To(MatchError(ContainSubstring("10.31.5.1/32 is not handed out")))
-		Eventually(func() []string { return fresh(ctx, pool).Status.FormerGateways }).Should(Equal([]string{"10.31.5.1"}))
-		second := created(ctx, build.Claim(team, "gateway-2").Pool(pool.Name).Obj())
+		Eventually(func() []string { return specs.Stored(ctx, k8s, pool).Status.FormerGateways }).Should(Equal([]string{"10.31.5.1"}))
+		second := specs.Created(ctx, k8s, build.Claim(team, "gateway-2").Pool(pool.Name).Obj())
 		Expect(second.Spec.CIDR).To(Equal("10.31.5.4/32"))
 		Expect(second.Status.Network.Gateway).To(Equal("10.31.5.3"))
-		Expect(fresh(ctx, first).Status.Network.Gateway).To(Equal("10.31.5.1"))
+		Expect(specs.Stored(ctx, k8s, first).Status.Network.Gateway).To(Equal("10.31.5.1"))
 		deleted(ctx, first)
 		Eventually(dry("10.31.5.1/32")).Should(Succeed())
-		Expect(created(ctx, build.Claim(team, "gateway-3").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.1/32"))
-		Eventually(func() []string { return fresh(ctx, pool).Status.FormerGateways }).Should(BeEmpty())
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "gateway-3").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.1/32"))
+		Eventually(func() []string { return specs.Stored(ctx, k8s, pool).Status.FormerGateways }).Should(BeEmpty())
 	})
 })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // patched changes the spec of an object as `kubectl patch --type=merge` does.
@@ -31,9 +32,9 @@ func expectUnchangeable[T client.Object](ctx context.Context, obj T, spec string
 	}
 	before := recordsHeld(ctx, meant)
 	Expect(before).NotTo(BeEmpty())
-	generation := fresh(ctx, obj).GetGeneration()
+	generation := specs.Stored(ctx, k8s, obj).GetGeneration()
 	want.expect(patched(ctx, obj, spec))
-	Expect(fresh(ctx, obj).GetGeneration()).To(Equal(generation), "changed in spite of the refusal")
+	Expect(specs.Stored(ctx, k8s, obj).GetGeneration()).To(Equal(generation), "changed in spite of the refusal")
 	Expect(recordsHeld(ctx, meant)).To(Equal(before), "recorded or released in spite of the refusal")
 }
 
@@ -42,25 +43,25 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 	const immutable = "is immutable"
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		created(ctx, build.Class("fixed-class").Length(24).Obj())
-		created(ctx, build.Class("fixed-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }).Obj())
-		ready(ctx, created(ctx, build.Pool("fixed-root").Domain("immutability").CIDR("10.23.0.0/16").Classes("fixed-class").Label("fixed", "yes").Obj()))
-		ready(ctx, created(ctx, build.Pool("fixed-child").Child("fixed-root", 24).Obj()))
-		ready(ctx, created(ctx, build.Pool("fixed-subnet").Domain("immutability").CIDR("10.25.0.0/24").Network(24, "10.25.0.1").Obj()))
-		ready(ctx, created(ctx, build.Pool("fixed-hosts").Domain("immutability").CIDR("10.24.0.0/24").Network(24, "10.24.0.1").Obj()))
+		specs.Namespace(ctx, k8s, team)
+		specs.Created(ctx, k8s, build.Class("fixed-class").Length(24).Obj())
+		specs.Created(ctx, k8s, build.Class("fixed-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }).Obj())
+		specs.Pool(ctx, k8s, build.Pool("fixed-root").Domain("immutability").CIDR("10.23.0.0/16").Classes("fixed-class").Label("fixed", "yes").Obj())
+		specs.Pool(ctx, k8s, build.Pool("fixed-child").Child("fixed-root", 24).Obj())
+		specs.Pool(ctx, k8s, build.Pool("fixed-subnet").Domain("immutability").CIDR("10.25.0.0/24").Network(24, "10.25.0.1").Obj())
+		specs.Pool(ctx, k8s, build.Pool("fixed-hosts").Domain("immutability").CIDR("10.24.0.0/24").Network(24, "10.24.0.1").Obj())
 		for _, claim := range []*v1alpha1.IPClaim{
 			build.Claim(team, "by-class").Class("fixed-class").Obj(),
 			build.Claim(team, "by-pool").Pool("fixed-root").Length(24).Obj(),
 			build.Claim(team, "by-selector").Selecting("fixed", "yes").Length(24).Obj(),
 		} {
-			Eventually(phase(ctx, created(ctx, claim))).Should(Equal(v1alpha1.ClaimBound))
+			Eventually(phase(ctx, specs.Created(ctx, k8s, claim))).Should(Equal(v1alpha1.ClaimBound))
 		}
 		for _, claim := range []*v1alpha1.IPClaim{
 			build.Claim(team, "pending-class").Class("fixed-no-class").Obj(),
 			build.Claim(team, "pending-pool").Pool("fixed-no-pool").Length(24).Obj(),
 		} {
-			Eventually(phase(ctx, created(ctx, claim))).Should(Equal(v1alpha1.ClaimPending))
+			Eventually(phase(ctx, specs.Created(ctx, k8s, claim))).Should(Equal(v1alpha1.ClaimPending))
 		}
 	})
 
@@ -85,9 +86,9 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 	)
 
 	DescribeTable("keeps the value if an update leaves out a pool's", func(ctx context.Context, name, spec string) {
-		before := fresh(ctx, build.Pool(name).Obj())
+		before := specs.Stored(ctx, k8s, build.Pool(name).Obj())
 		Expect(patched(ctx, build.Pool(name).Obj(), spec)).To(Succeed())
-		after := fresh(ctx, build.Pool(name).Obj())
+		after := specs.Stored(ctx, k8s, build.Pool(name).Obj())
 		Expect(after.Spec).To(Equal(before.Spec))
 		Expect(after.Generation).To(Equal(before.Generation))
 	},
@@ -146,7 +147,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 	)
 
 	It("refuses to fill in the class of a claim that waits for a default one", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "pending-default").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Length(64).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "pending-default").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Length(64).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
 		expectUnchangeable(ctx, claim, `{className: fixed-class}`,
 			refusal{field: "spec.className", remedy: "is filled in by the operator once the claim is bound"})
@@ -154,7 +155,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 	})
 
 	DescribeTable("keeps a filled-in field of a claim when an update leaves it out", func(ctx context.Context, name, spec string) {
-		before := fresh(ctx, build.Claim(team, name).Obj())
+		before := specs.Stored(ctx, k8s, build.Claim(team, name).Obj())
 		after := before.DeepCopy()
 		Expect(patched(ctx, after, spec)).To(Succeed())
 		Expect(after.Spec).To(Equal(before.Spec))
@@ -170,7 +171,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 	)
 
 	It("changes mutable fields of a claim, and leaves its block alone", func(ctx context.Context) {
-		before := fresh(ctx, build.Claim(team, "by-pool").Obj())
+		before := specs.Stored(ctx, k8s, build.Claim(team, "by-pool").Obj())
 		after := before.DeepCopy()
 		Expect(patched(ctx, after, `{ownerRef: {kind: VirtualMachine, name: web-0}}`)).To(Succeed())
 		Expect(after.Spec.OwnerRef).To(Equal(&v1alpha1.ClaimOwner{Kind: "VirtualMachine", Name: "web-0"}))

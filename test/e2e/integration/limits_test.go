@@ -18,18 +18,12 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
-// perProject returns limits on the blocks and addresses of one project.
-func perProject(blocks int64, addresses string) *v1alpha1.Limits {
-	limits := &v1alpha1.ProjectLimits{}
-	if blocks >= 0 {
-		limits.Blocks = &blocks
-	}
-	if addresses != "" {
-		limits.Addresses = new(intstr.Parse(addresses))
-	}
-	return &v1alpha1.Limits{PerProject: limits}
+// addressLimits limits the addresses that one project may hold.
+func addressLimits(addresses int32) *v1alpha1.Limits {
+	return &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Addresses: new(intstr.FromInt32(addresses))}}
 }
 
 var _ = Describe("limits", func() {
@@ -41,13 +35,13 @@ var _ = Describe("limits", func() {
 	}
 
 	It("refuses claims of a project beyond its limit in a pool, and no others", func(ctx context.Context) {
-		red, blue := namespace(ctx, "limit-red"), namespace(ctx, "limit-blue")
-		ready(ctx, created(ctx, build.Pool("limited").CIDR("10.120.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
-		first := created(ctx, build.Claim(red, "a").Pool("limited").Length(32).Obj())
-		created(ctx, build.Claim(red, "b").Pool("limited").Length(32).Obj())
+		red, blue := specs.Namespace(ctx, k8s, "limit-red"), specs.Namespace(ctx, k8s, "limit-blue")
+		specs.Pool(ctx, k8s, build.Pool("limited").CIDR("10.120.0.0/24").Limit(2).Obj())
+		first := specs.Created(ctx, k8s, build.Claim(red, "a").Pool("limited").Length(32).Obj())
+		specs.Created(ctx, k8s, build.Claim(red, "b").Pool("limited").Length(32).Obj())
 		refused(ctx, build.Claim(red, "c").Pool("limited").Length(32).Obj(),
 			"exceeded limit: pool limited allows project limit-red 2 blocks, 2 are held")
-		created(ctx, build.Claim(blue, "a").Pool("limited").Length(32).Obj())
+		specs.Created(ctx, k8s, build.Claim(blue, "a").Pool("limited").Length(32).Obj())
 		By("counting a release that is on its way")
 		deleted(ctx, first)
 		third := build.Claim(red, "c").Pool("limited").Length(32).Obj()
@@ -56,28 +50,28 @@ var _ = Describe("limits", func() {
 	})
 
 	It("counts addresses, over all pools of a class", func(ctx context.Context) {
-		team := namespace(ctx, "limit-class")
-		created(ctx, build.Class("limited").With(func(s *v1alpha1.IPClassSpec) { s.Limits = perProject(-1, "24") }).Obj())
+		team := specs.Namespace(ctx, k8s, "limit-class")
+		specs.Created(ctx, k8s, build.Class("limited").With(func(s *v1alpha1.IPClassSpec) { s.Limits = addressLimits(24) }).Obj())
 		for n := range 2 {
-			ready(ctx, created(ctx, build.Pool(fmt.Sprint("limited-", n)).CIDR(fmt.Sprintf("10.120.%d.0/28", n+1)).Classes("limited").Obj()))
+			specs.Pool(ctx, k8s, build.Pool(fmt.Sprint("limited-", n)).CIDR(fmt.Sprintf("10.120.%d.0/28", n+1)).Classes("limited").Obj())
 		}
-		created(ctx, build.Claim(team, "a").Class("limited").Length(28).Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "a").Class("limited").Length(28).Obj())
 		refused(ctx, build.Claim(team, "b").Class("limited").Length(28).Obj(),
 			"exceeded limit: IPClass limited allows project limit-class 24 addresses, 16 are held")
-		created(ctx, build.Claim(team, "b").Class("limited").Length(29).Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "b").Class("limited").Length(29).Obj())
 	})
 
 	It("counts the space of child pools of a namespace", func(ctx context.Context) {
-		team := namespace(ctx, "limit-child")
-		ready(ctx, created(ctx, build.Pool("limited-parent").CIDR("10.121.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(-1, "256") }).Obj()))
-		created(ctx, build.Pool("child").Child("limited-parent", 24).In(team))
+		team := specs.Namespace(ctx, k8s, "limit-child")
+		specs.Pool(ctx, k8s, build.Pool("limited-parent").CIDR("10.121.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = addressLimits(256) }).Obj())
+		specs.Created(ctx, k8s, build.Pool("child").Child("limited-parent", 24).In(team))
 		err := k8s.Create(ctx, build.Pool("second").Child("limited-parent", 32).In(team))
 		Expect(err).To(MatchError(apierrors.IsForbidden, "a refusal"))
 	})
 
 	It("is exact when many are created at once", func(ctx context.Context) {
-		team := namespace(ctx, "limit-race")
-		ready(ctx, created(ctx, build.Pool("raced").CIDR("10.122.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(7, "") }).Obj()))
+		team := specs.Namespace(ctx, k8s, "limit-race")
+		specs.Pool(ctx, k8s, build.Pool("raced").CIDR("10.122.0.0/24").Limit(7).Obj())
 		var bound, forbidden atomic.Int32
 		var all sync.WaitGroup
 		for n := range 40 {
@@ -99,12 +93,12 @@ var _ = Describe("limits", func() {
 	// A claim waits for room in one pool, and is at the limit in another, in which there is
 	// room. This has 10.72.0.0/16.
 	It("holds up no other claim, if a claim waits for room in another pool", func(ctx context.Context) {
-		red, blue := namespace(ctx, "limit-elsewhere"), namespace(ctx, "limit-others")
-		created(ctx, build.Class("limit-turns").LocalPools().Length(32).Obj())
-		ready(ctx, created(ctx, build.Pool("limit-shared").CIDR("10.72.0.0/28").Classes("limit-turns").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(2, "") }).Obj()))
-		ready(ctx, created(ctx, build.Pool("own").CIDR("10.72.1.0/32").Classes("limit-turns").In(red)))
+		red, blue := specs.Namespace(ctx, k8s, "limit-elsewhere"), specs.Namespace(ctx, k8s, "limit-others")
+		specs.Created(ctx, k8s, build.Class("limit-turns").LocalPools().Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("limit-shared").CIDR("10.72.0.0/28").Classes("limit-turns").Limit(2).Obj())
+		specs.Pool(ctx, k8s, build.Pool("own").CIDR("10.72.1.0/32").Classes("limit-turns").In(red))
 		claim := func(team, name string) *v1alpha1.IPClaim {
-			return created(ctx, build.Claim(team, name).Class("limit-turns").Obj())
+			return specs.Created(ctx, k8s, build.Claim(team, name).Class("limit-turns").Obj())
 		}
 		Expect(claim(red, "own").Spec.CIDR).To(Equal("10.72.1.0/32"))
 		first, second := claim(red, "first"), claim(red, "second")
@@ -120,25 +114,27 @@ var _ = Describe("limits", func() {
 	})
 
 	It("is reported for a claim that waited", func(ctx context.Context) {
-		team := namespace(ctx, "limit-waits")
-		created(ctx, build.Claim(team, "a").Pool("limited-later").Length(32).Obj())
-		claim := created(ctx, build.Claim(team, "b").Pool("limited-later").Length(32).Obj())
-		created(ctx, build.Pool("limited-later").CIDR("10.123.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Limits = perProject(1, "") }).Obj())
+		team := specs.Namespace(ctx, k8s, "limit-waits")
+		specs.Created(ctx, k8s, build.Claim(team, "a").Pool("limited-later").Length(32).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "b").Pool("limited-later").Length(32).Obj())
+		specs.Created(ctx, k8s, build.Pool("limited-later").CIDR("10.123.0.0/24").Limit(1).Obj())
 		var waits *v1alpha1.IPClaim
 		Eventually(func() string {
 			phases := ""
 			for _, name := range []string{"a", "b"} {
-				one := fresh(ctx, build.Claim(team, name).Obj())
+				one := specs.Stored(ctx, k8s, build.Claim(team, name).Obj())
 				if phases += string(one.Status.Phase) + " "; one.Status.Phase == v1alpha1.ClaimPending {
 					waits = one
 				}
 			}
 			return phases
 		}).Should(Or(Equal("Bound Pending "), Equal("Pending Bound ")))
-		Eventually(func() string { return reasons(fresh(ctx, waits).Status.Conditions)[v1alpha1.ConditionPending] }).Should(Equal("True/LimitReached"))
+		Eventually(func() string {
+			return reasons(specs.Stored(ctx, k8s, waits).Status.Conditions)[v1alpha1.ConditionPending]
+		}).Should(Equal("True/LimitReached"))
 		By("holding up no claim behind it")
-		other := namespace(ctx, "limit-waits-not")
-		Expect(created(ctx, build.Claim(other, "c").Pool("limited-later").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
+		other := specs.Namespace(ctx, k8s, "limit-waits-not")
+		Expect(specs.Created(ctx, k8s, build.Claim(other, "c").Pool("limited-later").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
 		By("binding it when the project holds less")
 		bound := "b"
 		if waits.Name == claim.Name {
@@ -151,14 +147,14 @@ var _ = Describe("limits", func() {
 
 var _ = Describe("creates that are refused after their block was recorded", func() {
 	It("take no more than a share of a pool from others", func(ctx context.Context) {
-		team, others := namespace(ctx, "share-refused"), namespace(ctx, "share-others")
-		ready(ctx, created(ctx, build.Pool("shared-out").CIDR("10.125.0.0/29").Obj()))
+		team, others := specs.Namespace(ctx, k8s, "share-refused"), specs.Namespace(ctx, k8s, "share-others")
+		specs.Pool(ctx, k8s, build.Pool("shared-out").CIDR("10.125.0.0/29").Obj())
 		refuses(ctx, team)
 		codes := map[int32]int{}
 		for n := range 8 {
 			claim := build.Claim(team, fmt.Sprint("c-", n)).Pool("shared-out").Length(32).Obj()
 			claim.Labels = map[string]string{"refuse": "me"}
-			Expect(len(recordsIn(ctx, "shared-out"))).To(BeNumerically("<=", 4))
+			Expect(len(specs.RecordsIn(ctx, k8s, "shared-out"))).To(BeNumerically("<=", 4))
 			short, cancel := context.WithTimeout(ctx, 2*time.Second) // a client retries a create that is answered with 429
 			err := k8s.Create(short, claim)
 			cancel()
@@ -167,16 +163,16 @@ var _ = Describe("creates that are refused after their block was recorded", func
 			}
 		}
 		Expect(codes[http.StatusUnprocessableEntity]).To(BeNumerically(">=", 4))
-		Expect(created(ctx, build.Claim(others, "a").Pool("shared-out").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
+		Expect(specs.Created(ctx, k8s, build.Claim(others, "a").Pool("shared-out").Length(32).Obj()).Spec.CIDR).NotTo(BeEmpty())
 	})
 })
 
 var _ = Describe("retain is allowed", func() {
 	It("by class and pool alone", func(ctx context.Context) {
-		team := namespace(ctx, "retain-allowed")
-		ready(ctx, created(ctx, build.Pool("retain-not").CIDR("10.124.0.0/28").Classes("retain-not").Obj()))
-		created(ctx, build.Class("retain-not").Length(32).Obj())
-		ready(ctx, created(ctx, build.Pool("retain-may").CIDR("10.124.1.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj()))
+		team := specs.Namespace(ctx, k8s, "retain-allowed")
+		specs.Pool(ctx, k8s, build.Pool("retain-not").CIDR("10.124.0.0/28").Classes("retain-not").Obj())
+		specs.Created(ctx, k8s, build.Class("retain-not").Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("retain-may").CIDR("10.124.1.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj())
 		retains := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }
 		for _, claim := range []*v1alpha1.IPClaim{
 			build.Claim(team, "by-class").Class("retain-not").With(retains).Obj(),
@@ -186,40 +182,40 @@ var _ = Describe("retain is allowed", func() {
 			Expect(err).To(MatchError(apierrors.IsInvalid, "a refusal"))
 			Expect(err.Error()).To(ContainSubstring("spec.reclaimPolicy"))
 		}
-		created(ctx, build.Claim(team, "may").Pool("retain-may").Length(32).With(retains).Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "may").Pool("retain-may").Length(32).With(retains).Obj())
 		By("refusing an update to it too")
-		claim := created(ctx, build.Claim(team, "later").Class("retain-not").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "later").Class("retain-not").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		Expect(update(ctx, k8s, claim, func(c *v1alpha1.IPClaim) { retains(&c.Spec) })).To(MatchError(apierrors.IsInvalid, "a refusal"))
+		Expect(specs.Update(ctx, k8s, k8s, claim, func(c *v1alpha1.IPClaim) { retains(&c.Spec) })).To(MatchError(apierrors.IsInvalid, "a refusal"))
 	})
 
 	It("again, unchanged, if a create that took a block over is not stored", func(ctx context.Context) {
-		team := namespace(ctx, "retain-refused")
-		ready(ctx, created(ctx, build.Pool("retain-refused").CIDR("10.124.2.0/28").Classes("retain-refused").Obj()))
-		created(ctx, build.Class("retain-refused").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
-		claim := created(ctx, build.Claim(team, "db").Class("retain-refused").Obj())
+		team := specs.Namespace(ctx, k8s, "retain-refused")
+		specs.Pool(ctx, k8s, build.Pool("retain-refused").CIDR("10.124.2.0/28").Classes("retain-refused").Obj())
+		specs.Created(ctx, k8s, build.Class("retain-refused").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "db").Class("retain-refused").Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		deleted(ctx, claim)
 		record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}}
-		Eventually(func() v1alpha1.AllocationState { return fresh(ctx, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
+		Eventually(func() v1alpha1.AllocationState { return specs.Stored(ctx, k8s, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
 		refuses(ctx, team)
 		deletes := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimDelete }
 		unlucky := build.Claim(team, "db").Class("retain-refused").With(deletes).Obj()
 		unlucky.Labels = map[string]string{"refuse": "me"}
 		Expect(k8s.Create(ctx, unlucky)).NotTo(Succeed())
-		Expect(fresh(ctx, record).Spec.State).To(Equal(v1alpha1.AllocationBound))
+		Expect(specs.Stored(ctx, k8s, record).Spec.State).To(Equal(v1alpha1.AllocationBound))
 		By("giving it to the next create of the name at once")
-		again := created(ctx, build.Claim(team, "db").Class("retain-refused").Obj())
+		again := specs.Created(ctx, k8s, build.Claim(team, "db").Class("retain-refused").Obj())
 		Expect(again.Spec.CIDR).To(Equal(claim.Spec.CIDR))
 		Eventually(phase(ctx, again)).Should(Equal(v1alpha1.ClaimBound))
 		deleted(ctx, again)
-		Eventually(func() v1alpha1.AllocationState { return fresh(ctx, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
+		Eventually(func() v1alpha1.AllocationState { return specs.Stored(ctx, k8s, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
 		By("retaining it again after the grace period")
 		until := record.Spec.ReleaseAfter
 		unlucky.ResourceVersion, unlucky.UID = "", ""
 		Expect(k8s.Create(ctx, unlucky)).NotTo(Succeed())
-		Expect(fresh(ctx, record).Spec.State).To(Equal(v1alpha1.AllocationBound))
-		Eventually(func() v1alpha1.AllocationState { return fresh(ctx, record).Spec.State }).WithTimeout(60e9).Should(Equal(v1alpha1.AllocationRetained))
+		Expect(specs.Stored(ctx, k8s, record).Spec.State).To(Equal(v1alpha1.AllocationBound))
+		Eventually(func() v1alpha1.AllocationState { return specs.Stored(ctx, k8s, record).Spec.State }).WithTimeout(60e9).Should(Equal(v1alpha1.AllocationRetained))
 		Expect(record.Spec.ReleaseAfter).To(Equal(until))
 		Expect(record.Spec.ReclaimPolicy).To(Equal(v1alpha1.ReclaimRetain))
 	})
@@ -248,8 +244,8 @@ func refuses(ctx context.Context, namespace string) {
 			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 		},
 	}
-	created(ctx, policy)
-	created(ctx, binding)
+	specs.Created(ctx, k8s, policy)
+	specs.Created(ctx, k8s, binding)
 	DeferCleanup(func(ctx context.Context) {
 		deleted(ctx, binding)
 		deleted(ctx, policy)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // This topic uses 10.76.0.0/16 in the platform's default domain.
@@ -22,10 +23,10 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 
 	mayUse := func(ctx context.Context, pools ...string) {
 		role := "local-use-" + pools[0]
-		created(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: []rbacv1.PolicyRule{{
+		specs.Created(ctx, k8s, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"ippools"}, ResourceNames: pools, Verbs: []string{"use"},
 		}}})
-		created(ctx, &rbacv1.ClusterRoleBinding{
+		specs.Created(ctx, k8s, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
@@ -41,14 +42,10 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, red)
-		namespace(ctx, blue)
+		specs.Namespace(ctx, k8s, red)
+		specs.Namespace(ctx, k8s, blue)
 		bob = running.As("bob")
-		created(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: red, Name: "bob"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
-		})
+		specs.Created(ctx, k8s, build.Editor("bob", red))
 		for _, pool := range []*v1alpha1.IPPool{
 			build.Pool("local-shared").CIDR("10.76.0.0/20").Obj(),
 			build.Pool("local-granted").CIDR("10.76.16.0/20").Obj(),
@@ -59,13 +56,13 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 				s.Visibility, s.Project = v1alpha1.VisibilityConsumer, red
 			}).Obj(),
 		} {
-			ready(ctx, created(ctx, pool))
+			specs.Pool(ctx, k8s, pool)
 		}
-		created(ctx, build.Class("local-tenancy").LocalPools().Length(32).Obj())
+		specs.Created(ctx, k8s, build.Class("local-tenancy").LocalPools().Length(32).Obj())
 		Eventually(func() error { // the authorizer sees the binding a moment later
 			return bob.Create(ctx, build.Pool("reds").CIDR("10.76.0.0/16").Classes("local-tenancy").Label("tenancy", "reds").In(red))
 		}).WithTimeout(30e9).Should(Succeed())
-		ready(ctx, build.Pool("reds").In(red))
+		specs.Ready(ctx, k8s, build.Pool("reds").In(red))
 	})
 
 	It("cannot be named, selected or used by class from another namespace", func(ctx context.Context) {
@@ -74,22 +71,22 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 			"local-tenancy": {build.Claim(blue, "by-class").Class("local-tenancy").Obj(), nil},
 			"label":         {build.Claim(blue, "by-label").Selecting("tenancy", "reds").Length(32).Obj(), build.Claim(blue, "by-no-label").Selecting("tenancy", "none").Length(32).Obj()},
 		} {
-			claim := created(ctx, c.others)
+			claim := specs.Created(ctx, k8s, c.others)
 			Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
 			if c.none == nil {
 				Expect(reasons(claim.Status.Conditions)["Pending"]).To(Equal("True/NoPoolForClass"))
 				continue
 			}
-			none := created(ctx, c.none)
+			none := specs.Created(ctx, k8s, c.none)
 			Eventually(phase(ctx, none)).Should(Equal(v1alpha1.ClaimPending))
 			Expect(tells(claim.Status.Conditions, name)).To(Equal(tells(none.Status.Conditions, "none")))
 		}
-		Expect(created(ctx, build.Claim(red, "by-class").Class("local-tenancy").Obj()).Spec.CIDR).To(Equal("10.76.0.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "by-class").Class("local-tenancy").Obj()).Spec.CIDR).To(Equal("10.76.0.0/32"))
 	})
 
 	It("is not shown by the class that it backs", func(ctx context.Context) {
 		class := build.Class("local-tenancy").Obj()
-		Eventually(func() string { return reasons(fresh(ctx, class).Status.Conditions)["Ready"] }).Should(Equal("True/NoPools"))
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, class).Status.Conditions)["Ready"] }).Should(Equal("True/NoPools"))
 		Expect(class.Status.Pools).To(BeZero())
 		Expect(class.Status.Capacity.Total).To(Equal("0"))
 	})
@@ -100,13 +97,13 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 			Expect(bob.Create(ctx, pool)).To(Succeed())
 			Expect(pool.Spec.CIDR).To(BeEmpty())
 			Expect(pool.Annotations).NotTo(HaveKey(v1alpha1.AnnotationUseGranted))
-			Eventually(func() string { return tells(fresh(ctx, pool).Status.Conditions, parent) }).Should(ContainSubstring(
+			Eventually(func() string { return tells(specs.Stored(ctx, k8s, pool).Status.Conditions, parent) }).Should(ContainSubstring(
 				`Ready False ParentNotReady there is no IPPool NAME that this namespace may use: create it, name another parent, or ask for the right to use it and then create this object again`))
 		}
 	})
 
 	It("blocks no other pool while it waits for a parent that it may not use", func(ctx context.Context) {
-		Expect(created(ctx, build.Claim(red, "not-overtaking").Pool("local-shared").Length(24).Obj()).Spec.CIDR).To(Equal("10.76.0.0/24"))
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "not-overtaking").Pool("local-shared").Length(24).Obj()).Spec.CIDR).To(Equal("10.76.0.0/24"))
 	})
 
 	// tried returns the result that a pool would get, if it were created; answers are remembered
@@ -125,8 +122,8 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Eventually(tried(ctx, child)).WithTimeout(30e9).Should(Equal("10.76.16.0/24"))
 		Expect(bob.Create(ctx, child)).To(Succeed())
 		Expect(child.Spec.CIDR).To(Equal("10.76.16.0/24"))
-		ready(ctx, child)
-		Expect(created(ctx, build.Claim(red, "in-child").LocalPool("child").Length(32).Obj()).Spec.CIDR).To(Equal("10.76.16.0/32"))
+		specs.Ready(ctx, k8s, child)
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "in-child").LocalPool("child").Length(32).Obj()).Spec.CIDR).To(Equal("10.76.16.0/32"))
 		own := build.Pool("own-project").Child("local-reds", 24).In(red)
 		Eventually(tried(ctx, own)).WithTimeout(30e9).Should(Equal("10.76.48.0/24"))
 		Expect(bob.Create(ctx, own)).To(Succeed())
@@ -140,8 +137,8 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		early := build.Pool("early").Child("local-later", 24).In(red)
 		Expect(bob.Create(ctx, early)).To(Succeed())
 		Expect(early.Spec.CIDR).To(BeEmpty())
-		created(ctx, build.Pool("local-later").CIDR("10.76.64.0/20").Obj())
-		Expect(ready(ctx, early).Spec.CIDR).To(Equal("10.76.64.0/24"))
+		specs.Created(ctx, k8s, build.Pool("local-later").CIDR("10.76.64.0/20").Obj())
+		Expect(specs.Ready(ctx, k8s, early).Spec.CIDR).To(Equal("10.76.64.0/24"))
 	})
 
 	It("lets no tenant grant themselves the use of a parent", func(ctx context.Context) {
@@ -152,13 +149,13 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		granted := func(p *v1alpha1.LocalIPPool) {
 			p.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "local-shared"}
 		}
-		Expect(update(ctx, bob, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
+		Expect(specs.Update(ctx, k8s, bob, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
 		placed := func(p *v1alpha1.LocalIPPool) { p.Spec.CIDR = "10.76.1.0/24" }
-		Expect(update(ctx, bob, forged, placed)).To(MatchError(ContainSubstring("is filled in by the operator once there is room")))
+		Expect(specs.Update(ctx, k8s, bob, forged, placed)).To(MatchError(ContainSubstring("is filled in by the operator once there is room")))
 	})
 
 	It("does not learn the other holders in its parent", func(ctx context.Context) {
-		created(ctx, build.Claim(blue, "secret").Pool("local-granted").CIDR("10.76.17.0/24").Obj())
+		specs.Created(ctx, k8s, build.Claim(blue, "secret").Pool("local-granted").CIDR("10.76.17.0/24").Obj())
 		clash := build.Pool("clash").Child("local-granted", 24).CIDR("10.76.17.0/24").In(red)
 		err := bob.Create(ctx, clash)
 		Expect(err).To(MatchError(ContainSubstring("10.76.17.0/24 is in use in pool local-granted")))

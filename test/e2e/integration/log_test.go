@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // logLine represents a line of a manager's log, as --logging-format=json writes it.
@@ -67,19 +68,19 @@ var _ = Describe("The log of the operator", Ordered, func() {
 	const team = "log"
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		created(ctx, build.Class("logged").Length(32).Obj())
+		specs.Namespace(ctx, k8s, team)
+		specs.Created(ctx, k8s, build.Class("logged").Length(32).Obj())
 		paused := build.Pool("log-a-paused").CIDR("10.240.0.0/32").Classes("logged").Obj()
 		paused.Annotations = map[string]string{"ipam.cadastre.dev/paused": "true"}
-		created(ctx, paused)
-		full := ready(ctx, created(ctx, build.Pool("log-b-full").CIDR("10.240.0.1/32").Classes("logged").Obj()))
-		ready(ctx, created(ctx, build.Pool("log-c-free").CIDR("10.240.1.0/24").Classes("logged").Obj()))
-		created(ctx, build.Claim(team, "first").Pool(full.Name).Length(32).Obj())
+		specs.Created(ctx, k8s, paused)
+		full := specs.Pool(ctx, k8s, build.Pool("log-b-full").CIDR("10.240.0.1/32").Classes("logged").Obj())
+		specs.Pool(ctx, k8s, build.Pool("log-c-free").CIDR("10.240.1.0/24").Classes("logged").Obj())
+		specs.Created(ctx, k8s, build.Claim(team, "first").Pool(full.Name).Length(32).Obj())
 		Eventually(available(ctx, full.Name)).Should(Equal("0"))
 	})
 
 	It("shows at -v=2 each step of a claim, its pools, and why each was passed over", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "followed").Class("logged").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "followed").Class("logged").Obj())
 		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimBound))
 		Eventually(stepsOf(claim)).Should(HaveExactElements(
 			"Passed over a pool | pool log-a-paused",
@@ -104,7 +105,7 @@ var _ = Describe("The log of the operator", Ordered, func() {
 	})
 
 	It("shows at -v=1 why a claim waits, and when it is bound", func(ctx context.Context) {
-		first, waits := fresh(ctx, build.Claim(team, "first").Obj()), created(ctx, build.Claim(team, "waits").Pool("log-b-full").Length(32).Obj())
+		first, waits := specs.Stored(ctx, k8s, build.Claim(team, "first").Obj()), specs.Created(ctx, k8s, build.Claim(team, "waits").Pool("log-b-full").Length(32).Obj())
 		Expect(waits.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))
 		deleted(ctx, first)
 		Eventually(phase(ctx, waits)).Should(Equal(v1alpha1.ClaimBound))
@@ -121,7 +122,7 @@ var _ = Describe("The log of the operator", Ordered, func() {
 	It("shows nothing at -v=0 of claims that come and go but their history", func(ctx context.Context) {
 		begin := time.Now()
 		for n := range 100 {
-			claim := created(ctx, build.Claim(team, fmt.Sprint("busy-", n)).Pool("log-c-free").Length(32).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, fmt.Sprint("busy-", n)).Pool("log-c-free").Length(32).Obj())
 			deleted(ctx, claim)
 		}
 		Eventually(available(ctx, "log-c-free")).Should(Equal("256"))

@@ -11,14 +11,15 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // This topic has separate routing domains.
 var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("overlap-four").Domain("overlap").CIDR("10.1.0.0/16").Obj()))
-		ready(ctx, created(ctx, build.Pool("overlap-six").Domain("overlap").CIDR("2001:db8:1::/48").Obj()))
-		child := ready(ctx, created(ctx, build.Pool("overlap-child").Child("overlap-four", 24).Obj()))
+		specs.Pool(ctx, k8s, build.Pool("overlap-four").Domain("overlap").CIDR("10.1.0.0/16").Obj())
+		specs.Pool(ctx, k8s, build.Pool("overlap-six").Domain("overlap").CIDR("2001:db8:1::/48").Obj())
+		child := specs.Pool(ctx, k8s, build.Pool("overlap-child").Child("overlap-four", 24).Obj())
 		Expect(recordsOf(ctx, child)).To(HaveLen(1))
 	})
 
@@ -29,7 +30,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 		Expect(err.Error()).To(ContainSubstring(fmt.Sprintf(
 			"spec.cidr: %s conflicts with %s of routing domain overlap, held by IPPool %s: choose another cidr, make this pool a child of the other, or give it a routingDomain of its own",
 			cidr, overlaps, by)))
-		Expect(missing(ctx, pool)()).To(BeTrue())
+		Expect(specs.IsGone(ctx, k8s, pool)()).To(BeTrue())
 		Expect(recordsOf(ctx, pool)).To(BeEmpty())
 	},
 		Entry("being equal to it", "10.1.0.0/16", "10.1.0.0/16", "overlap-four"),
@@ -44,7 +45,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 	)
 
 	DescribeTable("admits a root pool", func(ctx context.Context, domain, cidr string) {
-		pool := ready(ctx, created(ctx, build.Pool(unused()).Domain(domain).CIDR(cidr).Obj()))
+		pool := specs.Pool(ctx, k8s, build.Pool(unused()).Domain(domain).CIDR(cidr).Obj())
 		Expect(recordOf(ctx, pool.Name).Spec.RoutingDomain).To(Equal(domain))
 	},
 		Entry("next to another, before it", "overlap", "10.0.0.0/16"),
@@ -58,7 +59,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 	)
 
 	It("writes the default routing domain into a root pool that names none", func(ctx context.Context) {
-		pool := created(ctx, build.Pool("overlap-default").CIDR("192.0.2.0/24").Obj())
+		pool := specs.Created(ctx, k8s, build.Pool("overlap-default").CIDR("192.0.2.0/24").Obj())
 		Expect(pool.Spec.RoutingDomain).To(Equal("default"))
 		err := k8s.Create(ctx, build.Pool(unused()).Domain("default").CIDR("192.0.2.128/25").Obj())
 		Expect(err).To(Satisfy(apierrors.IsConflict))
@@ -79,7 +80,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 		for i, err := range errs {
 			if err == nil {
 				admitted++
-				ready(ctx, build.Pool(fmt.Sprintf("overlap-race-%d", i)).Obj())
+				specs.Ready(ctx, k8s, build.Pool(fmt.Sprintf("overlap-race-%d", i)).Obj())
 				continue
 			}
 			Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
@@ -89,13 +90,13 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("frees the space of a root pool that is gone", func(ctx context.Context) {
-		gone := ready(ctx, created(ctx, build.Pool("overlap-gone").Domain("overlap-again").CIDR("10.0.0.0/8").Obj()))
+		gone := specs.Pool(ctx, k8s, build.Pool("overlap-gone").Domain("overlap-again").CIDR("10.0.0.0/8").Obj())
 		unwanted(ctx, gone)
 		var next *v1alpha1.IPPool
 		Eventually(func() error {
 			next = build.Pool("overlap-next").Domain("overlap-again").CIDR("10.0.0.0/8").Obj()
 			return k8s.Create(ctx, next)
 		}).Should(Succeed())
-		ready(ctx, next)
+		specs.Ready(ctx, k8s, next)
 	})
 })

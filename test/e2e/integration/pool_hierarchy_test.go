@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // recordOf returns the record of a pool's own CIDR.
@@ -23,16 +24,11 @@ func recordOf(ctx context.Context, pool string) *v1alpha1.IPAllocation {
 	return record
 }
 
-// missing reports whether an object is gone.
-func missing(ctx context.Context, obj client.Object) func() bool {
-	return func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }
-}
-
 // unwanted requests an object's deletion, again and again while it is refused, until the object is
 // gone.
 func unwanted(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
-	gone := missing(ctx, obj)
+	gone := specs.IsGone(ctx, k8s, obj)
 	Eventually(func() bool {
 		err := k8s.Delete(ctx, obj)
 		if !apierrors.IsConflict(err) {
@@ -47,10 +43,10 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 	const team = "pool-hierarchy"
 	var tree []*v1alpha1.IPPool // leaves last
 
-	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, team) })
 
 	It("gives each child its block in the create response, at any depth and with no waiting in between", func(ctx context.Context) {
-		root := created(ctx, build.Pool("world").Domain("pool-hierarchy").CIDR("10.0.0.0/8").Obj())
+		root := specs.Created(ctx, k8s, build.Pool("world").Domain("pool-hierarchy").CIDR("10.0.0.0/8").Obj())
 		tree = append(tree, root)
 		for _, step := range []struct {
 			name, parent string
@@ -66,7 +62,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 			{"east-1-b", "east-1", 24, "10.0.1.0/24"},
 			{"west-1-a", "west-1", 24, "10.16.0.0/24"},
 		} {
-			pool := created(ctx, build.Pool(step.name).Child(step.parent, step.length).Obj())
+			pool := specs.Created(ctx, k8s, build.Pool(step.name).Child(step.parent, step.length).Obj())
 			Expect(pool.Spec.CIDR).To(Equal(step.cidr), step.name)
 			Expect(pool.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 			Expect(pool.Spec.RoutingDomain).To(BeEmpty())
@@ -74,7 +70,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 			tree = append(tree, pool)
 		}
 		for _, pool := range tree {
-			ready(ctx, pool)
+			specs.Ready(ctx, k8s, pool)
 			Expect(pool.Status.AllocatedCIDR).To(Equal(pool.Spec.CIDR))
 			Expect(reasons(pool.Status.Conditions)).To(Equal(map[string]string{
 				"Ready": "True/Ready", "Allocated": "True/Recorded", "Exhausted": "False/HasRoom",
@@ -102,7 +98,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 
 	It("counts children as the blocks that they hold", func(ctx context.Context) {
 		world := build.Pool("world").Obj()
-		Eventually(func() int64 { return fresh(ctx, world).Status.Allocations }).Should(Equal(int64(2)))
+		Eventually(func() int64 { return specs.Stored(ctx, k8s, world).Status.Allocations }).Should(Equal(int64(2)))
 		Expect(world.Status.Capacity).To(Equal(&v1alpha1.Capacity{
 			Total: "16777216", Allocated: "2097152", Available: "14680064", Withheld: "0", OutOfRange: "0",
 		})) // 2^24 is 2 * 2^20 and the rest
@@ -113,8 +109,8 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 	})
 
 	It("hands out disjoint blocks of disjoint regions", func(ctx context.Context) {
-		east := created(ctx, build.Claim(team, "east").Pool("east-1-a").Length(28).Obj())
-		west := created(ctx, build.Claim(team, "west").Pool("west-1-a").Length(28).Obj())
+		east := specs.Created(ctx, k8s, build.Claim(team, "east").Pool("east-1-a").Length(28).Obj())
+		west := specs.Created(ctx, k8s, build.Claim(team, "west").Pool("west-1-a").Length(28).Obj())
 		Expect(east.Spec.CIDR).To(Equal("10.0.0.0/28"))
 		Expect(west.Spec.CIDR).To(Equal("10.16.0.0/28"))
 		Eventually(phase(ctx, east)).Should(Equal(v1alpha1.ClaimBound))
@@ -122,17 +118,17 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 	})
 
 	It("hands out the blocks of a pool that its children do not have", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "between").Pool("east-1").Length(24).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "between").Pool("east-1").Length(24).Obj())
 		Expect(claim.Spec.CIDR).To(Equal("10.0.2.0/24"))
 		deleted(ctx, claim)
 	})
 
 	It("gives a child exactly the block that it asks for, if that is free", func(ctx context.Context) {
-		child := created(ctx, build.Pool("east-exact").With(func(s *v1alpha1.IPPoolSpec) {
+		child := specs.Created(ctx, k8s, build.Pool("east-exact").With(func(s *v1alpha1.IPPoolSpec) {
 			s.ParentRef = &v1alpha1.PoolReference{Name: "east"}
 		}).CIDR("10.9.0.0/16").Obj())
 		Expect(child.Spec.CIDR).To(Equal("10.9.0.0/16"))
-		tree = append(tree, ready(ctx, child))
+		tree = append(tree, specs.Ready(ctx, k8s, child))
 		refusal{code: 409, field: "spec.cidr", value: "10.9.128.0/17 conflicts with 10.9.0.0/16", remedy: "IPPool east-exact"}.expect(
 			k8s.Create(ctx, build.Pool("east-inexact").With(func(s *v1alpha1.IPPoolSpec) {
 				s.ParentRef = &v1alpha1.PoolReference{Name: "east"}
@@ -143,21 +139,21 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		pool := build.Pool("east-dry").Child("east-1", 24).Obj()
 		Expect(k8s.Create(ctx, pool, client.DryRunAll)).To(Succeed())
 		Expect(pool.Spec.CIDR).To(Equal("10.0.2.0/24"))
-		Expect(recordsIn(ctx, "east-1")).To(HaveLen(2))
+		Expect(specs.RecordsIn(ctx, k8s, "east-1")).To(HaveLen(2))
 	})
 
 	It("keeps a parent for as long as a leaf of it lives", func(ctx context.Context) {
-		claim := fresh(ctx, build.Claim(team, "east").Obj())
+		claim := specs.Stored(ctx, k8s, build.Claim(team, "east").Obj())
 		for _, name := range []string{"world", "east", "east-1", "east-1-a"} {
 			err := k8s.Delete(ctx, build.Pool(name).Obj())
 			Expect(err).To(Or(BeNil(), Satisfy(apierrors.IsConflict)), name)
 		}
 		Consistently(func() string {
-			fresh(ctx, build.Pool("world").Obj())
-			fresh(ctx, build.Pool("east").Obj())
-			fresh(ctx, build.Pool("east-1").Obj())
-			fresh(ctx, build.Pool("east-1-a").Obj())
-			return string(fresh(ctx, claim).Status.Phase) + " " + claim.Spec.CIDR
+			specs.Stored(ctx, k8s, build.Pool("world").Obj())
+			specs.Stored(ctx, k8s, build.Pool("east").Obj())
+			specs.Stored(ctx, k8s, build.Pool("east-1").Obj())
+			specs.Stored(ctx, k8s, build.Pool("east-1-a").Obj())
+			return string(specs.Stored(ctx, k8s, claim).Status.Phase) + " " + claim.Spec.CIDR
 		}, "1s").Should(Equal("Bound 10.0.0.0/28"))
 		Expect(recordOf(ctx, "east-1-a").DeletionTimestamp.IsZero()).To(BeTrue())
 	})
@@ -170,21 +166,21 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		for _, pool := range tree {
 			record := &v1alpha1.IPAllocation{}
 			record.Namespace, record.Name = cluster.Namespace, "ippool."+pool.Name
-			Eventually(missing(ctx, record)).Should(BeTrue(), pool.Name)
+			Eventually(specs.IsGone(ctx, k8s, record)).Should(BeTrue(), pool.Name)
 		}
-		again := created(ctx, build.Pool("world-again").Domain("pool-hierarchy").CIDR("10.0.0.0/8").Obj())
-		ready(ctx, again)
+		again := specs.Created(ctx, k8s, build.Pool("world-again").Domain("pool-hierarchy").CIDR("10.0.0.0/8").Obj())
+		specs.Ready(ctx, k8s, again)
 		Eventually(available(ctx, "world-again")).Should(Equal("16777216"))
 	})
 
 	It("does the same for IPv6, whose counts no 64 bits can hold", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("six").Domain("pool-hierarchy").CIDR("2001:db8::/32").Obj()))
-		Expect(created(ctx, build.Pool("six-1").Child("six", 40).Obj()).Spec.CIDR).To(Equal("2001:db8::/40"))
-		Expect(created(ctx, build.Pool("six-2").Child("six", 40).Obj()).Spec.CIDR).To(Equal("2001:db8:100::/40"))
-		leaf := created(ctx, build.Pool("six-2-a").Child("six-2", 48).Obj())
+		specs.Pool(ctx, k8s, build.Pool("six").Domain("pool-hierarchy").CIDR("2001:db8::/32").Obj())
+		Expect(specs.Created(ctx, k8s, build.Pool("six-1").Child("six", 40).Obj()).Spec.CIDR).To(Equal("2001:db8::/40"))
+		Expect(specs.Created(ctx, k8s, build.Pool("six-2").Child("six", 40).Obj()).Spec.CIDR).To(Equal("2001:db8:100::/40"))
+		leaf := specs.Created(ctx, k8s, build.Pool("six-2-a").Child("six-2", 48).Obj())
 		Expect(leaf.Spec.CIDR).To(Equal("2001:db8:100::/48"))
 		Expect(leaf.Spec.IPFamily).To(Equal(v1alpha1.IPv6))
-		claim := created(ctx, build.Claim(team, "six").Pool("six-2-a").Length(64).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "six").Pool("six-2-a").Length(64).Obj())
 		Expect(netip.MustParsePrefix(claim.Spec.CIDR)).To(Equal(netip.MustParsePrefix("2001:db8:100::/64")))
 		Eventually(available(ctx, "six")).Should(Equal("78609192494621647456094388224")) // 2^96 - 2 * 2^88
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // impersonating returns a client that the administrator uses in the name of a user, with all
@@ -33,8 +34,8 @@ var _ = Describe("requested-by", Ordered, ContinueOnFailure, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		ready(ctx, created(ctx, build.Pool("requested-by").CIDR("10.126.0.0/24").Obj()))
+		specs.Namespace(ctx, k8s, team)
+		specs.Pool(ctx, k8s, build.Pool("requested-by").CIDR("10.126.0.0/24").Obj())
 	})
 
 	It("serves a user with a name of more than 1,024 characters, and records the first 1,024", func(ctx context.Context) {
@@ -53,16 +54,16 @@ var _ = Describe("requested-by", Ordered, ContinueOnFailure, func() {
 		forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/requested-by":"somebody else"}}}`))
 		Expect(k8s.Patch(ctx, claim.DeepCopy(), forged)).To(MatchError(ContainSubstring("ipam.cadastre.dev/requested-by is written by the operator alone")))
 
-		created(ctx, build.Class("requested-by").Length(32).Obj())
-		ready(ctx, created(ctx, build.Pool("requested-by-late").CIDR("10.126.1.0/24").Classes("requested-by").Obj()))
-		expectBound(ctx, fresh(ctx, claim), "10.126.1.0/32")
+		specs.Created(ctx, k8s, build.Class("requested-by").Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("requested-by-late").CIDR("10.126.1.0/24").Classes("requested-by").Obj())
+		expectBound(ctx, specs.Stored(ctx, k8s, claim), "10.126.1.0/32")
 		Expect(requester(ctx, claim)).To(Equal("judy"))
 	})
 
 	It("is not left in a claim that is bound at once", func(ctx context.Context) {
 		claim := build.Claim(team, "at-once").Pool("requested-by").Length(32).Obj()
 		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "somebody else"}
-		created(ctx, claim)
+		specs.Created(ctx, k8s, claim)
 		Expect(claim.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRequestedBy))
 		Expect(requester(ctx, claim)).To(Equal("admin"))
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // The fate of claims whose records are gone: forced away, or not part of a backup. Records are
@@ -37,13 +38,13 @@ var _ = Describe("restore", Ordered, Serial, func() {
 	}
 
 	BeforeAll(func(ctx context.Context) {
-		team = namespace(ctx, "restore")
+		team = specs.Namespace(ctx, k8s, "restore")
 		operator = running.AsOperator()
-		ready(ctx, created(ctx, build.Pool("restore").CIDR("10.70.0.0/31").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("restore").CIDR("10.70.0.0/31").Obj())
 	})
 
 	It("records a block again whose record was forced away", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "forced").Pool("restore").Length(32).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "forced").Pool("restore").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		before := forceAway(ctx, claim)
 		Eventually(func() bool {
@@ -55,7 +56,7 @@ var _ = Describe("restore", Ordered, Serial, func() {
 	})
 
 	It("takes up claims of a backup that holds no records, and renumbers none", func(ctx context.Context) {
-		saved := created(ctx, build.Claim(team, "saved").Pool("restore").Length(32).Obj())
+		saved := specs.Created(ctx, k8s, build.Claim(team, "saved").Pool("restore").Length(32).Obj())
 		Eventually(phase(ctx, saved)).Should(Equal(v1alpha1.ClaimBound))
 		deleted(ctx, saved)
 		Eventually(record(ctx, saved)).Should(BeEmpty())
@@ -69,8 +70,8 @@ var _ = Describe("restore", Ordered, Serial, func() {
 	})
 
 	It("reports a conflict if another claim holds the block, and waits for it", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("restore-one").CIDR("10.70.1.0/32").Obj()))
-		claim := created(ctx, build.Claim(team, "conflict").Pool("restore-one").Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("restore-one").CIDR("10.70.1.0/32").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "conflict").Pool("restore-one").Length(32).Obj())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
 		Expect(running.Managers[0].Kill()).To(Succeed())
 		other := forceAway(ctx, claim)
@@ -78,7 +79,7 @@ var _ = Describe("restore", Ordered, Serial, func() {
 		other.Spec.ClaimRef.Name = "others"
 		Expect(operator.Create(ctx, other)).To(Succeed())
 		Expect(running.Managers[0].Restart(ctx)).To(Succeed())
-		Eventually(func() string { return reasons(fresh(ctx, claim).Status.Conditions)["Pending"] }).Should(Equal("True/" + v1alpha1.ReasonConflict))
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions)["Pending"] }).Should(Equal("True/" + v1alpha1.ReasonConflict))
 		Expect(claim.Spec.CIDR).To(Equal("10.70.1.0/32"))
 		By("collecting the other, whose claim does not exist")
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // This topic has 10.34.0.0/16 of a separate routing domain.
@@ -17,13 +18,13 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	const team, strangers = "static-block", "static-block-strangers"
 
 	BeforeAll(func(ctx context.Context) {
-		namespace(ctx, team)
-		namespace(ctx, strangers)
-		created(ctx, build.Class("static").Length(24).Obj())
-		ready(ctx, created(ctx, build.Pool("static-a").Domain("static-block").CIDR("10.34.0.0/20").Reserved("10.34.15.0/24").Classes("static").Obj()))
-		ready(ctx, created(ctx, build.Pool("static-b").Domain("static-block").CIDR("10.34.16.0/20").Classes("static").Obj()))
-		ready(ctx, created(ctx, build.Pool("static-hosts").Domain("static-block").CIDR("10.34.32.0/24").Network(24, "10.34.32.1").Ranges("10.34.32.0/25").Obj()))
-		expectBound(ctx, created(ctx, build.Claim(team, "held").Pool("static-a").CIDR("10.34.4.0/24").Obj()), "10.34.4.0/24")
+		specs.Namespace(ctx, k8s, team)
+		specs.Namespace(ctx, k8s, strangers)
+		specs.Created(ctx, k8s, build.Class("static").Length(24).Obj())
+		specs.Pool(ctx, k8s, build.Pool("static-a").Domain("static-block").CIDR("10.34.0.0/20").Reserved("10.34.15.0/24").Classes("static").Obj())
+		specs.Pool(ctx, k8s, build.Pool("static-b").Domain("static-block").CIDR("10.34.16.0/20").Classes("static").Obj())
+		specs.Pool(ctx, k8s, build.Pool("static-hosts").Domain("static-block").CIDR("10.34.32.0/24").Network(24, "10.34.32.1").Ranges("10.34.32.0/25").Obj())
+		expectBound(ctx, specs.Created(ctx, k8s, build.Claim(team, "held").Pool("static-a").CIDR("10.34.4.0/24").Obj()), "10.34.4.0/24")
 	})
 
 	// refused asks for a block that is not available, and returns the message.
@@ -32,28 +33,28 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 		claim := build.Claim(namespace, unused()).Pool(pool).CIDR(cidr).Obj()
 		err := k8s.Create(ctx, claim.DeepCopy())
 		Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
-		Expect(missing(ctx, claim)()).To(BeTrue())
+		Expect(specs.IsGone(ctx, k8s, claim)()).To(BeTrue())
 		Expect(recordsOf(ctx, claim)).To(BeEmpty())
 		Expect(err.Error()).To(And(ContainSubstring("spec.cidr: "+cidr), ContainSubstring("leave cidr out to get a free block, or ask for another")))
 		return err.Error()
 	}
 
 	It("is given to a claim that asks a pool for it", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "by-pool").Pool("static-a").CIDR("10.34.8.0/22").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "by-pool").Pool("static-a").CIDR("10.34.8.0/22").Obj())
 		expectBound(ctx, claim, "10.34.8.0/22")
 		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(22))))
 		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 	})
 
 	It("is given to a claim that asks a class for it, from the pool in which it lies", func(ctx context.Context) {
-		claim := created(ctx, build.Claim(team, "by-class").Class("static").CIDR("10.34.20.0/24").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "by-class").Class("static").CIDR("10.34.20.0/24").Obj())
 		expectBound(ctx, claim, "10.34.20.0/24")
 		Expect(claim.Status.PoolRef.Name).To(Equal("static-b"))
 	})
 
 	It("may be a single address, with the length stated or not", func(ctx context.Context) {
-		expectBound(ctx, created(ctx, build.Claim(team, "address").Pool("static-hosts").CIDR("10.34.32.9/32").Obj()), "10.34.32.9/32")
-		stated := created(ctx, build.Claim(team, "address-stated").Pool("static-hosts").CIDR("10.34.32.10/32").Length(32).Obj())
+		expectBound(ctx, specs.Created(ctx, k8s, build.Claim(team, "address").Pool("static-hosts").CIDR("10.34.32.9/32").Obj()), "10.34.32.9/32")
+		stated := specs.Created(ctx, k8s, build.Claim(team, "address-stated").Pool("static-hosts").CIDR("10.34.32.10/32").Length(32).Obj())
 		expectBound(ctx, stated, "10.34.32.10/32")
 		Expect(stated.Status.Address).To(Equal("10.34.32.10"))
 	})
@@ -77,12 +78,12 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("does not show the waiting claim to a stranger either", func(ctx context.Context) {
-		holder := created(ctx, build.Claim(team, "late-held").Pool("static-late").CIDR("10.34.48.0/24").Obj())
+		holder := specs.Created(ctx, k8s, build.Claim(team, "late-held").Pool("static-late").CIDR("10.34.48.0/24").Obj())
 		Eventually(phase(ctx, holder)).Should(Equal(v1alpha1.ClaimPending))
-		strange := created(ctx, build.Claim(strangers, "late-strange").Pool("static-late").CIDR("10.34.48.0/24").Obj())
-		ready(ctx, created(ctx, build.Pool("static-late").Domain("static-block").CIDR("10.34.48.0/20").Obj()))
+		strange := specs.Created(ctx, k8s, build.Claim(strangers, "late-strange").Pool("static-late").CIDR("10.34.48.0/24").Obj())
+		specs.Pool(ctx, k8s, build.Pool("static-late").Domain("static-block").CIDR("10.34.48.0/20").Obj())
 		expectBound(ctx, holder, "10.34.48.0/24")
-		Eventually(func() string { return reasons(fresh(ctx, strange).Status.Conditions)["Pending"] }).Should(Equal("True/Conflict"))
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, strange).Status.Conditions)["Pending"] }).Should(Equal("True/Conflict"))
 		for _, condition := range strange.Status.Conditions {
 			Expect(condition.Message).To(HavePrefix("10.34.48.0/24 is in use in pool static-late"))
 			Expect(condition.Message).NotTo(ContainSubstring("late-held"))
@@ -90,8 +91,8 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("does not show the platform's blocks to a tenant", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("static-platform").Child("static-b", 24).Obj())) // its own block is held by the platform
-		block := fresh(ctx, build.Pool("static-platform").Obj()).Spec.CIDR
+		specs.Pool(ctx, k8s, build.Pool("static-platform").Child("static-b", 24).Obj()) // its own block is held by the platform
+		block := specs.Stored(ctx, k8s, build.Pool("static-platform").Obj()).Spec.CIDR
 		Expect(refused(ctx, strangers, "static-b", block)).NotTo(ContainSubstring("static-platform"))
 	})
 
@@ -119,7 +120,7 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("is refused, and does not wait, for any onExhaustion of the pool", func(ctx context.Context) {
-		Expect(fresh(ctx, build.Pool("static-a").Obj()).Spec.OnExhaustion).To(Or(BeEmpty(), Equal(v1alpha1.OnExhaustionWait)))
+		Expect(specs.Stored(ctx, k8s, build.Pool("static-a").Obj()).Spec.OnExhaustion).To(Or(BeEmpty(), Equal(v1alpha1.OnExhaustionWait)))
 		refused(ctx, team, "static-a", "10.34.4.0/24")
 	})
 
@@ -134,13 +135,13 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 			length int32
 			cidr   string
 		}{{22, "10.34.0.0/22"}, {24, "10.34.5.0/24"}, {23, "10.34.6.0/23"}, {23, "10.34.12.0/23"}, {24, "10.34.14.0/24"}} {
-			Expect(created(ctx, build.Claim(team, "").Generated("any-").Pool("static-a").Length(want.length).Obj()).Spec.CIDR).To(Equal(want.cidr))
+			Expect(specs.Created(ctx, k8s, build.Claim(team, "").Generated("any-").Pool("static-a").Length(want.length).Obj()).Spec.CIDR).To(Equal(want.cidr))
 		}
 	})
 
 	It("is free again as soon as its claim is deleted", func(ctx context.Context) {
 		for range 20 {
-			claim := created(ctx, build.Claim(team, "").Generated("again-").Pool("static-b").CIDR("10.34.31.0/24").Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("again-").Pool("static-b").CIDR("10.34.31.0/24").Obj())
 			Expect(claim.Spec.CIDR).To(Equal("10.34.31.0/24"))
 			deleted(ctx, claim)
 		}
@@ -150,17 +151,17 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 // This topic has 10.69.0.0/24 of a separate routing domain.
 var _ = Describe("exact-without-class", Ordered, func() {
 	It("binds a claim of an exact block that was made before there was a default class", func(ctx context.Context) {
-		team := namespace(ctx, "exact-without-class")
-		claim := created(ctx, build.Claim(team, "early").CIDR("10.69.0.128/28").Obj())
-		Eventually(func() string { return reasons(fresh(ctx, claim).Status.Conditions)["Pending"] }).Should(Equal("True/NoDefaultClass"))
-		class := created(ctx, build.Class("exact-late").Length(28).Default().Obj())
+		team := specs.Namespace(ctx, k8s, "exact-without-class")
+		claim := specs.Created(ctx, k8s, build.Claim(team, "early").CIDR("10.69.0.128/28").Obj())
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions)["Pending"] }).Should(Equal("True/NoDefaultClass"))
+		class := specs.Created(ctx, k8s, build.Class("exact-late").Length(28).Default().Obj())
 		DeferCleanup(withoutDefault, class)
-		ready(ctx, created(ctx, build.Pool("exact-late").Domain("exact-without-class").CIDR("10.69.0.0/24").Classes("exact-late").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("exact-late").Domain("exact-without-class").CIDR("10.69.0.0/24").Classes("exact-late").Obj())
 		expectBound(ctx, claim, "10.69.0.128/28")
 		Expect(claim.Spec.ClassName).To(Equal("exact-late"))
 
 		By("keeping the class from then on")
 		expectUnchangeable(ctx, claim, `{className: exact-other}`, refusal{field: "spec.className", remedy: "is immutable: make a new claim"})
-		Expect(fresh(ctx, claim).Status.Phase).To(Equal(v1alpha1.ClaimBound))
+		Expect(specs.Stored(ctx, k8s, claim).Status.Phase).To(Equal(v1alpha1.ClaimBound))
 	})
 })

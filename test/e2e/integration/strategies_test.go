@@ -11,13 +11,14 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // This topic has separate routing domains.
 var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	const team = "strategies"
 
-	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, team) })
 
 	// fragmented makes a pool in which these are free, and everything else held:
 	//
@@ -25,9 +26,9 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	//	   |  held   | free /27 |held|/28|  held   |           free /25           |
 	fragmented := func(ctx context.Context, name string, strategy v1alpha1.Strategy) *v1alpha1.IPPool {
 		GinkgoHelper()
-		pool := ready(ctx, created(ctx, build.Pool(name).Domain(name).CIDR("10.36.0.0/24").Strategy(strategy).Obj()))
+		pool := specs.Pool(ctx, k8s, build.Pool(name).Domain(name).CIDR("10.36.0.0/24").Strategy(strategy).Obj())
 		for _, cidr := range []string{"10.36.0.0/27", "10.36.0.64/28", "10.36.0.96/27"} {
-			created(ctx, build.Claim(team, "").Generated("held-").Pool(name).CIDR(cidr).Obj())
+			specs.Created(ctx, k8s, build.Claim(team, "").Generated("held-").Pool(name).CIDR(cidr).Obj())
 		}
 		return pool
 	}
@@ -37,7 +38,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 		var got []string
 		for _, cidr := range want {
 			bits := int32(netip.MustParsePrefix(cidr).Bits())
-			got = append(got, created(ctx, build.Claim(team, "").Generated("next-").Pool(pool.Name).Length(bits).Obj()).Spec.CIDR)
+			got = append(got, specs.Created(ctx, k8s, build.Claim(team, "").Generated("next-").Pool(pool.Name).Length(bits).Obj()).Spec.CIDR)
 		}
 		Expect(got).To(Equal(want))
 	},
@@ -56,7 +57,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 		within := netip.MustParsePrefix("10.36.0.0/24")
 		got := map[netip.Prefix]bool{}
 		for range 11 { // all that is free: 2 + 1 + 8 blocks of 16 addresses
-			claim := created(ctx, build.Claim(team, "").Generated("random-").Pool(pool.Name).Length(28).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("random-").Pool(pool.Name).Length(28).Obj())
 			block := netip.MustParsePrefix(claim.Spec.CIDR)
 			Expect(block.Bits()).To(Equal(28))
 			Expect(within.Contains(block.Addr())).To(BeTrue())
@@ -70,10 +71,10 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hand out by Random in no order", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("strategy-random-hosts").Domain("strategy-random-hosts").CIDR("10.36.0.0/24").Strategy(v1alpha1.StrategyRandom).Obj()))
+		specs.Pool(ctx, k8s, build.Pool("strategy-random-hosts").Domain("strategy-random-hosts").CIDR("10.36.0.0/24").Strategy(v1alpha1.StrategyRandom).Obj())
 		var got []netip.Addr
 		for range 16 {
-			claim := created(ctx, build.Claim(team, "").Generated("random-host-").Pool("strategy-random-hosts").Length(32).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("random-host-").Pool("strategy-random-hosts").Length(32).Obj())
 			got = append(got, netip.MustParsePrefix(claim.Spec.CIDR).Addr())
 		}
 		// Each is the free one at or after a random address, so that the lowest is the next
@@ -82,10 +83,10 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("hand out by Random in IPv6 from all over the pool", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("strategy-random-six").Domain("strategy-random").CIDR("2001:db8:36::/48").Strategy(v1alpha1.StrategyRandom).Obj()))
+		specs.Pool(ctx, k8s, build.Pool("strategy-random-six").Domain("strategy-random").CIDR("2001:db8:36::/48").Strategy(v1alpha1.StrategyRandom).Obj())
 		thirds := map[byte]bool{}
 		for range 64 {
-			claim := created(ctx, build.Claim(team, "").Generated("random-six-").Pool("strategy-random-six").Length(64).Obj())
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("random-six-").Pool("strategy-random-six").Length(64).Obj())
 			block := netip.MustParsePrefix(claim.Spec.CIDR)
 			Expect(netip.MustParsePrefix("2001:db8:36::/48").Contains(block.Addr())).To(BeTrue())
 			thirds[block.Addr().As16()[6]>>6] = true
@@ -96,7 +97,7 @@ var _ = Describe("strategies", Ordered, ContinueOnFailure, func() {
 	It("apply to child pools as to claims", func(ctx context.Context) {
 		parent := fragmented(ctx, "strategy-parent", v1alpha1.StrategyBestFit)
 		for i, want := range []string{"10.36.0.80/28", "10.36.0.32/28"} {
-			child := created(ctx, build.Pool(fmt.Sprintf("strategy-child-%d", i)).Child(parent.Name, 28).Obj())
+			child := specs.Created(ctx, k8s, build.Pool(fmt.Sprintf("strategy-child-%d", i)).Child(parent.Name, 28).Obj())
 			Expect(child.Spec.CIDR).To(Equal(want))
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // A claim or child pool that cannot be served stalls no other: the next one is served, and its own
@@ -25,13 +26,13 @@ import (
 var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	const team = "stuck"
 
-	BeforeAll(func(ctx context.Context) { namespace(ctx, team) })
+	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, team) })
 
 	// full makes a pool of one address, and the claim that holds it.
 	full := func(ctx context.Context, pool, cidr string) *v1alpha1.IPClaim {
 		GinkgoHelper()
-		ready(ctx, created(ctx, build.Pool(pool).Domain("stuck").CIDR(cidr).Obj()))
-		holder := created(ctx, build.Claim(team, pool+"-holder").Pool(pool).Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool(pool).Domain("stuck").CIDR(cidr).Obj())
+		holder := specs.Created(ctx, k8s, build.Claim(team, pool+"-holder").Pool(pool).Length(32).Obj())
 		Expect(holder.Spec.CIDR).To(Equal(cidr))
 		return holder
 	}
@@ -39,7 +40,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	// resolution of one second.
 	waiting := func(ctx context.Context, namespace, name, pool string) *v1alpha1.IPClaim {
 		GinkgoHelper()
-		claim := created(ctx, build.Claim(namespace, name).Pool(pool).Length(32).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(namespace, name).Pool(pool).Length(32).Obj())
 		Expect(claim.Spec.CIDR).To(BeEmpty())
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimExhausted))
 		return claim
@@ -56,22 +57,22 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		expectBound(ctx, behind, "10.29.0.0/32")
 
 		deleted(ctx, behind)
-		Eventually(func() []v1alpha1.IPAllocation { return recordsIn(ctx, "stuck-name") }).Should(BeEmpty())
-		again := created(ctx, build.Claim(team, long).Pool("stuck-name").Length(32).Obj())
+		Eventually(func() []v1alpha1.IPAllocation { return specs.RecordsIn(ctx, k8s, "stuck-name") }).Should(BeEmpty())
+		again := specs.Created(ctx, k8s, build.Claim(team, long).Pool("stuck-name").Length(32).Obj())
 		Expect(again.Spec.CIDR).To(Equal("10.29.0.0/32"), "at admission")
 	})
 
 	It("serves the claim behind one whose record a quota refuses, and reports it", func(ctx context.Context) {
-		poor := namespace(ctx, "a-stuck-quota")
+		poor := specs.Namespace(ctx, k8s, "a-stuck-quota")
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: poor, Name: "none"}}
 		quota.Spec.Hard = corev1.ResourceList{"count/ipallocations.ipam.cadastre.dev": resource.MustParse("0")}
-		created(ctx, quota)
+		specs.Created(ctx, k8s, quota)
 		Eventually(func() error { // as the quota controller does once it knows the kind
-			fresh(ctx, quota)
+			specs.Stored(ctx, k8s, quota)
 			quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, quota.Spec.Hard
 			return k8s.Status().Update(ctx, quota)
 		}).Should(Succeed())
-		ready(ctx, created(ctx, build.Pool("stuck-roomy").Domain("stuck").CIDR("10.29.1.0/24").Obj()))
+		specs.Pool(ctx, k8s, build.Pool("stuck-roomy").Domain("stuck").CIDR("10.29.1.0/24").Obj())
 		Eventually(func() error {
 			return k8s.Create(ctx, build.Claim(poor, "refused").Pool("stuck-roomy").Length(32).Obj())
 		}).Should(MatchError(ContainSubstring("exceeded quota")))
@@ -80,7 +81,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		stuck, behind := waiting(ctx, poor, "stuck", "stuck-quota"), waiting(ctx, team, "behind-quota", "stuck-quota")
 		deleted(ctx, holder)
 		expectBound(ctx, behind, "10.29.2.0/32")
-		Eventually(func() map[string]string { return reasons(fresh(ctx, stuck).Status.Conditions) }).Should(Equal(map[string]string{
+		Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, stuck).Status.Conditions) }).Should(Equal(map[string]string{
 			"Ready": "False/RecordRefused", "Bound": "False/RecordRefused", "Pending": "True/RecordRefused", "Exhausted": "False/RecordRefused",
 		}))
 		Expect(stuck.Status.Phase).To(Equal(v1alpha1.ClaimPending))
@@ -93,13 +94,13 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("serves the claim behind a child pool that was deleted while it was read live", func(ctx context.Context) {
-		ready(ctx, created(ctx, build.Pool("stuck-parent").Domain("stuck").CIDR("10.29.3.0/29").Obj()))
-		holder := created(ctx, build.Claim(team, "child-holder").Pool("stuck-parent").Length(30).Obj())
-		other := created(ctx, build.Claim(team, "child-other").Pool("stuck-parent").Length(30).Obj())
+		specs.Pool(ctx, k8s, build.Pool("stuck-parent").Domain("stuck").CIDR("10.29.3.0/29").Obj())
+		holder := specs.Created(ctx, k8s, build.Claim(team, "child-holder").Pool("stuck-parent").Length(30).Obj())
+		other := specs.Created(ctx, k8s, build.Claim(team, "child-other").Pool("stuck-parent").Length(30).Obj())
 		Expect(other.Spec.CIDR).To(Equal("10.29.3.4/30"))
-		child := created(ctx, build.Pool("stuck-child").Child("stuck-parent", 30).Obj())
+		child := specs.Created(ctx, k8s, build.Pool("stuck-child").Child("stuck-parent", 30).Obj())
 		Expect(child.Spec.CIDR).To(BeEmpty())
-		behind := created(ctx, build.Claim(team, "behind-child").Pool("stuck-parent").Length(30).Obj())
+		behind := specs.Created(ctx, k8s, build.Claim(team, "behind-child").Pool("stuck-parent").Length(30).Obj())
 		Eventually(phase(ctx, behind)).Should(Equal(v1alpha1.ClaimExhausted))
 
 		reading := make(chan struct{})

@@ -11,11 +11,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
@@ -47,42 +45,6 @@ var _ = BeforeSuite(func() {
 	k8s = running
 })
 
-// namespace makes a namespace for a topic.
-func namespace(ctx context.Context, name string) string {
-	Expect(k8s.Create(ctx, build.Namespace(name))).To(Succeed())
-	return name
-}
-
-// created creates an object and returns the answer of the API server.
-func created[T client.Object](ctx context.Context, obj T) T {
-	GinkgoHelper()
-	Expect(k8s.Create(ctx, obj)).To(Succeed())
-	return obj
-}
-
-// fresh reads an object again.
-func fresh[T client.Object](ctx context.Context, obj T) T {
-	GinkgoHelper()
-	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
-	return obj
-}
-
-// update changes an object as the user of a client, and once more if another client has changed it
-// in between. It returns the error of the API server.
-func update[T client.Object](ctx context.Context, as client.Client, obj T, edit func(T)) error {
-	GinkgoHelper()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		edit(fresh(ctx, obj))
-		return as.Update(ctx, obj)
-	})
-}
-
-// edited changes an object as the administrator.
-func edited[T client.Object](ctx context.Context, obj T, edit func(T)) {
-	GinkgoHelper()
-	Expect(update(ctx, k8s, obj, edit)).To(Succeed())
-}
-
 // deleted deletes an object.
 func deleted(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
@@ -91,7 +53,7 @@ func deleted(ctx context.Context, obj client.Object) {
 
 // phase returns the phase of a claim.
 func phase(ctx context.Context, claim *v1alpha1.IPClaim) func() v1alpha1.ClaimPhase {
-	return func() v1alpha1.ClaimPhase { return fresh(ctx, claim).Status.Phase }
+	return func() v1alpha1.ClaimPhase { return specs.Stored(ctx, k8s, claim).Status.Phase }
 }
 
 // reasons returns those of an object's conditions, by type, with their status.
@@ -101,13 +63,6 @@ func reasons(conditions []metav1.Condition) map[string]string {
 		by[c.Type] = fmt.Sprintf("%s/%s", c.Status, c.Reason)
 	}
 	return by
-}
-
-// ready waits until a pool hands out blocks.
-func ready[T v1alpha1.Pool](ctx context.Context, pool T) T {
-	GinkgoHelper()
-	Eventually(func() v1alpha1.PoolPhase { return fresh(ctx, pool).PoolStatus().Phase }).Should(Equal(v1alpha1.PoolReady))
-	return pool
 }
 
 // available returns the number of free addresses in the status of a pool.
@@ -120,12 +75,4 @@ func available(ctx context.Context, pool string) func() string {
 		}
 		return obj.Status.Capacity.Available
 	}
-}
-
-// recordsIn returns the allocations of a pool.
-func recordsIn(ctx context.Context, pool string) []v1alpha1.IPAllocation {
-	GinkgoHelper()
-	list := &v1alpha1.IPAllocationList{}
-	Expect(k8s.List(ctx, list, client.MatchingFields{"spec.poolRef.name": pool})).To(Succeed())
-	return list.Items
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // documented returns the objects of the YAML block of a document that contains the text.
@@ -43,7 +44,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	var alice client.Client // of the red project, may make claims
 
 	project := func(ctx context.Context, namespace, project string) {
-		created(ctx, build.NamespaceOf(project, namespace))
+		specs.Created(ctx, k8s, build.NamespaceOf(project, namespace))
 	}
 	bind := func(ctx context.Context, role string, rules ...rbacv1.PolicyRule) {
 		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules})).To(Succeed())
@@ -80,17 +81,17 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 			build.Pool("tenancy-labeled").CIDR("10.60.9.0/24").Label("tenancy", "owned").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
 			build.Pool("tenancy-one").CIDR("10.60.4.0/32").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj(),
 		} {
-			ready(ctx, created(ctx, pool))
+			specs.Pool(ctx, k8s, pool)
 		}
-		created(ctx, build.Class("tenancy-shared").Length(32).Obj())
-		created(ctx, build.Class("tenancy-consumer").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+		specs.Created(ctx, k8s, build.Class("tenancy-shared").Length(32).Obj())
+		specs.Created(ctx, k8s, build.Class("tenancy-consumer").Length(32).With(func(s *v1alpha1.IPClassSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "red"
 		}).Obj())
 	})
 
 	It("serves a consumer's own project, by name and by class", func(ctx context.Context) {
-		Expect(created(ctx, build.Claim(red, "own-pool").Pool("tenancy-consumer").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.0.0/32"))
-		Expect(created(ctx, build.Claim(red, "own-class").Class("tenancy-consumer").Obj()).Spec.CIDR).To(Equal("10.60.0.1/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "own-pool").Pool("tenancy-consumer").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.0.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "own-class").Class("tenancy-consumer").Obj()).Spec.CIDR).To(Equal("10.60.0.1/32"))
 	})
 
 	It("answers for pools that may not be used as for missing ones", func(ctx context.Context) {
@@ -99,20 +100,20 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 			{build.Claim(blue, "others-class").Class("tenancy-consumer").Obj(), build.Claim(blue, "no-class").Class("tenancy-nothing").Obj()},
 			{build.Claim(red, "platforms").Pool("tenancy-platform").Length(32).Obj(), build.Claim(red, "no-pool").Pool("tenancy-nothing").Length(32).Obj()},
 		} {
-			Expect(pendingWith(ctx, created(ctx, c.forbidden))).To(Equal(pendingWith(ctx, created(ctx, c.missing))))
+			Expect(pendingWith(ctx, specs.Created(ctx, k8s, c.forbidden))).To(Equal(pendingWith(ctx, specs.Created(ctx, k8s, c.missing))))
 		}
 	})
 
 	It("serves the platform's project from platform pools, by class before all others", func(ctx context.Context) {
-		Expect(created(ctx, build.Claim(platform, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.1.0/32"))
-		Expect(created(ctx, build.Claim(red, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.2.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(platform, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.1.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.2.0/32"))
 	})
 
 	It("selects no pool by labels if it takes the verb use to name it", func(ctx context.Context) {
 		owned := func(team, name string) *v1alpha1.IPClaim {
-			return created(ctx, build.Claim(team, name).Selecting("tenancy", "owned").Length(32).Obj())
+			return specs.Created(ctx, k8s, build.Claim(team, name).Selecting("tenancy", "owned").Length(32).Obj())
 		}
-		nothing := created(ctx, build.Claim(red, "selects-nothing").Selecting("tenancy", "nothing").Length(32).Obj())
+		nothing := specs.Created(ctx, k8s, build.Claim(red, "selects-nothing").Selecting("tenancy", "nothing").Length(32).Obj())
 		Expect(pendingWith(ctx, owned(red, "selects-owned"))).To(Equal(pendingWith(ctx, nothing)))
 		Expect(owned(blue, "selects-own").Spec.CIDR).To(Equal("10.60.9.0/32"))
 	})
@@ -150,31 +151,31 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		granted := func(c *v1alpha1.IPClaim) {
 			c.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "tenancy-owned"}
 		}
-		Expect(update(ctx, alice, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
+		Expect(specs.Update(ctx, k8s, alice, forged, granted)).To(MatchError(ContainSubstring("is written by the operator alone")))
 	})
 
 	It("serves a pool's own project without a grant", func(ctx context.Context) {
-		Expect(created(ctx, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.3.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.3.0/32"))
 	})
 
 	It("matches a project by the label alone if a namespace has that label", func(ctx context.Context) {
-		created(ctx, build.Namespace("red")) // any tenant's, of the project's name
-		forged := created(ctx, build.Claim("red", "forged").Pool("tenancy-consumer").Length(32).Obj())
+		specs.Created(ctx, k8s, build.Namespace("red")) // any tenant's, of the project's name
+		forged := specs.Created(ctx, k8s, build.Claim("red", "forged").Pool("tenancy-consumer").Length(32).Obj())
 		Expect(pendingWith(ctx, forged)).To(Equal("True/PoolNotFound"))
-		Expect(pendingWith(ctx, created(ctx, build.Claim("red", "forged-class").Class("tenancy-consumer").Obj()))).To(Equal("True/ClassNotFound"))
+		Expect(pendingWith(ctx, specs.Created(ctx, k8s, build.Claim("red", "forged-class").Class("tenancy-consumer").Obj()))).To(Equal("True/ClassNotFound"))
 	})
 
 	It("matches a project by the name of a namespace if no namespace has that label", func(ctx context.Context) {
-		alone := namespace(ctx, "tenancy-alone")
-		ready(ctx, created(ctx, build.Pool("tenancy-alone").CIDR("10.60.5.0/24").With(func(s *v1alpha1.IPPoolSpec) {
+		alone := specs.Namespace(ctx, k8s, "tenancy-alone")
+		specs.Pool(ctx, k8s, build.Pool("tenancy-alone").CIDR("10.60.5.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, alone
-		}).Obj()))
-		Expect(created(ctx, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.5.0/32"))
+		}).Obj())
+		Expect(specs.Created(ctx, k8s, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.5.0/32"))
 	})
 
 	It("keeps the label to users that may assign the project, by the policy of the documentation", func(ctx context.Context) {
 		for _, obj := range documented("docs/operations.md", "guard-project-label") {
-			created(ctx, obj)
+			specs.Created(ctx, k8s, obj)
 		}
 		bind(ctx, "tenancy-namespaces", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "update"}})
 		labelled := func(name, project string) error {
@@ -192,11 +193,11 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("does not report that no pool backs a class if one does that the namespace may not use", func(ctx context.Context) {
-		created(ctx, build.Class("tenancy-hidden").Length(32).Obj())
-		ready(ctx, created(ctx, build.Pool("tenancy-hidden").CIDR("10.60.6.0/24").Classes("tenancy-hidden").With(func(s *v1alpha1.IPPoolSpec) {
+		specs.Created(ctx, k8s, build.Class("tenancy-hidden").Length(32).Obj())
+		specs.Pool(ctx, k8s, build.Pool("tenancy-hidden").CIDR("10.60.6.0/24").Classes("tenancy-hidden").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility = v1alpha1.VisibilityPlatform
-		}).Obj()))
-		claim := created(ctx, build.Claim(blue, "hidden").Class("tenancy-hidden").Obj())
+		}).Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(blue, "hidden").Class("tenancy-hidden").Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass,
 			`no IPv4 pool that this namespace may use backs the IPClass "tenancy-hidden": add the class to the classNames of one, or change the visibility of one that backs it`)
 	})
@@ -205,12 +206,12 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		labelled := func(name, cidr, project string) {
 			pool := build.Pool(name).CIDR(cidr).With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, project }).Obj()
 			pool.Labels = map[string]string{"tenancy": "selected"}
-			ready(ctx, created(ctx, pool))
+			specs.Pool(ctx, k8s, pool)
 		}
 		labelled("tenancy-label-red", "10.60.7.0/24", "red")
-		stranger := created(ctx, build.Claim(blue, "selects").Selecting("tenancy", "selected").Length(32).Obj())
+		stranger := specs.Created(ctx, k8s, build.Claim(blue, "selects").Selecting("tenancy", "selected").Length(32).Obj())
 		Expect(pendingWith(ctx, stranger)).To(Equal("True/PoolNotFound"))
-		Expect(created(ctx, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.7.0/32"))
+		Expect(specs.Created(ctx, k8s, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.7.0/32"))
 		labelled("tenancy-label-blue", "10.60.8.0/24", "blue")
 		expectBound(ctx, stranger, "10.60.8.0/32")
 	})

@@ -46,9 +46,7 @@ func (w *world) losesTheLease(t *testing.T) {
 	}
 
 	w.writeLease(t, "")
-	w.Await("the claim that waits is bound by the new leader", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(waits), waits) == nil && waits.Status.Phase == v1alpha1.ClaimBound
-	})
+	w.Bound(waits)
 	for _, m := range w.Managers {
 		if !m.Running() {
 			t.Errorf("%s has ended", m.Name)

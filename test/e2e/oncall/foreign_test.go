@@ -34,9 +34,7 @@ func (w *world) foreign() {
 		return text
 	})
 	w.has("the API server", ofAPIServer, func() []byte {
-		text, err := w.Kubectl(w.Context(), "get", "--raw", "/metrics")
-		suite.Must(w, err)
-		return []byte(text)
+		return []byte(w.RunKubectl("get", "--raw", "/metrics"))
 	})
 }
 

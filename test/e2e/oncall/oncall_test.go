@@ -184,10 +184,7 @@ func (w *world) policyIsMissing() {
 		}
 	}
 	w.Await("all replicas report that the register is protected", protected(1))
-	out, err := w.Kubectl(w.Context(), "get", "validatingadmissionpolicybinding", policy, "-o", "name")
-	suite.Must(w, err)
-	_, err = w.Kubectl(w.Context(), "delete", strings.TrimSpace(out))
-	suite.Must(w, err)
+	w.RunKubectl("delete", strings.TrimSpace(w.RunKubectl("get", "validatingadmissionpolicybinding", policy, "-o", "name")))
 	w.Await("all replicas report that it is not", protected(0))
 }
 

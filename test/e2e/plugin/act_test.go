@@ -230,5 +230,5 @@ func (w *world) ownedAddressClaim() {
 	claim := build.AddressClaim("team-a", "machine-1").Pool("nodes").Cluster("prod").Obj()
 	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
 	w.Created(claim)
-	w.addressed("team-a", "machine-1")
+	w.Served(claim)
 }

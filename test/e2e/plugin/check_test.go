@@ -49,8 +49,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	}
 	w.Created(build.Claim("team-a", "homeless").Pool("gone").Length(28).Obj())
 	for _, name := range []string{"bare", "machine"} { // the first has the first address
-		w.Created(build.AddressClaim("team-a", name).Pool("hosts").Obj())
-		w.addressed("team-a", name)
+		claim := build.AddressClaim("team-a", name).Pool("hosts").Obj()
+		w.Created(claim)
+		w.Served(claim)
 	}
 	suite.Must(t, w.Managers[0].Stop())
 	w.unprotect()

@@ -5,10 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -61,9 +57,8 @@ func (w *world) fill() {
 	for _, name := range []string{"team-a", "team-b"} {
 		w.Namespace(name)
 	}
-	w.edits("alice", "team-a")
-	w.edits("bob", "team-b")
 	w.Created(
+		build.Editor("alice", "team-a"), build.Editor("bob", "team-b"),
 		build.Class("cluster-nodes").Length(32).Obj(),
 		build.Class("subnets").Default().Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = allowed() }).Obj(),
 	)
@@ -92,32 +87,11 @@ func (w *world) fill() {
 	} {
 		w.Created(claim)
 	}
-	w.Created(&clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"},
-		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
-	})
-	w.Created(build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj())
-	w.addressed("team-a", "machine-0")
+	claim := build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").Obj()
+	w.Created(build.Cluster("team-a", "prod"), claim)
+	w.Served(claim)
 	w.Retained("team-a", "keep")
 	w.full("vips")
-}
-
-// edits gives a user the built-in role edit in a namespace.
-func (w *world) edits(user, namespace string) {
-	w.Created(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	})
-}
-
-// addressed waits until an IPAddressClaim has its address.
-func (w *world) addressed(namespace, name string) {
-	w.Helper()
-	claim := &ipamv1.IPAddressClaim{}
-	w.Await(name+" has an address", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim) == nil && claim.Status.AddressRef.Name != ""
-	})
 }
 
 // full waits until the status of a pool shows no free address.

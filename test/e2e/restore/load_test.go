@@ -7,14 +7,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // The pools of the load.
@@ -125,18 +124,11 @@ func (l *load) count(ctx context.Context, err error, done *int) {
 	}
 }
 
-// isCut reports whether a connection was cut in mid-request, the client's own or, as the API
-// server's answer states, that of the API server to a webhook: the client's next attempt hides it.
+// isCut reports whether a connection was cut in mid-request, or the network failed otherwise: the
+// next attempt of the client hides it.
 func isCut(err error) bool {
 	var operation *net.OpError
-	if errors.As(err, &operation) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, syscall.ECONNREFUSED) {
-		return true
-	}
-	if !apierrors.IsInternalError(err) {
-		return false
-	}
-	text := err.Error()
-	return containsAny(text, "failed calling webhook") && containsAny(text, ": EOF", "server closed idle connection", "connection reset", "connection refused", "http2: server sent GOAWAY")
+	return errors.As(err, &operation) || suite.IsCut(err)
 }
 
 // creates waits until so many more objects were created.

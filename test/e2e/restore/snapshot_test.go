@@ -3,7 +3,6 @@ package restore
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,15 +13,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
-
-func containsAny(text string, parts ...string) bool {
-	for _, p := range parts {
-		if strings.Contains(text, p) {
-			return true
-		}
-	}
-	return false
-}
 
 // newSeed returns that of SEED, or a new one.
 func newSeed(t *testing.T) uint64 {

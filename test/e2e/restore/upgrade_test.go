@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // previous is the build from which the operator is upgraded. Replicas of those before it do not
@@ -22,10 +23,7 @@ const previous = "d06650e"
 // does not have it, because it is a shallow clone, the test is skipped.
 func checkedOut(t *testing.T) string {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := suite.ModuleRoot(t)
 	git := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = root

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,13 +23,13 @@ func (w *world) addressesAreMended() {
 	local := build.Pool("own").CIDR("10.8.5.0/30").In("addresses")
 	w.Pools(local)
 
-	w.Created(capiCluster("addresses", "fleet"))
+	w.Created(build.Cluster("addresses", "fleet"))
 	byPool := build.AddressClaim("addresses", "by-pool").Pool("addresses").Cluster("fleet").Obj()
 	byClass := build.AddressClaim("addresses", "by-class").Class("addresses").Obj()
 	byLocal := build.AddressClaim("addresses", "by-local").From(v1alpha1.GroupVersion.Group, string(v1alpha1.PoolKindLocalIPPool), "own").Obj()
 	w.Created(byPool, byClass, byLocal)
 	for _, claim := range []*ipamv1.IPAddressClaim{byPool, byClass, byLocal} {
-		w.served(claim)
+		w.Served(claim)
 	}
 	w.anAddressIsRepaired(byPool)
 	w.anAddressIsMadeAgain(byPool)
@@ -81,26 +80,13 @@ func (w *world) anAddressIsRestored() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name},
 		Spec:       ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef, Address: "10.8.4.3", Prefix: &length},
 	}, claim)
-	w.served(claim)
+	w.Served(claim)
 	suite.Must(w, w.Patch(w.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	w.Await("the claim has its finalizer again", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && slices.Contains(claim.Finalizers, v1alpha1.FinalizerRelease)
 	})
 	w.Deleted(claim)
 	w.Gone(claim)
-}
-
-func capiCluster(namespace, name string) *clusterv1.Cluster {
-	obj := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	obj.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NobodysCluster", Name: name}
-	return obj
-}
-
-func (w *world) served(claim *ipamv1.IPAddressClaim) {
-	w.Helper()
-	w.Await(claim.Name+" has its address", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.AddressRef.Name == claim.Name
-	})
 }
 
 func (w *world) addressOf(claim *ipamv1.IPAddressClaim) *ipamv1.IPAddress {

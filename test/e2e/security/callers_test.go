@@ -86,7 +86,7 @@ func (w *world) onlyTheSecretIsAnswered() {
 		plain := plainPath(called[name])
 		secrets[strings.TrimSuffix(called[name], plain)] = true
 		for _, path := range []string{plain, "/", "/" + strings.Repeat("a", 26) + plain, called[name] + "/", called[name] + "/x"} {
-			if code, answer := w.post(insecure(), path, creation("victim", "asked")); code != http.StatusNotFound {
+			if code, answer := w.post(suite.Insecure(20*time.Second), path, creation("victim", "asked")); code != http.StatusNotFound {
 				w.Errorf("%s at %s: %d %s, want %d", name, path, code, answer, http.StatusNotFound)
 			}
 		}
@@ -118,7 +118,7 @@ func (w *world) pathsAreReplaced() {
 			}
 		}
 	})
-	asking := insecure()
+	asking := suite.Insecure(20 * time.Second)
 	old := w.pathIsReplaced(asking)
 	w.Patience = 2 * time.Minute // the grace is one
 	w.Await("the old secret is not accepted any more", func(context.Context) bool {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 	w.bundlesAre(a)
 	both, err := tls.X509KeyPair(clientCert, clientKey)
 	suite.Must(t, err)
-	known := insecure()
+	known := suite.Insecure(20 * time.Second)
 	known.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{both}
 	const name = "create.ipclaim.ipam.cadastre.dev"
 	path := w.secretPaths()[name]
@@ -47,7 +48,7 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, creation("victim", "asked"))
 	suite.Must(t, err)
-	if response, err := insecure().Do(request); err == nil {
+	if response, err := suite.Insecure(20 * time.Second).Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("a client without certificate: %d, want no connection", response.StatusCode)
 	}

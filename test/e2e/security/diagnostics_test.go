@@ -2,7 +2,6 @@ package security
 
 import (
 	"bytes"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,12 +15,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
-
-// insecure returns a client for loopback, for tests that have no authority to check certificates
-// by.
-func insecure() *http.Client {
-	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-}
 
 // diagnosticsAreGuarded asks without credentials, as a user, and as a user with the right.
 func (w *world) diagnosticsAreGuarded() {
@@ -93,7 +86,7 @@ func (w *world) timeIsBounded() {
 func (w *world) reviewed(body io.Reader) *admissionv1.AdmissionResponse {
 	w.Helper()
 	path := w.secretPaths()["create.ipclaim.ipam.cadastre.dev"]
-	code, answer := w.post(insecure(), path, body)
+	code, answer := w.post(suite.Insecure(20*time.Second), path, body)
 	if code == http.StatusNotFound {
 		w.Fatalf("%s: %d: %s", path, code, answer)
 	}

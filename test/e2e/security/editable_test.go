@@ -6,7 +6,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,9 +42,7 @@ func (w *world) everythingIsEditable() {
 		w.edit(kind+": foreign finalizer", obj, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
 		suite.Must(w, w.Delete(w.Context(), obj))
 		w.edit(kind+": that finalizer off, when it is being deleted", obj, `{"metadata":{"finalizers":null}}`)
-		w.Await(kind+" is gone", func(ctx context.Context) bool {
-			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj))
-		})
+		w.Gone(obj)
 	}
 }
 

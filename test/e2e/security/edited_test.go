@@ -31,7 +31,7 @@ func (w *world) editsGrantNothing(waiting ...*late) {
 	}
 	asked := build.Claim("late-people", "of-the-administrator").Pool("late-owned").Length(32).Obj()
 	w.Created(asked)
-	w.bound(asked)
+	w.Bound(asked)
 	w.Deleted(asked)
 	for _, l := range waiting {
 		l.isNotServed()

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +30,7 @@ func (w *world) everythingIsDone() {
 	w.Pools(build.Pool("all-owned").CIDR("10.8.1.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "others" }).Obj())
 	asked := build.Claim("all", "grant").Pool("all-owned").Length(32).Obj()
 	w.Created(asked) // an administrator may use it
-	w.bound(asked)
+	w.Bound(asked)
 	w.clusterAPIComes()
 	w.addressesAreMended()
 	w.Created(build.Claim("all", "nothing").Class("no-such-class").Obj())
@@ -53,7 +52,7 @@ func (w *world) aClaimWaits() {
 	late := build.Claim("all", "late").Class("all").With(func(s *v1alpha1.IPClaimSpec) { s.PrefixLength = new(int32(29)) }).Obj()
 	w.Created(large, late)
 	w.Deleted(large)
-	w.bound(late)
+	w.Bound(late)
 	w.Deleted(late)
 }
 
@@ -62,7 +61,7 @@ func (w *world) aBlockIsKept() {
 	kept := build.Claim("all", "kept").Class("all-kept").Obj()
 	w.Created(kept)
 	block := kept.Spec.CIDR
-	w.bound(kept)
+	w.Bound(kept)
 	w.Deleted(kept)
 	record := &v1alpha1.IPAllocation{}
 	w.Await("the block is retained", func(ctx context.Context) bool {
@@ -73,7 +72,7 @@ func (w *world) aBlockIsKept() {
 	if again.Spec.CIDR != block {
 		w.Errorf("kept %s, and given %s", block, again.Spec.CIDR)
 	}
-	w.bound(again)
+	w.Bound(again)
 }
 
 // clusterAPIComes creates claims of Cluster API that are served, from a namespace's own pool too.
@@ -87,15 +86,11 @@ func (w *world) clusterAPIComes() {
 	}
 	for _, claim := range asks {
 		w.Created(claim)
-		w.Await("the IPAddressClaim has its address", func(ctx context.Context) bool {
-			return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.AddressRef.Name != ""
-		})
+		w.Served(claim)
 	}
 	for _, claim := range asks {
 		w.Deleted(claim)
-		w.Await("the IPAddressClaim is gone", func(ctx context.Context) bool {
-			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(claim), claim))
-		})
+		w.Gone(claim)
 	}
 	w.letGoOf(local)
 	w.aClaimIsToldOf()
@@ -111,7 +106,5 @@ func (w *world) aClaimIsToldOf() {
 			slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == claim.UID })
 	})
 	w.Deleted(claim)
-	w.Await("the IPAddressClaim is gone", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(claim), claim))
-	})
+	w.Gone(claim)
 }

@@ -22,8 +22,7 @@ import (
 // rendered returns the objects of a kustomization.
 func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	suite.Must(t, err)
+	root := suite.ModuleRoot(t)
 	kubectl, err := cluster.Binary("kubectl")
 	suite.Must(t, err)
 	out, err := exec.CommandContext(context.Background(), kubectl, "kustomize", filepath.Join(root, dir)).Output()

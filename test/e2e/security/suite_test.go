@@ -3,13 +3,9 @@
 package security
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
@@ -41,11 +37,4 @@ func TestSecurity(t *testing.T) {
 	} {
 		t.Run(step.name, func(t *testing.T) { step.do(&world{w.For(t)}) })
 	}
-}
-
-func (w *world) bound(claim *v1alpha1.IPClaim) {
-	w.Helper()
-	w.Await(claim.Name+" is bound", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == v1alpha1.ClaimBound
-	})
 }

@@ -42,8 +42,7 @@ func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
 	w.edit("foreign finalizer", claim, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
 	w.edit("that finalizer off", claim, `{"metadata":{"finalizers":null}}`)
 
-	root, err := cluster.ModuleRoot()
-	suite.Must(t, err)
+	root := suite.ModuleRoot(t)
 	if _, err := w.Kubectl(t.Context(), "apply", "--kustomize", filepath.Join(root, "config", "policy", "mutating")); err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +113,5 @@ func (w *world) replace(label string, spec any, status map[string]any) (string, 
 	suite.Must(w, err)
 	file := filepath.Join(w.TempDir(), "claim.yaml")
 	suite.Must(w, os.WriteFile(file, text, 0o600))
-	out, err := w.Kubectl(w.Context(), "replace", "--filename", file)
-	return out, err
+	return w.Kubectl(w.Context(), "replace", "--filename", file)
 }

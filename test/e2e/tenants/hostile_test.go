@@ -55,7 +55,7 @@ func newHostile(w *world, good *honest, random *rand.Rand, all *answers) *hostil
 	suite.Must(w, err)
 	h := &hostile{
 		client: w.Client(cluster.NoRetry(cfg)), random: random, known: good.holding[0].DeepCopy(), answers: all,
-		server: strings.TrimSuffix(cfg.Host, "/"), raw: raw, path: &atomic.Pointer[string]{}, direct: insecure(),
+		server: strings.TrimSuffix(cfg.Host, "/"), raw: raw, path: &atomic.Pointer[string]{}, direct: suite.Insecure(answeredWithin),
 	}
 	leaked := w.claimPath()
 	h.path.Store(&leaked)

@@ -2,7 +2,6 @@ package tenants
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,11 +112,6 @@ func post(ctx context.Context, through *http.Client, address, body string) (int,
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	return response.StatusCode, string(answer), err
-}
-
-// insecure returns a client that trusts every server, and has no certificate.
-func insecure() *http.Client {
-	return &http.Client{Timeout: answeredWithin, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
 
 // claimPath returns the path at which the API server has claims filled in.

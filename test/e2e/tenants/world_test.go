@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -79,9 +77,9 @@ func prepare(running *suite.World) *world {
 	for _, m := range w.Managers {
 		w.processes = append(w.processes, m.PID())
 	}
-	w.Created(build.NamespaceOf("honest", honestNamespace), edits("alice", honestNamespace))
+	w.Created(build.NamespaceOf("honest", honestNamespace), build.Editor("alice", honestNamespace))
 	for _, name := range hostileNamespaces() {
-		w.Created(build.NamespaceOf(hostileProject, name), edits("mallory", name))
+		w.Created(build.NamespaceOf(hostileProject, name), build.Editor("mallory", name))
 	}
 	w.refuseLabelled()
 	w.quota(hostileNamespace, quotaClaims)
@@ -92,14 +90,14 @@ func prepare(running *suite.World) *world {
 		build.Class("keep").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj(),
 	)
 	w.Pools(
-		build.Pool(poolCommon).CIDR("10.80.0.0/21").Classes("hosts").With(limited(limitCommon)).Obj(),
-		build.Pool(poolKept).CIDR("10.81.0.0/24").Classes("keep").With(limited(limitKept)).Obj(),
+		build.Pool(poolCommon).CIDR("10.80.0.0/21").Classes("hosts").Limit(limitCommon).Obj(),
+		build.Pool(poolKept).CIDR("10.81.0.0/24").Classes("keep").Limit(limitKept).Obj(),
 		build.Pool(poolOwn).CIDR("10.82.0.0/30").With(func(s *v1alpha1.IPPoolSpec) { s.Project, s.Visibility = "honest", v1alpha1.VisibilityConsumer }).Obj(),
 		build.Pool(poolOthers).CIDR("10.83.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "others" }).Obj(),
 		build.Pool(poolInner).CIDR("10.84.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = v1alpha1.VisibilityPlatform }).Obj(),
 		build.Pool(poolSmall).CIDR("10.85.0.0/29").Obj(),
 		build.Pool(poolOpen).CIDR("10.86.0.0/26").Obj(),
-		build.Pool(poolTight).CIDR("10.87.0.0/28").Classes("scarce").With(limited(limitTight)).Obj(),
+		build.Pool(poolTight).CIDR("10.87.0.0/28").Classes("scarce").Limit(limitTight).Obj(),
 		build.Pool(poolBrim).CIDR("10.88.0.0/32").Classes("scarce").Obj(),
 	)
 	return w
@@ -155,21 +153,6 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// edits returns a binding that gives a user the role edit in a namespace, and nothing else.
-func edits(user, namespace string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edit"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-	}
-}
-
-func limited(blocks int64) func(*v1alpha1.IPPoolSpec) {
-	return func(s *v1alpha1.IPPoolSpec) {
-		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &blocks}}
-	}
-}
-
 // judgeProcesses fails if a replica ended, panicked, or took so much memory that it came near to
 // being killed.
 func (w *world) judgeProcesses() {
@@ -193,8 +176,7 @@ func (w *world) judgeProcesses() {
 // memoryLimit returns that of the container, in bytes.
 func (w *world) memoryLimit() int64 {
 	w.Helper()
-	root, err := cluster.ModuleRoot()
-	suite.Must(w, err)
+	root := suite.ModuleRoot(w)
 	manifest, err := os.ReadFile(filepath.Join(root, "config/manager/deployment.yaml"))
 	suite.Must(w, err)
 	deployment := &appsv1.Deployment{}

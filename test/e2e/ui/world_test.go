@@ -1,15 +1,12 @@
 package ui
 
 import (
-	"context"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
@@ -55,11 +52,7 @@ func (w *world) fill() {
 	for _, name := range []string{"team-a", "team-b"} {
 		w.Namespace(name)
 	}
-	w.Created(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "alice"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-	})
+	w.Created(build.Editor("alice", "team-a"))
 	w.Created(
 		build.Class("cluster-nodes").Length(32).Obj(),
 		build.Class("subnets").Default().Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = new(true) }).Obj(),
@@ -85,10 +78,7 @@ func (w *world) fill() {
 		build.Claim("team-b", "vip").Pool("vips").Length(31).Obj(),
 		build.Claim("team-a", "vip-2").Pool("vips").Length(32).Obj(),
 		build.Claim("team-b", "vip-2").Pool("vips").Length(31).Obj(),
-		&clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"},
-			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
-		},
+		build.Cluster("team-a", "prod"),
 	)
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "node-7"},
@@ -99,11 +89,9 @@ func (w *world) fill() {
 	}
 	w.Created(machine)
 	owner := metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))
-	w.Created(build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").OwnedBy(*owner).Obj())
-	address := &ipamv1.IPAddressClaim{}
-	w.Await("machine-0 has an address", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: "machine-0"}, address) == nil && address.Status.AddressRef.Name != ""
-	})
+	claim := build.AddressClaim("team-a", "machine-0").Pool("nodes").Cluster("prod").OwnedBy(*owner).Obj()
+	w.Created(claim)
+	w.Served(claim)
 	w.Retained("team-a", "keep")
 }
 

@@ -1,7 +1,6 @@
 package uibrowser
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -150,10 +148,7 @@ func (w *world) claims() {
 	w.Created(
 		build.Claim("storage", "sync").LocalPool("replication").Length(28).Obj(),
 		build.Claim("checkout", "staging").Pool("lab").Length(17).Obj(),
-		&clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "payments", Name: "prod"},
-			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
-		},
+		build.Cluster("payments", "prod"),
 	)
 	for i := range 6 {
 		w.machine(fmt.Sprintf("prod-worker-%d", i))
@@ -171,10 +166,7 @@ func (w *world) machine(name string) {
 	claim := build.AddressClaim("payments", name+"-eth0").Pool("fra-nodes").Cluster("prod").
 		OwnedBy(metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID}).Obj()
 	w.Created(claim)
-	w.Await(name+" has an address", func(ctx context.Context) bool {
-		got := &ipamv1.IPAddressClaim{}
-		return w.Get(ctx, client.ObjectKeyFromObject(claim), got) == nil && got.Status.AddressRef.Name != ""
-	})
+	w.Served(claim)
 }
 
 // states brings blocks into the states that a claim alone does not: retained, cooling, and out of

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -60,7 +59,7 @@ func (w *world) claimsFree(t *testing.T) {
 	suite.Must(t, w.Get(t.Context(), key, claim))
 	p.Click("#panel .danger")
 	p.Click("#ask-do")
-	w.Await("the claim is gone", func(ctx context.Context) bool { return apierrors.IsNotFound(w.Get(ctx, key, claim)) })
+	w.Gone(claim)
 }
 
 // copies copies a manifest from a row of a page that only reads, and submits it to the API server.

@@ -57,8 +57,7 @@ type world struct{ *suite.World }
 
 func (w *world) kubectl(args ...string) string {
 	w.Helper()
-	out, err := w.Kubectl(w.Context(), args...)
-	suite.Must(w, err)
+	out := w.RunKubectl(args...)
 	w.Log(out)
 	return out
 }
@@ -117,9 +116,7 @@ func (w *world) expectFree(kinds string) {
 func start(t *testing.T) (w *world, root string) {
 	t.Helper()
 	w = &world{suite.Start(t, cluster.Options{Managers: 1, ControllerManager: true})}
-	root, err := cluster.ModuleRoot()
-	suite.Must(w, err)
-	return w, root
+	return w, suite.ModuleRoot(w)
 }
 
 func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {

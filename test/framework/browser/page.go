@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -97,18 +96,6 @@ func (p *Page) Type(selector, text string) {
 func (p *Page) Press(keys string, options ...chromedp.KeyOption) {
 	p.t.Helper()
 	p.do(fmt.Sprintf("pressing %q", keys), chromedp.KeyEvent(keys, options...))
-}
-
-// Wheel turns the wheel of the mouse at a point. Negative is up.
-func (p *Page) Wheel(x, y, delta float64) {
-	p.t.Helper()
-	p.do("turning the wheel", chromedp.MouseEvent(input.DispatchMouseEventTypeMouseWheel, x, y, func(e *input.DispatchMouseEventParams) { e.DeltaY = delta }))
-}
-
-// Drag drags from one point to another.
-func (p *Page) Drag(fromX, fromY, toX, toY float64) {
-	p.t.Helper()
-	p.do("dragging", chromedp.DragAndDropXY(fromX, fromY, toX, toY, 10))
 }
 
 // Box holds the place of an element, in pixels of CSS.

@@ -3,9 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -30,11 +28,11 @@ func (j *judgement) overlaps() {
 // one form a stack. It reports a block with the smallest one that contains it.
 func (j *judgement) overlapsOf(records []*Record) {
 	slices.SortFunc(records, func(a, b *Record) int {
-		return cmp.Or(a.Block.Addr().Compare(b.Block.Addr()), cmp.Compare(a.Block.Bits(), b.Block.Bits()), cmp.Compare(a.Name.String(), b.Name.String()))
+		return cmp.Or(a.Block.Compare(b.Block), cmp.Compare(a.Name.String(), b.Name.String()))
 	})
 	var around []*Record
 	for _, record := range records {
-		for len(around) > 0 && !contains(around[len(around)-1].Block, record.Block) {
+		for len(around) > 0 && !around[len(around)-1].Block.Contains(record.Block.Addr()) {
 			around = around[:len(around)-1]
 		}
 		if len(around) > 0 {
@@ -42,10 +40,6 @@ func (j *judgement) overlapsOf(records []*Record) {
 		}
 		around = append(around, record)
 	}
-}
-
-func contains(outer, inner netip.Prefix) bool {
-	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
 func (j *judgement) overlap(inner, outer *Record) {
@@ -89,10 +83,10 @@ func (j *judgement) domains() {
 	if len(pairs) == 0 {
 		return
 	}
-	examples := examplesOf(pairs, func(p register.Pair) string {
+	examples := ipam.Listed(pairs, mostExamples, func(p register.Pair) string {
 		return fmt.Sprintf("%s of %s in %s with %s of %s in %s",
 			p.Inner.Block, p.Inner.Holder, p.Inner.Domain.FullName(), p.Outer.Block, p.Outer.Holder, p.Outer.Domain.FullName())
-	})
+	}, "; ")
 	f := j.add(BlockInSeveralDomains, domainObject(pairs[0].Outer.Domain),
 		"%s with a block of another routing domain: %s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",
 		ipam.Numbered(len(pairs), "block overlaps", "blocks overlap"), examples)
@@ -106,15 +100,3 @@ func domainObject(key ipam.PoolKey) Object {
 
 // mostExamples limits the blocks that a finding about many blocks names.
 const mostExamples = 3
-
-// examplesOf returns the texts of the first of many, and the number of the others.
-func examplesOf[T any](all []T, text func(T) string) string {
-	var examples []string
-	for _, one := range all[:min(len(all), mostExamples)] {
-		examples = append(examples, text(one))
-	}
-	if n := len(all) - len(examples); n > 0 {
-		examples = append(examples, fmt.Sprintf("and %d more", n))
-	}
-	return strings.Join(examples, "; ")
-}

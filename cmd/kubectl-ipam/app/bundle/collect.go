@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 )
 
 // Collector collects a bundle with the rights of its caller.
@@ -157,7 +159,7 @@ const (
 // logs writes the end of the logs of the operator's pods.
 func (c *Collector) logs(ctx context.Context, a *archive) error {
 	pods := &corev1.PodList{}
-	if err := c.Client.List(ctx, pods, client.InNamespace(c.Operator), labelled()); err != nil {
+	if err := c.Client.List(ctx, pods, client.InNamespace(c.Operator), installation.Labels()); err != nil {
 		a.unread("logs of the operator", err)
 		return nil
 	}

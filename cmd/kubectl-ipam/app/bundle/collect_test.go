@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 )
 
 // kubelet answers requests for logs as the API server does by a kubelet, and notes them.
@@ -53,7 +55,7 @@ func collected(t *testing.T, k *kubelet) (files map[string]string, index Index) 
 	server := httptest.NewServer(k)
 	defer server.Close()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "manager-0", Labels: labelled()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "manager-0", Labels: installation.Labels()},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager"}, {Name: "proxy"}}},
 		Status:     corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "manager", RestartCount: 1}, {Name: "proxy"}}},
 	}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -94,10 +93,6 @@ func Rights() (everywhere, operator []rbacv1.PolicyRule) {
 		*into = append(*into, rbacv1.PolicyRule{APIGroups: []string{l.kind.Group}, Resources: []string{l.what()}, Verbs: []string{"list"}})
 	}
 	return everywhere, append(operator, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
-}
-
-func labelled() client.MatchingLabels {
-	return client.MatchingLabels{"app.kubernetes.io/name": "cadastre"}
 }
 
 // refersToUs reports whether an object of Cluster API names a pool or class of ours.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 func TestATableSpellsOutControlCharacters(t *testing.T) {
@@ -22,15 +22,6 @@ func TestATableSpellsOutControlCharacters(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, text string) space.Count {
-	t.Helper()
-	n, ok := space.ParseCount(text)
-	if !ok {
-		t.Fatalf("%s is no count", text)
-	}
-	return n
-}
-
 func TestNumbersForPeople(t *testing.T) {
 	for text, want := range map[string]string{
 		"0":                    "0",
@@ -45,7 +36,7 @@ func TestNumbersForPeople(t *testing.T) {
 		"340282366920938463463374607431768211456": "2^128",
 		"78918677504442992524819169280":           "7.9e+28",
 	} {
-		if got := Readable(counted(t, text)); got != want {
+		if got := Readable(build.Count(text)); got != want {
 			t.Errorf("readable(%s) = %s, want %s", text, got, want)
 		}
 	}
@@ -64,7 +55,7 @@ func TestAShareIsNoneOrAllOnlyWhereItIs(t *testing.T) {
 		{"1", "340282366920938463463374607431768211456", "<1%"},
 		{"340282366920938463463374607431768211455", "340282366920938463463374607431768211456", ">99%"},
 	} {
-		if got := Percent(counted(t, tc.part), counted(t, tc.of)); got != tc.want {
+		if got := Percent(build.Count(tc.part), build.Count(tc.of)); got != tc.want {
 			t.Errorf("percent(%s, %s) = %s, want %s", tc.part, tc.of, got, tc.want)
 		}
 	}

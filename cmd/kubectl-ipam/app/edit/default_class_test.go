@@ -3,11 +3,14 @@ package edit
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestASwitchOfTheDefaultNeverHasAGap switches from every state of three classes: each
@@ -216,4 +219,35 @@ func (w world) after(i int) world {
 	r.done = s.withdrawn != ""
 	r.claimed = r.claimed || s.class == r.target && s.isDefault
 	return w
+}
+
+// TestWhatANewDefaultClassDoesNotServe covers each way in which it can serve less.
+func TestWhatANewDefaultClassDoesNotServe(t *testing.T) {
+	backed := func(b *build.ClassBuilder) *v1alpha1.IPClass {
+		class := b.Obj()
+		class.Status.Pools = 1
+		return class
+	}
+	before := backed(build.Class("old").Length(24).Lengths(20, 28))
+	for name, c := range map[string]struct {
+		next *v1alpha1.IPClass
+		want string
+	}{
+		"the same":                {backed(build.Class("new").Length(26).Lengths(16, 30)), ""},
+		"no pool":                 {build.Class("new").Length(24).Lengths(20, 28).Obj(), "no IPPool"},
+		"no length":               {backed(build.Class("new").Lengths(20, 28)), "no defaultPrefixLength"},
+		"fewer lengths":           {backed(build.Class("new").Length(24).Lengths(22, 28)), "it allows /22 to /28, and old allows /20 to /28"},
+		"others":                  {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.Visibility, s.Project = "Consumer", "red" })), "Consumer, of project red"},
+		"no room is a refusal":    {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = "Reject" })), "onExhaustion is Reject"},
+		"by another provisioner":  {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/x" })), "example.com/x"},
+		"it is the default class": {before, ""},
+	} {
+		got := notServed(before, c.next)
+		if c.want == "" && len(got) > 0 || c.want != "" && !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, c.want) }) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	if got := notServed(nil, build.Class("new").Obj()); got != nil {
+		t.Errorf("got %q where there is no default class", got)
+	}
 }

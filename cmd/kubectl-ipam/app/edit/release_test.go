@@ -2,13 +2,17 @@ package edit
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
@@ -39,6 +43,28 @@ func TestOnlyWhatWasShownIsReleased(t *testing.T) {
 			if isDry := len(call.DryRun) > 0; isDry != (mode == command.DryRunServer) {
 				t.Errorf("--dry-run=%s: asks for a dry run: %t", string(mode), isDry)
 			}
+		}
+	}
+}
+
+func TestWhatBecomesOfABlock(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy  v1alpha1.ReclaimPolicy
+		keeping ipam.Keeping
+		want    string
+	}{
+		"it is free":            {v1alpha1.ReclaimDelete, ipam.Keeping{}, "free again as soon as"},
+		"it cools down":         {v1alpha1.ReclaimDelete, ipam.Keeping{ReuseDelay: 90 * time.Minute}, "again 1h30m after"},
+		"it is kept for a time": {v1alpha1.ReclaimRetain, ipam.Keeping{Retention: 720 * time.Hour}, "held for 720h,"},
+		"it is kept":            {v1alpha1.ReclaimRetain, ipam.Keeping{}, "until its retention period is over"},
+	} {
+		if got := Afterwards(c.policy, c.keeping); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q in it", name, got, c.want)
+		}
+	}
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 10 * time.Minute: "10m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", 70 * time.Minute: "1h10m", 0: "0s"} {
+		if got := inWords(d); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -99,12 +99,6 @@ func (s *scene) explainsQuestion(t *testing.T, asked *Question) *Report {
 	return Explanation(t.Context(), asked, known)
 }
 
-func limited(blocks int64) func(*v1alpha1.IPPoolSpec) {
-	return func(s *v1alpha1.IPPoolSpec) {
-		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &blocks}}
-	}
-}
-
 func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
 	paused := build.Pool("p").CIDR("10.0.0.0/24").Obj()
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "false"}
@@ -130,8 +124,8 @@ func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
 		"it is for another project":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = "Consumer", "blue" }).Obj()), of(28), "NotVisible", "is for project blue"},
 		"it belongs to another project":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj()), of(28), "NotVisible", "takes the right to use it"},
 		"it is for the platform":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()), of(28), "NotVisible", "only the operator knows"},
-		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(limited(1)).Obj()).holds("p", "red", nil, "10.0.0.0/28"), of(28), "LimitReached", "allows project red 1 block"},
-		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(limited(1)).Obj()).holds("p", "blue", nil, "10.0.0.0/28"), of(28), "Fits", ""},
+		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "red", nil, "10.0.0.0/28"), of(28), "LimitReached", "allows project red 1 block"},
+		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "blue", nil, "10.0.0.0/28"), of(28), "Fits", ""},
 		"the very block is held":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/28"), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.8/29").Obj(), "InUse", "10.0.0.0/28 is held by IPClaim team-b/has-of-10.0.0.0-28"},
 		"the very block is reserved":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.0/28").Obj(), "Withheld", "is not handed out"},
 		"the very block lies elsewhere":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.1.0/28").Obj(), "OutsidePool", "10.0.1.0/28"},

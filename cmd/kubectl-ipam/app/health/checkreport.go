@@ -248,6 +248,5 @@ func (r *CheckReport) agreement() string {
 	if c.IPAddressClaims+c.IPAddresses > 0 {
 		parts = append(parts, ipam.Counted(c.IPAddressClaims, "claim")+" of Cluster API", ipam.Numbered(c.IPAddresses, "address", "addresses"))
 	}
-	last := len(parts) - 1
-	return "Nothing is wrong: " + strings.Join(parts[:last], ", ") + " and " + parts[last] + " agree."
+	return "Nothing is wrong: " + ipam.Joined(parts) + " agree."
 }

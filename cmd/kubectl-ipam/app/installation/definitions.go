@@ -3,6 +3,7 @@ package installation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
@@ -40,11 +42,11 @@ func judgeDefinition(name string, live, shipped *apiextensionsv1.CustomResourceD
 	c := compareDefinitions(live, shipped)
 	switch {
 	case len(c.lacks) > 0:
-		return failed(name, "apply the CRDs of the operator's version", "lacks %s", listed(c.lacks))
+		return failed(name, "apply the CRDs of the operator's version", "lacks %s", ipam.FirstFew(c.lacks))
 	case len(c.more) > 0:
-		return warned(name, "use a client of the operator's version", "has %s, which this client does not know", listed(c.more))
+		return warned(name, "use a client of the operator's version", "has %s, which this client does not know", ipam.FirstFew(c.more))
 	case len(c.differs) > 0:
-		return warned(name, "apply the CRDs of the operator's version", "has other rules than this client knows for %s", listed(c.differs))
+		return warned(name, "apply the CRDs of the operator's version", "has other rules than this client knows for %s", ipam.FirstFew(c.differs))
 	case live.Labels[contractLabel] == "":
 		return warned(name, remedyManifests, "lacks the label %s, by which Cluster API finds the version of its contract", contractLabel)
 	}
@@ -151,7 +153,7 @@ func (c *comparison) schema(path string, live, shipped *apiextensionsv1.JSONSche
 	for name := range live.Properties {
 		names[name] = true
 	}
-	for _, name := range sortedKeys(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		got, has := live.Properties[name]
 		want, knows := shipped.Properties[name]
 		inner := join(path, name)
@@ -184,22 +186,4 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-func sortedKeys(set map[string]bool) []string {
-	var all []string
-	for key := range set {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return all
-}
-
-// listed names up to three of the texts, and counts the others.
-func listed(all []string) string {
-	const few = 3
-	if len(all) <= few {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
 }

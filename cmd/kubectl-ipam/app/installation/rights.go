@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
@@ -40,7 +41,7 @@ func (d *Doctor) operatorRights(ctx context.Context) []Check {
 	case err != nil:
 		return []Check{unread(name, "rights", err)}
 	case len(missing) > 0:
-		return []Check{failed(name, remedyManifests+"; where the operator runs under another service account, bind the ClusterRole and the Role cadastre-manager to it", "%s may not %s", user, listed(missing))}
+		return []Check{failed(name, remedyManifests+"; where the operator runs under another service account, bind the ClusterRole and the Role cadastre-manager to it", "%s may not %s", user, ipam.FirstFew(missing))}
 	}
 	return []Check{ok(name, "%s has all %d that it needs", user, len(questions))}
 }
@@ -68,7 +69,7 @@ func (d *Doctor) ownRights(ctx context.Context) []Check {
 			return []Check{unread(name, "your rights", err)}
 		}
 		if len(missing) > 0 {
-			return []Check{warned(name, "ask to be bound to the ClusterRole "+roles[i].Name, "you have some of %s, and may not %s", roles[i].Name, listed(missing))}
+			return []Check{warned(name, "ask to be bound to the ClusterRole "+roles[i].Name, "you have some of %s, and may not %s", roles[i].Name, ipam.FirstFew(missing))}
 		}
 		held = append(held, roles[i].Name)
 	}

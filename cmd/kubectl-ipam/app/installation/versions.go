@@ -11,6 +11,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
@@ -104,7 +105,7 @@ func definitionOf(live, shipped *apiextensionsv1.CustomResourceDefinition) Defin
 func judgeVersions(v *Versions) (Skew, string) {
 	for i := range v.Definitions {
 		if d := &v.Definitions[i]; len(d.Lacks) > 0 {
-			return SkewUnsupported, d.Name + " lacks " + listed(d.Lacks) + ": apply the CRDs of the operator's version"
+			return SkewUnsupported, d.Name + " lacks " + ipam.FirstFew(d.Lacks) + ": apply the CRDs of the operator's version"
 		}
 	}
 	newer := slices.IndexFunc(v.Definitions, func(d Definition) bool { return len(d.Unknown) > 0 })
@@ -121,7 +122,7 @@ func judgeVersions(v *Versions) (Skew, string) {
 	case client.Major() != operator.Major() || distance(client.Minor(), operator.Minor()) > 1:
 		return SkewUnsupported, "client and operator differ by more than a minor version: use a client of the operator's version"
 	case newer >= 0:
-		return SkewSupported, v.Definitions[newer].Name + " has " + listed(v.Definitions[newer].Unknown) + ", which this client does not know"
+		return SkewSupported, v.Definitions[newer].Name + " has " + ipam.FirstFew(v.Definitions[newer].Unknown) + ", which this client does not know"
 	case v.Client != v.Operator:
 		return SkewSupported, "client and operator differ, and work with each other"
 	}

@@ -338,7 +338,7 @@ func differs(there, planned *v1alpha1.IPPool) string {
 		return fmt.Sprintf("IPPool %s exists, in %s in place of %s: rename or delete it", planned.Name, now.Home, want.Home)
 	}
 	if lacking := minus(withheld(want), withheld(now)); !isEmpty(lacking) {
-		return fmt.Sprintf("IPPool %s exists, and hands out %s, which is reserved here: reserve it there, or leave it out", planned.Name, listed(textsOf(lacking)))
+		return fmt.Sprintf("IPPool %s exists, and hands out %s, which is reserved here: reserve it there, or leave it out", planned.Name, ipam.FirstFew(textsOf(lacking)))
 	}
 	return ""
 }

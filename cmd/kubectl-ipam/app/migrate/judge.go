@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -294,14 +296,14 @@ func (j *judge) may(ctx context.Context, what authorizationv1.ResourceAttributes
 
 // sumUp lists the problems that many rows have in common.
 func (j *judge) sumUp() {
-	for _, name := range sortedKeys(j.absent) {
+	for _, name := range slices.Sorted(maps.Keys(j.absent)) {
 		why := "does not exist: create it"
 		if _, known := j.namespaces[name]; known {
 			why = "is being deleted: wait until it is gone, and create it again"
 		}
 		j.problem(location{text: "namespace " + name}, "%s is to have %s, and %s", name, ipam.Counted(j.absent[name], "claim"), why)
 	}
-	for _, name := range sortedKeys(j.refused) {
+	for _, name := range slices.Sorted(maps.Keys(j.refused)) {
 		if n := j.refused[name]; n > 0 {
 			j.problem(location{text: "IPPool " + name}, "cannot be made, nor what is part of it (%s): correct it first", ipam.Counted(n, "row"))
 		}

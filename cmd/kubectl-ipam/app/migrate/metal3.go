@@ -113,7 +113,7 @@ func readMetal3(pool *unstructured.Unstructured) source {
 
 // withPreAllocations reserves the addresses that are kept for claims of a certain name.
 func (s source) withPreAllocations(spec metal3Spec) source {
-	for _, claim := range sortedKeys(spec.PreAllocations) {
+	for _, claim := range slices.Sorted(maps.Keys(spec.PreAllocations)) {
 		span, err := parseSpan(spec.PreAllocations[claim])
 		if err != nil {
 			return s.without("spec.preAllocations[%s]: %s", claim, err)
@@ -187,15 +187,6 @@ func setOfRange(span netipx.IPRange) *netipx.IPSet {
 	var all netipx.IPSetBuilder
 	all.AddRange(span)
 	return built(&all)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // closeMetal3 leaves only the addresses in use in a pool, and preallocates each address of an

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go4.org/netipx"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -138,7 +139,7 @@ func TestWhatMetal3HasReleasedIsReservedNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.Reserved = append(spec.Reserved, "192.168.0.77") // by a person
-	pp.kept = setOfAddrs()
+	pp.kept = &netipx.IPSet{}
 	if err := pp.reserveKept(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // NetBox imports prefixes, IP addresses and IP ranges as NetBox's REST API gives them:
@@ -170,11 +171,11 @@ func (n *netBox) addRange(at location, object netBoxObject) {
 		left = minus(left, part)
 	}
 	if !isEmpty(left) {
-		n.problem(at, "no prefix of %s has %s: export that as well", object.vrfTitle(), listed(textsOf(left)))
+		n.problem(at, "no prefix of %s has %s: export that as well", object.vrfTitle(), ipam.FirstFew(textsOf(left)))
 		return
 	}
 	slices.Sort(names)
-	n.note(at, "reserved in IPPool "+listed(names), "is %s", object.Status)
+	n.note(at, "reserved in IPPool "+ipam.FirstFew(names), "is %s", object.Status)
 }
 
 // poolsAround returns the pools of the object's VRF that overlap a block, smaller ones first.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path"
@@ -238,7 +239,7 @@ func objectsOf(pages []page) ([]netBoxObject, error) {
 	}
 	var objects []netBoxObject
 	isRead := map[string]bool{}
-	for _, name := range sortedKeys(endpoints) {
+	for _, name := range slices.Sorted(maps.Keys(endpoints)) {
 		if err := isComplete(name, endpoints[name]); err != nil {
 			return nil, err
 		}

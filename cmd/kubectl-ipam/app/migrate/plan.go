@@ -346,10 +346,10 @@ func (pp *poolPlan) describe() string {
 	spec := pp.pool.PoolSpec()
 	text := spec.CIDR
 	if len(spec.Ranges) > 0 {
-		text += ", ranges " + listed(spec.Ranges)
+		text += ", ranges " + ipam.FirstFew(spec.Ranges)
 	}
 	if len(spec.Reserved) > 0 {
-		text += ", reserved " + listed(spec.Reserved)
+		text += ", reserved " + ipam.FirstFew(spec.Reserved)
 	}
 	if network := spec.Network; network != nil {
 		text += fmt.Sprintf(", network /%d", network.PrefixLength)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -149,7 +150,7 @@ func (g *register) sort() {
 	}
 	slices.SortStableFunc(g.claims, func(a, b *v1alpha1.IPClaim) int {
 		x, y := blocks[a], blocks[b]
-		return cmp.Or(cmp.Compare(a.Spec.PoolRef.Name, b.Spec.PoolRef.Name), x.Addr().Compare(y.Addr()), cmp.Compare(x.Bits(), y.Bits()),
+		return cmp.Or(cmp.Compare(a.Spec.PoolRef.Name, b.Spec.PoolRef.Name), x.Compare(y),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
@@ -198,7 +199,7 @@ func (g *register) table(verbose bool) []row {
 		rows = append(rows, row{pool.Spec.CIDR, "IPPool " + pool.Name, g.describe(pool)})
 		rows = append(rows, countedClaims(perPool, pool.Name, verbose)...)
 	}
-	for _, pool := range sortedKeys(perPool) { // the pools that exist
+	for _, pool := range slices.Sorted(maps.Keys(perPool)) { // the pools that exist
 		rows = append(rows, countedClaims(perPool, pool, verbose)...)
 	}
 	if verbose {
@@ -239,7 +240,7 @@ func (g *register) describe(pool *v1alpha1.IPPool) string {
 		}
 	}
 	if len(pool.Spec.Reserved) > 0 {
-		text += ", reserved " + listed(pool.Spec.Reserved)
+		text += ", reserved " + ipam.FirstFew(pool.Spec.Reserved)
 	}
 	if g.exists[pool] {
 		text += " (exists)"

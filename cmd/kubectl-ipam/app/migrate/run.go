@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -211,12 +210,3 @@ func printTable(out io.Writer, rows []row) error {
 
 // cannot marks an object that is not imported.
 const cannot = "cannot be mapped"
-
-// listed joins texts, and counts those beyond the first few.
-func listed(texts []string) string {
-	const most = 3
-	if len(texts) <= most {
-		return strings.Join(texts, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), len(texts)-most)
-}

@@ -76,14 +76,6 @@ func setOfPrefix(prefix netip.Prefix) *netipx.IPSet {
 	return built(&all)
 }
 
-func setOfAddrs(addrs ...netip.Addr) *netipx.IPSet {
-	var all netipx.IPSetBuilder
-	for _, addr := range addrs {
-		all.Add(addr)
-	}
-	return built(&all)
-}
-
 func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 	set, err := b.IPSet()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 const (
@@ -194,7 +195,7 @@ func (m spaces) place(b *becoming) (cidr netip.Prefix, domain string) {
 	}
 	if others := overlapping(m.taken[within], cidr); len(others) > 0 {
 		domain = domainOf(b.pool)
-		b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", listed(others), domain)
+		b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", ipam.FirstFew(others), domain)
 		return cidr, domain
 	}
 	m.taken[within] = append(m.taken[within], occupied{cidr, refOfPool(b.pool)})

@@ -44,7 +44,7 @@ func (r *run) await(ctx context.Context, what string, missing func() ([]string, 
 			last, since = len(names), r.o.Clock.Now()
 		}
 		if r.o.Clock.Since(since) > r.o.Timeout {
-			return fmt.Errorf("%s (%s): not %s, and run the same command again", ipam.Counted(len(names), "object"), listed(names), what)
+			return fmt.Errorf("%s (%s): not %s, and run the same command again", ipam.Counted(len(names), "object"), ipam.FirstFew(names), what)
 		}
 		if err := r.wait(ctx, pollEvery); err != nil {
 			return err

@@ -74,7 +74,7 @@ type Pair struct{ Inner, Outer Held }
 // other or are apart, so the blocks that contain the present one form a stack.
 func Shared(blocks []Held) []Pair {
 	slices.SortFunc(blocks, func(a, b Held) int {
-		if order := comparePrefixes(a.Block, b.Block); order != 0 {
+		if order := a.Block.Compare(b.Block); order != 0 {
 			return order
 		}
 		return compareKeys(a.Domain, b.Domain)

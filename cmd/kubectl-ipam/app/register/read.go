@@ -314,21 +314,12 @@ func Explain(unread []Unread) string {
 	}
 	var parts []string
 	if len(nowhere) > 0 {
-		parts = append(parts, "you may not list "+join(nowhere))
+		parts = append(parts, "you may not list "+ipam.Joined(nowhere))
 	}
 	if len(inOne) > 0 {
-		parts = append(parts, fmt.Sprintf("you may list %s in namespace %s alone", join(inOne), namespace))
+		parts = append(parts, fmt.Sprintf("you may list %s in namespace %s alone", ipam.Joined(inOne), namespace))
 	}
 	return strings.Join(parts, ", and ") + ": what is elsewhere is missing here"
-}
-
-// join returns a list in words: a, b and c.
-func join(names []string) string {
-	if len(names) == 1 {
-		return names[0]
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // InvalidError represents an object that could not be understood.

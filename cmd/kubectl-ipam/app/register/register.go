@@ -3,7 +3,6 @@ package register
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -294,20 +293,15 @@ func (r *Register) collectOthers() {
 }
 
 func byAddress(a, b *Pool) int {
-	return cmp.Or(comparePrefixes(a.CIDR, b.CIDR), compareKeys(a.Key, b.Key))
+	return cmp.Or(a.CIDR.Compare(b.CIDR), compareKeys(a.Key, b.Key))
 }
 
 // ByBlock orders records by address, and a block before the blocks that it contains.
 func ByBlock(a, b *Record) int {
-	if order := comparePrefixes(a.Block, b.Block); order != 0 {
+	if order := a.Block.Compare(b.Block); order != 0 {
 		return order
 	}
 	return cmp.Compare(a.Name.String(), b.Name.String())
-}
-
-// comparePrefixes orders by address, and a prefix before the prefixes that it contains.
-func comparePrefixes(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
 // compareKeys orders cluster-scoped spaces before those of namespaces, then by name.

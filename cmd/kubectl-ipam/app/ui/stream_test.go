@@ -206,10 +206,8 @@ func filled(t *testing.T) *cluster {
 		pool.Status = v1alpha1.PoolStatus{Phase: v1alpha1.PoolReady, AllocatedCIDR: cidr}
 		return pool
 	}
-	limited := build.Pool("core").CIDR("10.0.0.0/8").Label("site", "all").Reserved("10.9.0.0-10.9.0.9").With(func(s *v1alpha1.IPPoolSpec) {
-		blocks := int64(7)
+	limited := build.Pool("core").CIDR("10.0.0.0/8").Label("site", "all").Reserved("10.9.0.0-10.9.0.9").Limit(7).With(func(s *v1alpha1.IPPoolSpec) {
 		s.ReuseDelay = &metav1.Duration{Duration: 5 * time.Minute}
-		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: &blocks}}
 	}).Obj()
 	retained := func(r *ipam.Record) {
 		r.State, r.ReleaseAfter = ipam.StateRetained, time.Unix(1_800_086_400, 0)

@@ -63,10 +63,10 @@ func TestTheLegendCountsEveryAddressOnce(t *testing.T) {
 		report := mapOf(t, o, "")
 		var sum, shown space.Count
 		for _, entry := range report.Legend {
-			sum = sum.Add(addresses(t, "0"+entry.Addresses))
+			sum = sum.Add(build.Count("0" + entry.Addresses))
 		}
 		for _, line := range report.Lines {
-			shown = shown.Add(addresses(t, line.Addresses))
+			shown = shown.Add(build.Count(line.Addresses))
 		}
 		want := space.CountOf(o.named(t, "p").CIDR)
 		if sum != want || shown != want {
@@ -151,13 +151,4 @@ func TestManyRegionsAreJoinedWhereTheyAreNear(t *testing.T) {
 	if regions != mostRegions {
 		t.Errorf("%d regions are drawn, want %d", regions, mostRegions)
 	}
-}
-
-func addresses(t *testing.T, text string) space.Count {
-	t.Helper()
-	n, ok := space.ParseCount(text)
-	if !ok {
-		t.Fatalf("%s is no count", text)
-	}
-	return n
 }

@@ -4,7 +4,10 @@
 // state and each step between two states in memory.
 package explore
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // System represents a model: its states S, their keys K, which are equal only if the states are,
 // and the steps T from one state to another.
@@ -126,4 +129,15 @@ func restless[T any](visits []visit[T], edges []edge) int32 {
 		}
 	}
 	return -1
+}
+
+// Names returns the names of the bits that are set.
+func Names(set uint, all []string) string {
+	var names []string
+	for i, name := range all {
+		if set&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }

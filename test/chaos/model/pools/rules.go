@@ -1,6 +1,6 @@
 package pools
 
-import "strings"
+import "github.com/cadastre-dev/cadastre/test/chaos/model/explore"
 
 // Rules holds the rules that are kept, one bit each.
 type Rules uint8
@@ -41,13 +41,7 @@ func ruleNames() []string {
 
 // String returns the names of the rules.
 func (r Rules) String() string {
-	var names []string
-	for i, name := range ruleNames() {
-		if r&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
+	return explore.Names(uint(r), ruleNames())
 }
 
 // Scenario holds the state that the exploration starts from, and its bounds.

@@ -1,4 +1,5 @@
-package chart
+// Package helm runs the program of `make helm`.
+package helm
 
 import (
 	"context"
@@ -10,17 +11,14 @@ import (
 	"strings"
 )
 
-// Directory is the directory of the chart, within the module.
-const Directory = "config/charts/cadastre"
-
 // Helm represents the program of `make helm`. It runs without the configuration of its caller.
 type Helm struct {
 	binary string
 	env    []string
 }
 
-// NewHelm finds the program within a module. home is a directory for its caches.
-func NewHelm(module, home string) (*Helm, error) {
+// New finds the program within a module. home is a directory for its caches.
+func New(module, home string) (*Helm, error) {
 	binary := filepath.Join(module, "bin", "helm")
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("%w: run `make helm`", err)

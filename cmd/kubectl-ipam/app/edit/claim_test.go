@@ -1,7 +1,6 @@
 package edit
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
@@ -57,58 +55,5 @@ func TestWithWhichCodeAClaimThatWaitsEnds(t *testing.T) {
 		if got := codeOfReason(reason); got != want {
 			t.Errorf("%s: code %d, want %d", reason, got, want)
 		}
-	}
-}
-
-func TestWhatBecomesOfABlock(t *testing.T) {
-	for name, c := range map[string]struct {
-		policy  v1alpha1.ReclaimPolicy
-		keeping ipam.Keeping
-		want    string
-	}{
-		"it is free":            {v1alpha1.ReclaimDelete, ipam.Keeping{}, "free again as soon as"},
-		"it cools down":         {v1alpha1.ReclaimDelete, ipam.Keeping{ReuseDelay: 90 * time.Minute}, "again 1h30m after"},
-		"it is kept for a time": {v1alpha1.ReclaimRetain, ipam.Keeping{Retention: 720 * time.Hour}, "held for 720h,"},
-		"it is kept":            {v1alpha1.ReclaimRetain, ipam.Keeping{}, "until its retention period is over"},
-	} {
-		if got := Afterwards(c.policy, c.keeping); !strings.Contains(got, c.want) {
-			t.Errorf("%s: got %q, want %q in it", name, got, c.want)
-		}
-	}
-	for d, want := range map[time.Duration]string{time.Hour: "1h", 10 * time.Minute: "10m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", 70 * time.Minute: "1h10m", 0: "0s"} {
-		if got := inWords(d); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-// TestWhatANewDefaultClassDoesNotServe covers each way in which it can serve less.
-func TestWhatANewDefaultClassDoesNotServe(t *testing.T) {
-	backed := func(b *build.ClassBuilder) *v1alpha1.IPClass {
-		class := b.Obj()
-		class.Status.Pools = 1
-		return class
-	}
-	before := backed(build.Class("old").Length(24).Lengths(20, 28))
-	for name, c := range map[string]struct {
-		next *v1alpha1.IPClass
-		want string
-	}{
-		"the same":                {backed(build.Class("new").Length(26).Lengths(16, 30)), ""},
-		"no pool":                 {build.Class("new").Length(24).Lengths(20, 28).Obj(), "no IPPool"},
-		"no length":               {backed(build.Class("new").Lengths(20, 28)), "no defaultPrefixLength"},
-		"fewer lengths":           {backed(build.Class("new").Length(24).Lengths(22, 28)), "it allows /22 to /28, and old allows /20 to /28"},
-		"others":                  {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.Visibility, s.Project = "Consumer", "red" })), "Consumer, of project red"},
-		"no room is a refusal":    {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = "Reject" })), "onExhaustion is Reject"},
-		"by another provisioner":  {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/x" })), "example.com/x"},
-		"it is the default class": {before, ""},
-	} {
-		got := notServed(before, c.next)
-		if c.want == "" && len(got) > 0 || c.want != "" && !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, c.want) }) {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
-	}
-	if got := notServed(nil, build.Class("new").Obj()); got != nil {
-		t.Errorf("got %q where there is no default class", got)
 	}
 }
