@@ -41,9 +41,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
-
 	"github.com/cadastre-dev/cadastre/internal/queue"
-
 	"github.com/cadastre-dev/cadastre/internal/version"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
