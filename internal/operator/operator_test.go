@@ -15,7 +15,6 @@ func TestRunReturnsWhatCannotBeUsed(t *testing.T) {
 		config rest.Config
 		want   string
 	}{
-		"a flag":                           {args: []string{"--orphan-grace=1s"}, want: "--orphan-grace=1s is shorter than"},
 		"the authority of the API server":  {config: rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "missing-ca"}}, want: "missing-ca: no such file"},
 		"the issuer of the certificate":    {args: []string{"--webhook-cert-source=vault"}, want: `mode "vault" is neither`},
 		"the version of TLS":               {args: []string{"--tls-min-version=VersionTLS99"}, want: "VersionTLS99"},
