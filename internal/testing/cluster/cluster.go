@@ -145,8 +145,8 @@ type Options struct {
 	// Manifests is the kustomization of the operator that is installed. Empty:
 	// config/default of this module.
 	Manifests string
-	// ManagerBinary is the program of the managers. Empty: bin/manager, or bin/test-manager
-	// with an OrphanGrace.
+	// ManagerBinary is the program of the managers. Empty: bin/manager, or bin/test-manager if
+	// they have an --orphan-grace.
 	ManagerBinary string
 	// OrphanGrace is the --orphan-grace of all managers, for tests that wait for its end. It
 	// can be shorter than bin/manager accepts. 0: the default of the manager.

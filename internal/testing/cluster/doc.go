@@ -2,7 +2,7 @@
 // processes on loopback, for the suites, `make up` and `make demo`.
 //
 // The parts are real: etcd, kube-apiserver and kube-controller-manager, built by `make
-// controlplane`, and bin/manager, or bin/test-manager with Options.OrphanGrace. The managers run
+// controlplane`, and bin/manager, or bin/test-manager if an --orphan-grace is set. The managers run
 // as they would in a cluster: under their own service account, with the RBAC, flow control and
 // webhook configuration of config/default. Only two things differ. Pods are not run, so the
 // managers are processes started from here in place of the Deployment; and the Service of the

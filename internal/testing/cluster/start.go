@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -274,12 +276,14 @@ func (c *Cluster) managerArgs() []string {
 	return append(args, c.options.ManagerArgs...)
 }
 
-// managerBinary returns the path of the program of the managers.
+// managerBinary returns the path of the program of the managers: bin/test-manager, which accepts a
+// short grace for orphans, if their arguments set one.
 func (c *Cluster) managerBinary() string {
+	setsGrace := func(arg string) bool { return strings.HasPrefix(arg, "--orphan-grace=") }
 	switch {
 	case c.options.ManagerBinary != "":
 		return c.options.ManagerBinary
-	case c.options.OrphanGrace > 0:
+	case slices.ContainsFunc(c.managerArgs(), setsGrace):
 		return filepath.Join(c.moduleRoot, "bin", "test-manager")
 	default:
 		return filepath.Join(c.moduleRoot, "bin", "manager")

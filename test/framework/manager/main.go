@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"runtime/debug"
 
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/logs"
@@ -34,5 +35,6 @@ func run() error {
 		return err
 	}
 	ctrl.SetLogger(klog.Background())
+	debug.SetGCPercent(50) // as cmd/manager does
 	return operator.Run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), options)
 }
