@@ -85,6 +85,7 @@ func (w *world) copies(t *testing.T) {
 // asksAgain makes a request for free space fail, and checks that it is sent again.
 func asksAgain(t *testing.T, p *browser.Page) {
 	t.Helper()
+	p.Await("the buttons that copied have their own text again", "!document.querySelector('#free').innerText.includes('Copied')")
 	listed := p.Text("#free")
 	p.Run(`window.notes=[];new MutationObserver(()=>notes.push(document.querySelector('#free-note').innerText+document.querySelector('#free').innerText)).observe(document.querySelector('#free-note'),{childList:true})
 const real=fetch;let failed=false;window.fetch=(url,options)=>failed||!url.startsWith('/api/free')?real(url,options):(failed=true,Promise.reject(new TypeError('failed')))`)
