@@ -217,7 +217,7 @@ func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
 func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 	view := occupied(1)
 	r := replica.New(replica.Options{Ledger: view})
-	t.Cleanup(r.Close)
+	t.Cleanup(r.Allocator.Close)
 	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
 	ctx := admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: new(true)}})
 	refused := func(when string, want bool) {

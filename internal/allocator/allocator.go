@@ -108,8 +108,11 @@ func New(o Options) *Allocator {
 // records, pools, classes and the waiting claims. Nothing is handed out before.
 func (a *Allocator) synced() error { return a.queue.Synced() }
 
-// Close waits until the records that are being given up are gone.
-func (a *Allocator) Close() { a.background.Wait() }
+// Close ends the queue's Run, and waits until the records that are being given up are gone.
+func (a *Allocator) Close() {
+	a.queue.Close()
+	a.background.Wait()
+}
 
 // Allocate gives a holder a block, recorded and confirmed. A holder that exists, or that is a pool,
 // gets the block that is recorded for it already, if there is one. If there is none, but a release

@@ -89,9 +89,3 @@ func (s *Simulator) Suppose(order Order) (ipam.Record, error) {
 	s.Ledger.Enter(record)
 	return record, nil
 }
-
-// Close ends the simulator's background work.
-func (s *Simulator) Close() {
-	s.queue.Close()
-	s.Allocator.Close()
-}

@@ -49,7 +49,7 @@ func measured(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	r := replica.New(replica.Options{Ledger: view, Clock: clocktesting.NewFakePassiveClock(began)})
-	t.Cleanup(r.Close)
+	t.Cleanup(r.Allocator.Close)
 	m := newMeasures(&operator{ledger: r.Ledger, catalogue: r.Catalogue, queue: r.Queue, metrics: r.Metrics}, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
 	from := fcache.NewFakeControllerSource()
 	for i, record := range records {

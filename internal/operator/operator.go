@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	op.manager, op.guard, op.records = mgr, guard, first.records
 	defer runUntilStopped(op.history.Run)()
-	defer op.close()
+	defer op.allocator.Close()
 	policies, err := newPolicyWatch(cfg, to.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount}, rollbacks)
 	if err != nil {
 		return err
@@ -172,12 +172,6 @@ type operator struct {
 	measures  *measures
 	// records feeds the ledger.
 	records toolscache.ListerWatcher
-}
-
-// close waits until the records that are being given up are gone, and ends the queue's Run.
-func (op *operator) close() {
-	op.queue.Close()
-	op.allocator.Close()
 }
 
 // register registers all parts with the manager.

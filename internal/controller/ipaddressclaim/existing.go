@@ -264,7 +264,7 @@ func (a *arrival) setup(mgr manager.Manager) error {
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
 	wanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(definitions(), obj.GetName()) })
-	backoff := kubeutil.NewBackoff(clock.RealClock{}, "", nil)
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "cluster-api-arrival", nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("cluster-api-arrival").
 		For(definition(), builder.WithPredicates(wanted)).

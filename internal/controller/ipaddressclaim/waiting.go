@@ -59,7 +59,7 @@ type waiters struct {
 }
 
 func (w *waiters) setup(mgr manager.Manager) error {
-	backoff := kubeutil.NewBackoff(clock.RealClock{}, "", nil)
+	backoff := kubeutil.NewBackoff(clock.RealClock{}, "ipaddressclaim-waiters", nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("ipaddressclaim-waiters").
 		For(&ipamv1.IPAddressClaim{}).

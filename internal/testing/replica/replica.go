@@ -54,9 +54,3 @@ func New(o Options) Replica {
 	})
 	return r
 }
-
-// Close ends the background work of the parts.
-func (r Replica) Close() {
-	r.Queue.Close()
-	r.Allocator.Close()
-}

@@ -75,7 +75,7 @@ func (w *World) feed() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var running sync.WaitGroup
 	w.t.Cleanup(func() {
-		w.Close()
+		w.Allocator.Close()
 		cancel()
 		running.Wait()
 		suite.Must(w.t, w.plane.wipe(context.Background()))

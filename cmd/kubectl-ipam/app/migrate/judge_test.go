@@ -56,7 +56,7 @@ func newAdmitting(t *testing.T) *admitting {
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))}),
 		Client: a, Namespace: "system",
 	})
-	t.Cleanup(a.parts.Close)
+	t.Cleanup(a.parts.Allocator.Close)
 	a.parts.Ledger.Load(nil, nil)
 	if err := webhooks.Setup(stubManager{a: a}, webhooks.Options{
 		Ledger: a.parts.Ledger, Catalogue: a.parts.Catalogue, Queue: a.parts.Queue, Allocator: a.parts.Allocator, Metrics: a.parts.Metrics, History: a.parts.History,
