@@ -73,14 +73,14 @@ func fields(t *testing.T) map[string]map[string]field {
 	t.Helper()
 	heading := regexp.MustCompile(`^##+ (\w+)$`)
 	row := regexp.MustCompile("^\\| `(\\w+)` \\| (.*) \\| (.*) \\| (.*) \\| (.*) \\|$")
-	all, of := map[string]map[string]field{}, ""
+	all, typeName := map[string]map[string]field{}, ""
 	for line := range strings.Lines(readPage(t)) {
 		line = strings.ReplaceAll(strings.TrimSpace(line), `\|`, "/")
 		if match := heading.FindStringSubmatch(line); match != nil {
-			of = match[1]
-			all[of] = map[string]field{}
-		} else if match := row.FindStringSubmatch(line); match != nil && of != "" {
-			all[of][match[1]] = field{kind: match[2], standard: match[4], validation: match[5]}
+			typeName = match[1]
+			all[typeName] = map[string]field{}
+		} else if match := row.FindStringSubmatch(line); match != nil && typeName != "" {
+			all[typeName][match[1]] = field{kind: match[2], standard: match[4], validation: match[5]}
 		}
 	}
 	return all
@@ -121,20 +121,20 @@ type comparison struct {
 // linked matches the type of a field that has another section.
 var linked = regexp.MustCompile(`^\[(\w+)\]\(#\w+\)`)
 
-func (c *comparison) object(of string, schema apiextensionsv1.JSONSchemaProps) {
+func (c *comparison) object(typeName string, schema apiextensionsv1.JSONSchemaProps) {
 	for name, property := range schema.Properties {
-		row, ok := c.fields[of][name]
+		row, ok := c.fields[typeName][name]
 		if !ok {
-			c.Errorf("%s has no row for %s of %s: run make docs", page, name, of)
+			c.Errorf("%s has no row for %s of %s: run make docs", page, name, typeName)
 			continue
 		}
 		for _, required := range schema.Required {
 			if required == name && !strings.HasPrefix(row.validation, "Required") {
-				c.Errorf("%s does not state that %s.%s is required", page, of, name)
+				c.Errorf("%s does not state that %s.%s is required", page, typeName, name)
 			}
 		}
-		c.compare(of+"."+name, row, property)
-		c.unchanging(of, name, row, schema, property)
+		c.compare(typeName+"."+name, row, property)
+		c.unchanging(typeName, name, row, schema, property)
 		items := property
 		if property.Items != nil {
 			items = *property.Items.Schema

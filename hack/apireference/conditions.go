@@ -124,7 +124,7 @@ func (a *API) Write(to io.Writer) error {
 	for _, reason := range slices.Sorted(maps.Keys(a.Reasons)) {
 		fmt.Fprintf(&b, "| `%s` | %s |", reason, a.Reasons[reason])
 		for _, kind := range kinds() {
-			fmt.Fprintf(&b, " %s |", strings.Join(a.of(reason, kind), ", "))
+			fmt.Fprintf(&b, " %s |", strings.Join(a.conditionsOf(reason, kind), ", "))
 		}
 		b.WriteByte('\n')
 	}
@@ -133,7 +133,7 @@ func (a *API) Write(to io.Writer) error {
 }
 
 // of returns the conditions that have a reason on objects of a kind, with their status.
-func (a *API) of(reason, kind string) []string {
+func (a *API) conditionsOf(reason, kind string) []string {
 	var found []string
 	for _, condition := range a.Conditions {
 		for _, use := range condition.Uses {

@@ -78,17 +78,17 @@ func WriteTemplates(dir string, manifests []byte) error {
 	}
 	files := map[string][]string{}
 	for _, obj := range objects {
-		of := slices.IndexFunc(templates(), func(t template) bool { return t.takes(obj) })
+		index := slices.IndexFunc(templates(), func(t template) bool { return t.takes(obj) })
 		switch {
 		case byHand(obj):
-		case of < 0:
+		case index < 0:
 			return fmt.Errorf("%s %s: no template of the chart has objects of this kind: add the kind to templates or byHand", obj.GetKind(), obj.GetName())
 		default:
 			text, err := generalize(obj)
 			if err != nil {
 				return err
 			}
-			name := templates()[of].name
+			name := templates()[index].name
 			files[name] = append(files[name], text)
 		}
 	}
@@ -187,8 +187,8 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 // setInterval marks the interval of the endpoints of a monitor.
 func setInterval(obj *unstructured.Unstructured) error {
 	for _, field := range []string{"endpoints", "podMetricsEndpoints"} {
-		endpoints, there, err := unstructured.NestedSlice(obj.Object, "spec", field)
-		if err != nil || !there {
+		endpoints, found, err := unstructured.NestedSlice(obj.Object, "spec", field)
+		if err != nil || !found {
 			continue // an object of another kind
 		}
 		for _, endpoint := range endpoints {

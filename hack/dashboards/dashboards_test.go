@@ -90,15 +90,15 @@ func TestGrafanaTakesThem(t *testing.T) {
 
 // taken returns the error of Grafana's types for a dashboard.
 func taken(text []byte) error {
-	known := grafana.NewDashboard()
-	if known.SchemaVersion != schemaVersion {
-		return fmt.Errorf("the version of the schema is %d, and that of Grafana's types is %d", schemaVersion, known.SchemaVersion)
+	board := grafana.NewDashboard()
+	if board.SchemaVersion != schemaVersion {
+		return fmt.Errorf("the version of the schema is %d, and that of Grafana's types is %d", schemaVersion, board.SchemaVersion)
 	}
-	err := known.UnmarshalJSONStrict(text)
+	err := board.UnmarshalJSONStrict(text)
 	if found := (cog.BuildErrors)(nil); errors.As(err, &found) && len(found) == 0 {
 		err = nil // a list without errors
 	}
-	return errors.Join(err, known.Validate())
+	return errors.Join(err, board.Validate())
 }
 
 func TestPanelsDoNotOverlapAndFillTheirLines(t *testing.T) {
@@ -116,7 +116,7 @@ func TestPanelsDoNotOverlapAndFillTheirLines(t *testing.T) {
 			}
 			for y := g.Y; y < g.Y+g.H; y++ {
 				for x := g.X; x < g.X+g.W; x++ {
-					if other, there := taken[[2]int{x, y}]; there {
+					if other, ok := taken[[2]int{x, y}]; ok {
 						t.Fatalf("%s: panels %q and %q overlap", d.UID, p.Title, other)
 					}
 					taken[[2]int{x, y}] = p.Title
@@ -195,11 +195,11 @@ func TestExpressionsReadMetricsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, missing := range lint.Missing(reads) {
-		of, err := strconv.Atoi(missing.Rule)
+		index, err := strconv.Atoi(missing.Rule)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Errorf("%s %s", from[of], missing)
+		t.Errorf("%s %s", from[index], missing)
 	}
 	shown := map[string]bool{}
 	for _, r := range reads {

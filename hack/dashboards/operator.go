@@ -83,7 +83,7 @@ func (b *builder) waits() {
 	half := place{12, 8}
 	b.lines("Waiting claims", "short", "Claims and child pools that wait for a block, by pool and reason.", half,
 		query{"max by (pool_namespace, pool, reason) (cadastre_waiting)", "{{pool_namespace}} {{pool}} {{reason}}"})
-	b.watched("CadastreClaimsWaiting", about{"Age of the oldest waiting claim", "s", "By pool and reason. The alert fires above the dashed line."}, half, "{{pool_namespace}} {{pool}} {{reason}}")
+	b.watched("CadastreClaimsWaiting", panelText{"Age of the oldest waiting claim", "s", "By pool and reason. The alert fires above the dashed line."}, half, "{{pool_namespace}} {{pool}} {{reason}}")
 }
 
 func (b *builder) webhooks() {
@@ -91,9 +91,9 @@ func (b *builder) webhooks() {
 	b.lines("Refusals", "reqps", "Requests that the webhooks have refused, a second. 507: the pool is full; 429: too many at once, or beyond a limit of the operator; 403 and 422: what was asked for.", third,
 		query{"sum by (resource, operation, code) (rate(cadastre_webhook_refusals_total[$__rate_interval]))", "{{operation}} {{resource}} {{code}}"})
 	failing := b.lines("Failures", "reqps", "Calls of the webhooks that failed, a second: seen by the API server, let pass by it all the same, and answered with 500. The alert fires above 0; no data says that none has failed.", third,
-		b.of("CadastreWebhookFailing", "{{name}} rejected", "{{name}} let pass", "{{resource}} 500")...)
+		b.queriesOf("CadastreWebhookFailing", "{{name}} rejected", "{{name}} let pass", "{{resource}} 500")...)
 	b.runbook(failing, "CadastreWebhookFailing")
-	b.watched("CadastreWebhookSlow", about{"Latency of admission, 99th percentile", "s", "As the API server sees it, and of the allocation in it. The alert fires above the dashed line."}, third, "{{name}}", "allocation at {{origin}}")
+	b.watched("CadastreWebhookSlow", panelText{"Latency of admission, 99th percentile", "s", "As the API server sees it, and of the allocation in it. The alert fires above the dashed line."}, third, "{{name}}", "allocation at {{origin}}")
 	b.lines("Latency of the webhooks", "s", "As the operator sees it.", place{12, 8},
 		quantiles("controller_runtime_webhook_latency_seconds", "webhook", "", "{{webhook}}")...)
 	b.lines("Requests to the webhooks", "reqps", "By HTTP code of the answer to the API server. A refusal is answered with 200, too.", place{12, 8},
@@ -104,8 +104,8 @@ func (b *builder) watching() {
 	quarter := place{6, 8}
 	b.lines("Lag", "s", "Age of the oldest record that the API server has acknowledged and the watch has not shown. While it is high, a replica answers creates with 429.", quarter,
 		query{"max by (instance) (cadastre_watch_lag_seconds)", "{{instance}}"})
-	b.watched("CadastreWatchRestarts", about{"Restarts within 30 minutes", "short", "Of the watch, because it did not show an acknowledged record in time. The alert fires above the dashed line."}, quarter, "{{instance}}")
-	b.watched("CadastreStoreRolledBack", about{"Rollbacks within 30 minutes", "short", "Lists that were read because the store of the API server had gone back to an earlier revision. The alert fires above the dashed line."}, quarter, "{{instance}}")
+	b.watched("CadastreWatchRestarts", panelText{"Restarts within 30 minutes", "short", "Of the watch, because it did not show an acknowledged record in time. The alert fires above the dashed line."}, quarter, "{{instance}}")
+	b.watched("CadastreStoreRolledBack", panelText{"Rollbacks within 30 minutes", "short", "Lists that were read because the store of the API server had gone back to an earlier revision. The alert fires above the dashed line."}, quarter, "{{instance}}")
 	b.lines("Complete lists within 30 minutes", "short", "Of all IPAllocations: one at the start, and one whenever the watch could not be continued.", quarter,
 		query{"increase(cadastre_watch_lists_total[30m])", "{{instance}}"})
 }
@@ -116,7 +116,7 @@ func (b *builder) controllers() {
 		query{"sum by (controller) (rate(controller_runtime_reconcile_total[$__rate_interval]))", "{{controller}}"})
 	b.lines("Passes by result", "ops", "Of the controllers that write, a second: something was changed, nothing was, or the pass failed and is repeated with back-off.", quarter,
 		query{"sum by (controller, result) (rate(cadastre_passes_total[$__rate_interval]))", "{{controller}} {{result}}"})
-	b.watched("CadastreControllerLoops", about{"Passes that change nothing", "ops", "A second, by controller. The alert fires above the dashed line, where there are ten times as many of them as others."}, quarter, "{{controller}}")
+	b.watched("CadastreControllerLoops", panelText{"Passes that change nothing", "ops", "A second, by controller. The alert fires above the dashed line, where there are ten times as many of them as others."}, quarter, "{{controller}}")
 	b.lines("Duration of a reconciliation", "s", "99th percentile, by controller.", quarter,
 		query{"histogram_quantile(0.99, sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket[$__rate_interval])))", "{{controller}}"})
 	b.lines("Queued", "short", "Objects in the work queues of the controllers.", third,

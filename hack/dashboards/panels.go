@@ -183,7 +183,7 @@ func (b *builder) rule(alert string) lint.Rule {
 
 // of returns the queries of an alert: its expressions, without the comparisons, with names for
 // their time series.
-func (b *builder) of(alert string, legends ...string) []query {
+func (b *builder) queriesOf(alert string, legends ...string) []query {
 	all, err := parts(b.rule(alert))
 	if err == nil && len(all) != len(legends) {
 		err = fmt.Errorf("%s has %d expressions, and the panel names for %d", alert, len(all), len(legends))
@@ -201,7 +201,7 @@ func (b *builder) of(alert string, legends ...string) []query {
 
 // one returns the query of an alert that has one expression.
 func (b *builder) one(alert, legend string) query {
-	all := b.of(alert, legend)
+	all := b.queriesOf(alert, legend)
 	if len(all) == 0 {
 		return query{} // the reason is in errs
 	}
@@ -219,11 +219,11 @@ func (b *builder) threshold(alert string) float64 {
 }
 
 // about holds the texts and the unit of a panel.
-type about struct{ title, unit, description string }
+type panelText struct{ title, unit, description string }
 
 // watched adds a panel of lines of an alert, with a line at the threshold of the alert.
-func (b *builder) watched(alert string, what about, at place, legends ...string) {
-	b.dashed(b.lines(what.title, what.unit, what.description, at, b.of(alert, legends...)...), alert)
+func (b *builder) watched(alert string, what panelText, at place, legends ...string) {
+	b.dashed(b.lines(what.title, what.unit, what.description, at, b.queriesOf(alert, legends...)...), alert)
 }
 
 // dashed adds a line at the threshold of an alert, and a link to its runbook.

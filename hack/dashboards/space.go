@@ -77,7 +77,7 @@ func (b *builder) claims() {
 		query{"max by (kind, phase, reason) (cadastre_claims)", "{{kind}} {{phase}} {{reason}}"})
 	b.lines("Waiting for a pool", "short", "Claims and child pools that wait for a block.", third,
 		query{"max by (pool_namespace, pool, reason) (cadastre_waiting)", ofPool + " {{reason}}"})
-	b.watched("CadastreClaimsWaiting", about{"Age of the oldest waiting claim", "s", "By pool and reason. The alert fires above the dashed line."}, third, ofPool+" {{reason}}")
+	b.watched("CadastreClaimsWaiting", panelText{"Age of the oldest waiting claim", "s", "By pool and reason. The alert fires above the dashed line."}, third, ofPool+" {{reason}}")
 }
 
 func (b *builder) limits() {

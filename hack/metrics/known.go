@@ -56,16 +56,16 @@ func Known() map[string][]string {
 // Missing returns the reads of a metric or a label that does not exist. If a rule groups or matches
 // by a label, one of the metrics of the same rule must have it.
 func Missing(reads []Read) []Read {
-	known := Known()
-	of := map[string][]string{}
+	metricLabels := Known()
+	ruleLabels := map[string][]string{}
 	for _, r := range reads {
-		of[r.Rule] = append(of[r.Rule], known[r.Metric]...)
+		ruleLabels[r.Rule] = append(ruleLabels[r.Rule], metricLabels[r.Metric]...)
 	}
 	return slices.DeleteFunc(slices.Clone(reads), func(r Read) bool {
 		if r.Metric == "" {
-			return slices.Contains(of[r.Rule], r.Label)
+			return slices.Contains(ruleLabels[r.Rule], r.Label)
 		}
-		labels, ok := known[r.Metric]
+		labels, ok := metricLabels[r.Metric]
 		return ok && (r.Label == "" || slices.Contains(labels, r.Label))
 	})
 }

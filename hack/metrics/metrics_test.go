@@ -153,9 +153,9 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	}
 	named := regexp.MustCompile("`(cadastre_[a-z_]+)")
 	query := regexp.MustCompile("(?s)```promql\n(.*?)```")
-	known := Known()
+	metricLabels := Known()
 	for _, d := range metrics.Definitions() {
-		known[d.Name] = d.Labels
+		metricLabels[d.Name] = d.Labels
 	}
 	var queries, from []string
 	for _, file := range append(files, runbooks...) {
@@ -164,7 +164,7 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range named.FindAllStringSubmatch(string(text), -1) {
-			if _, ok := known[name[1]]; !ok {
+			if _, ok := metricLabels[name[1]]; !ok {
 				t.Errorf("%s names %s, which nothing exports", file, name[1])
 			}
 		}

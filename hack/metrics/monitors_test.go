@@ -61,13 +61,13 @@ func decode[T any](t *testing.T, file, kind string) (obj T) {
 	return obj
 }
 
-func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string) bool {
+func selects(t *testing.T, selector *metav1.LabelSelector, objectLabels map[string]string) bool {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return !s.Empty() && s.Matches(labels.Set(of))
+	return !s.Empty() && s.Matches(labels.Set(objectLabels))
 }
 
 // TestMonitorsFindTheReplicas follows the labels and ports from a monitor to the container.

@@ -84,14 +84,14 @@ func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil || len(f.Recv.List) == 0 {
 		return f.Name.Name
 	}
-	of := f.Recv.List[0].Type
-	if star, ok := of.(*ast.StarExpr); ok {
-		of = star.X
+	receiver := f.Recv.List[0].Type
+	if star, ok := receiver.(*ast.StarExpr); ok {
+		receiver = star.X
 	}
-	if index, ok := of.(*ast.IndexExpr); ok {
-		of = index.X
+	if index, ok := receiver.(*ast.IndexExpr); ok {
+		receiver = index.X
 	}
-	if name, ok := of.(*ast.Ident); ok {
+	if name, ok := receiver.(*ast.Ident); ok {
 		return name.Name + "." + f.Name.Name
 	}
 	return f.Name.Name
@@ -142,7 +142,7 @@ func (c *collector) visit(node ast.Node) bool {
 		c.statements(n.Body)
 	case *ast.CaseClause:
 		for _, expr := range n.List {
-			if of := c.info.Types[expr]; of.IsValue() && isBool(of.Type) {
+			if tv := c.info.Types[expr]; tv.IsValue() && isBool(tv.Type) {
 				c.negate(expr)
 			}
 		}
@@ -202,10 +202,10 @@ func (c *collector) results(n *ast.ReturnStmt) {
 		return
 	}
 	for i, result := range n.Results {
-		of := c.info.Types[result]
+		tv := c.info.Types[result]
 		switch {
-		case of.IsNil() || c.callsSkipped(result):
-		case isBool(returns.At(i).Type()) && of.Value == nil:
+		case tv.IsNil() || c.callsSkipped(result):
+		case isBool(returns.At(i).Type()) && tv.Value == nil:
 			c.negate(result)
 		case isBool(returns.At(i).Type()):
 			c.constant(result)
@@ -251,33 +251,33 @@ func (c *collector) noError(expr ast.Expr) {
 // swap represents an operator that replaces another one, with the function that computes it if it
 // is arithmetic.
 type swap struct {
-	by       token.Token
-	computes string
+	replacement token.Token
+	computes    string
 }
 
 // swapOf returns the replacement of an operator, and false if there is none.
 func swapOf(op token.Token) (swap, bool) {
-	by, known := map[token.Token]swap{
-		token.LAND: {by: token.LOR}, token.LOR: {by: token.LAND},
-		token.LSS: {by: token.LEQ}, token.LEQ: {by: token.LSS}, token.GTR: {by: token.GEQ}, token.GEQ: {by: token.GTR},
-		token.EQL: {by: token.NEQ}, token.NEQ: {by: token.EQL},
+	replacement, ok := map[token.Token]swap{
+		token.LAND: {replacement: token.LOR}, token.LOR: {replacement: token.LAND},
+		token.LSS: {replacement: token.LEQ}, token.LEQ: {replacement: token.LSS}, token.GTR: {replacement: token.GEQ}, token.GEQ: {replacement: token.GTR},
+		token.EQL: {replacement: token.NEQ}, token.NEQ: {replacement: token.EQL},
 		token.ADD: {token.SUB, "Add"}, token.SUB: {token.ADD, "Sub"}, token.MUL: {token.QUO, "Mul"}, token.QUO: {token.MUL, "Quo"},
 		token.SHL: {token.SHR, "Shl"}, token.SHR: {token.SHL, "Shr"},
 	}[op]
-	return by, known
+	return replacement, ok
 }
 
 // binary adds a mutant that replaces an operator.
 func (c *collector) binary(n *ast.BinaryExpr) {
-	swap, known := swapOf(n.Op)
-	of := c.info.Types[n]
-	if !known || of.Value != nil || c.callsSkipped(n) || swap.computes == "" && !isBool(of.Type) || swap.computes != "" && !isNumber(of.Type) {
+	swap, ok := swapOf(n.Op)
+	tv := c.info.Types[n]
+	if !ok || tv.Value != nil || c.callsSkipped(n) || swap.computes == "" && !isBool(tv.Type) || swap.computes != "" && !isNumber(tv.Type) {
 		return
 	}
 	if (n.Op == token.EQL || n.Op == token.NEQ) && c.isConditionAlone(n) || strings.HasPrefix(swap.computes, "Sh") && c.info.Types[n.X].Value != nil {
 		return
 	}
-	id := c.add(n, c.text(n), c.text(n.X)+" "+swap.by.String()+" "+c.text(n.Y))
+	id := c.add(n, c.text(n), c.text(n.X)+" "+swap.replacement.String()+" "+c.text(n.Y))
 	leftFrom, leftTo := c.extent(n.X)
 	rightFrom, rightTo := c.extent(n.Y)
 	c.at(n, func(inner func(int, int) string) string {
@@ -285,7 +285,7 @@ func (c *collector) binary(n *ast.BinaryExpr) {
 		if swap.computes != "" {
 			return fmt.Sprintf("mutantswitch.%s(%d, %s, %s)", swap.computes, id, x, y)
 		}
-		return fmt.Sprintf("(%s && ((%s) %s (%s)) || !%s && ((%s) %s (%s)))", on(id), x, swap.by, y, on(id), x, n.Op, y)
+		return fmt.Sprintf("(%s && ((%s) %s (%s)) || !%s && ((%s) %s (%s)))", on(id), x, swap.replacement, y, on(id), x, n.Op, y)
 	})
 }
 

@@ -125,10 +125,10 @@ func measured(t *testing.T, files map[string]string, skip ...string) ([]Mutant, 
 
 func TestMutantsAreJudged(t *testing.T) {
 	mutants, tests := measured(t, module, "example.com/small.say")
-	told := 0
+	resultCount := 0
 	got := map[string]Outcome{}
 	Run(t.Context(), mutants, tests, NewPlaces(nil, nil), func(r Result) {
-		told++
+		resultCount++
 		got[r.Function+": "+r.Before+" → "+r.After] = r.Outcome
 	})
 	want := map[string]Outcome{
@@ -157,8 +157,8 @@ func TestMutantsAreJudged(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
 	}
-	if told != len(want) {
-		t.Errorf("got %d results, want %d", told, len(want))
+	if resultCount != len(want) {
+		t.Errorf("got %d results, want %d", resultCount, len(want))
 	}
 }
 

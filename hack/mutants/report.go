@@ -128,11 +128,11 @@ func (t *tally) count(r Result, why Explanations) {
 func (r *Report) Table(to io.Writer, why Explanations) error {
 	packages, total := map[string]*tally{}, tally{}
 	for _, result := range r.Results {
-		of := path.Dir(result.File)
-		if packages[of] == nil {
-			packages[of] = &tally{}
+		dir := path.Dir(result.File)
+		if packages[dir] == nil {
+			packages[dir] = &tally{}
 		}
-		packages[of].count(result, why)
+		packages[dir].count(result, why)
 		total.count(result, why)
 	}
 	var text strings.Builder

@@ -228,14 +228,14 @@ func parentOf(name string) string {
 // Run turns each mutant on, one in each place at a time, and runs the tests that reach it until one
 // fails. It calls told with each result, one at a time. When ctx is done, it leaves out the
 // remaining mutants.
-func Run(ctx context.Context, all []Mutant, tests []Test, places Places, told func(Result)) {
-	var telling sync.Mutex
+func Run(ctx context.Context, all []Mutant, tests []Test, places Places, report func(Result)) {
+	var reporting sync.Mutex
 	places.each(len(all), func(i int, environment []string) {
 		result := judge(ctx, all[i], tests, environment)
-		telling.Lock()
-		defer telling.Unlock()
+		reporting.Lock()
+		defer reporting.Unlock()
 		if ctx.Err() == nil { // else the end of ctx may have cut off the test
-			told(result)
+			report(result)
 		}
 	})
 }
@@ -257,15 +257,15 @@ func judge(ctx context.Context, m Mutant, tests []Test, environment []string) Re
 		_, err := g.binary.run(limited, g.names, append(slices.Clone(environment), fmt.Sprint("MUTANT=", m.ID))...)
 		timeIsUp := limited.Err() != nil
 		stop()
-		by := strings.Join(g.names, ", ")
+		testNames := strings.Join(g.names, ", ")
 		if len(g.names) > 3 {
-			by = fmt.Sprintf("%d quick tests of %s", len(g.names), g.binary.Package)
+			testNames = fmt.Sprintf("%d quick tests of %s", len(g.names), g.binary.Package)
 		}
 		switch {
 		case timeIsUp:
-			return Result{m, Endless, by}
+			return Result{m, Endless, testNames}
 		case err != nil:
-			return Result{m, Noticed, by}
+			return Result{m, Noticed, testNames}
 		}
 	}
 	return Result{Mutant: m, Outcome: Survived}

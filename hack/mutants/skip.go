@@ -25,8 +25,8 @@ func isLogger(function types.Object) bool {
 	if !ok || f.Signature().Results().Len() > 0 {
 		return false
 	}
-	rest, is := strings.CutPrefix(f.Name(), "log")
-	return is && (rest == "" || unicode.IsUpper(rune(rest[0])))
+	rest, found := strings.CutPrefix(f.Name(), "log")
+	return found && (rest == "" || unicode.IsUpper(rune(rest[0])))
 }
 
 // onlySkips reports whether only calls of functions that are left alone depend on a condition.

@@ -14,20 +14,20 @@ import (
 func WriteRights(out io.Writer) error {
 	var b strings.Builder
 	b.WriteString("| command | needs | asks for, if it may |\n|---|---|---|\n")
-	for _, of := range command.Rights() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", of.Command, rules(of.Needed), wanted(of))
+	for _, needs := range command.Rights() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", needs.Command, rules(needs.Needed), wanted(needs))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-func wanted(of command.Needs) string {
-	text := rules(of.Wanted)
-	if len(of.Operator) > 0 {
-		text += "; in the operator's namespace: " + rules(of.Operator)
+func wanted(needs command.Needs) string {
+	text := rules(needs.Wanted)
+	if len(needs.Operator) > 0 {
+		text += "; in the operator's namespace: " + rules(needs.Operator)
 	}
-	if len(of.Like) > 0 {
-		text += "; and what `" + strings.Join(of.Like, "`, `") + "` ask for, whose reports it has"
+	if len(needs.Like) > 0 {
+		text += "; and what `" + strings.Join(needs.Like, "`, `") + "` ask for, whose reports it has"
 	}
 	return text
 }

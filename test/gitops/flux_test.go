@@ -19,8 +19,8 @@ import (
 // orders is the number of orders of applying and deleting that are tried, and patience the longest
 // wait for the objects of one.
 const (
-	orders   = 4
-	patience = time.Minute
+	orders      = 4
+	waitTimeout = time.Minute
 )
 
 // fluxSeesNoDriftOfTheOperator expects no drift after the operator has filled in certificates and
@@ -117,7 +117,7 @@ func (w *world) fluxInAnyOrder(t *testing.T) {
 // current waits until kstatus reports all of them as current.
 func (w *world) current(objects []*unstructured.Unstructured) {
 	w.Helper()
-	err := w.flux.Wait(objects, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: patience})
+	err := w.flux.Wait(objects, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: waitTimeout})
 	if err == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (w *world) pruned(objects []*unstructured.Unstructured) {
 		}
 		left = w.deleted(left)
 	}
-	suite.Must(w, w.flux.WaitForTermination(objects, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: patience}))
+	suite.Must(w, w.flux.WaitForTermination(objects, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: waitTimeout}))
 	w.Logf("pruned in %d rounds", rounds)
 	records := &v1alpha1.IPAllocationList{}
 	suite.Must(w, w.List(w.Context(), records))

@@ -113,9 +113,9 @@ func (w *world) healthOfEveryPhase(t *testing.T) {
 		seen[gvk.Kind] = append(seen[gvk.Kind], p.phase)
 	}
 	for kind, plural := range map[string]string{"IPPool": "ippools", "LocalIPPool": "localippools", "IPClaim": "ipclaims"} {
-		for _, known := range w.phasesOf(plural) {
-			if !slices.Contains(seen[kind], known) {
-				t.Errorf("%s: no object has the phase %s", kind, known)
+		for _, phaseName := range w.phasesOf(plural) {
+			if !slices.Contains(seen[kind], phaseName) {
+				t.Errorf("%s: no object has the phase %s", kind, phaseName)
 			}
 		}
 	}
@@ -160,11 +160,11 @@ func (w *world) phasesOf(plural string) []string {
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: plural + "." + v1alpha1.GroupVersion.Group}, crd))
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	known, _, _ := unstructured.NestedStringSlice(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", "phase", "enum")
-	if len(known) == 0 {
+	phases, _, _ := unstructured.NestedStringSlice(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", "phase", "enum")
+	if len(phases) == 0 {
 		w.Fatalf("the CRD of %s names no phase", plural)
 	}
-	return known
+	return phases
 }
 
 // healthOf runs Argo CD's script with the libraries that it has there.
@@ -216,12 +216,12 @@ func TestHealthOfEachReason(t *testing.T) {
 		if isPositive(reason) {
 			continue
 		}
-		wanted, ok := want[reason]
+		health, ok := want[reason]
 		if !ok {
 			t.Errorf("%s: its health is missing in the table", reason)
 		}
-		if got, message := healthOf(t, object("False", reason, 2)); got != wanted || message != reason {
-			t.Errorf("Ready is False, %s: got %s (%s), want %s", reason, got, message, wanted)
+		if got, message := healthOf(t, object("False", reason, 2)); got != health || message != reason {
+			t.Errorf("Ready is False, %s: got %s (%s), want %s", reason, got, message, health)
 		}
 	}
 	for name, c := range map[string]struct {

@@ -81,16 +81,16 @@ func (w *world) samples() []*unstructured.Unstructured {
 // shuffled returns the objects in an order by chance, but for namespaces, without which the API
 // server takes no objects in them.
 func shuffled(objects []*unstructured.Unstructured, random *rand.Rand) []*unstructured.Unstructured {
-	var namespaces, others []*unstructured.Unstructured
+	var namespaces, otherObjects []*unstructured.Unstructured
 	for _, obj := range objects {
 		if obj.GetKind() == "Namespace" {
 			namespaces = append(namespaces, obj.DeepCopy())
 		} else {
-			others = append(others, obj.DeepCopy())
+			otherObjects = append(otherObjects, obj.DeepCopy())
 		}
 	}
-	random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
-	return append(namespaces, others...)
+	random.Shuffle(len(otherObjects), func(i, j int) { otherObjects[i], otherObjects[j] = otherObjects[j], otherObjects[i] })
+	return append(namespaces, otherObjects...)
 }
 
 // versions shows which objects were written to: it returns generations, or resource versions of

@@ -65,7 +65,7 @@ END`
 
 func (s show) all(ctx context.Context, samples samples) error {
 	fmt.Print("\nThe platform team describes its address space:\n")
-	for _, file := range samples.others {
+	for _, file := range samples.platform {
 		if err := s.kubectl(ctx, "apply", "--server-side", "-f", file); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s show) all(ctx context.Context, samples samples) error {
 	if err := s.kubectl(ctx, "wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s"); err != nil {
 		return err
 	}
-	if err := s.counted(ctx); err != nil {
+	if err := s.awaitCounts(ctx); err != nil {
 		return err
 	}
 	if err := s.kubectl(ctx, "get", "ipclasses,ippools,localippools,ipclaims,ipallocations", "-A"); err != nil {
@@ -95,7 +95,7 @@ func (s show) all(ctx context.Context, samples samples) error {
 
 // counted blocks until the pools have counted the blocks that the samples claim: they count once
 // a second.
-func (s show) counted(ctx context.Context) error {
+func (s show) awaitCounts(ctx context.Context) error {
 	for pool, allocations := range map[string]int{
 		"ippool/corporate": 3, "ippool/region-west": 2, "ippool/machines": 1, "ippool/corporate-v6": 1, "localippool/team-lab": 1,
 	} {

@@ -19,7 +19,7 @@ type lock struct{ file *os.File }
 var errRunning = errors.New("it is running already: `make down` stops it")
 
 func openLock(at place) (lock, error) {
-	file, err := os.OpenFile(at.in("supervisor.pid"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(at.join("supervisor.pid"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return lock{}, err
 	}

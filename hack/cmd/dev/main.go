@@ -40,7 +40,7 @@ type place struct {
 	dir        string // .run
 }
 
-func (p place) in(name string) string { return filepath.Join(p.dir, name) }
+func (p place) join(name string) string { return filepath.Join(p.dir, name) }
 
 // shown returns a path as a user in the module's root would type it.
 func (p place) shown(path string) string {

@@ -16,7 +16,7 @@ const samplesDir = "config/samples"
 
 // samples holds the files of config/samples, in the order of their names: claims,
 // and the other objects, which must exist before them.
-type samples struct{ others, claims []string }
+type samples struct{ platform, claims []string }
 
 func findSamples(at place) (samples, error) {
 	files, err := filepath.Glob(filepath.Join(at.moduleRoot, samplesDir, "*.yaml"))
@@ -35,7 +35,7 @@ func findSamples(at place) (samples, error) {
 		case claims:
 			found.claims = append(found.claims, at.shown(file))
 		default:
-			found.others = append(found.others, at.shown(file))
+			found.platform = append(found.platform, at.shown(file))
 		}
 	}
 	if len(found.claims) == 0 {
@@ -51,12 +51,12 @@ func hasClaims(path string) (bool, error) {
 		return false, err
 	}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-	claims, others := 0, 0
+	claims, otherObjects := 0, 0
 	for {
 		var object unstructured.Unstructured
 		err := decoder.Decode(&object)
 		switch {
-		case errors.Is(err, io.EOF) && claims > 0 && others > 0:
+		case errors.Is(err, io.EOF) && claims > 0 && otherObjects > 0:
 			return false, errors.New("it has IPClaims and other kinds; the demo needs them in files of their own")
 		case errors.Is(err, io.EOF):
 			return claims > 0, nil
@@ -65,7 +65,7 @@ func hasClaims(path string) (bool, error) {
 		case object.GetKind() == "IPClaim":
 			claims++
 		case object.GetKind() != "":
-			others++
+			otherObjects++
 		}
 	}
 }

@@ -45,7 +45,7 @@ func up(ctx context.Context, at place, with wanted) error {
 	}
 	fmt.Printf("Cadastre is up after %.1f s.\n", time.Since(begin).Seconds())
 	fmt.Printf("\nTry:\n%s  kubectl get ipclasses,ippools,ipclaims,ipallocations -A\n", environment(at))
-	fmt.Printf("\nLogs are in %s. `make down` stops it.\n", at.shown(at.in("logs")))
+	fmt.Printf("\nLogs are in %s. `make down` stops it.\n", at.shown(at.join("logs")))
 	return nil
 }
 
@@ -70,7 +70,7 @@ func launch(at place, with wanted) (*background, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(at.in("supervisor.log"))
+	log, err := os.Create(at.join("supervisor.log"))
 	if err != nil {
 		return nil, err
 	}
@@ -105,5 +105,5 @@ func environment(at place) string {
 	if dir == "" {
 		dir = filepath.Join(at.moduleRoot, "bin", "k8s")
 	}
-	return fmt.Sprintf("  export KUBECONFIG=%s PATH=%s:$PATH\n", at.in("kubeconfig"), dir)
+	return fmt.Sprintf("  export KUBECONFIG=%s PATH=%s:$PATH\n", at.join("kubeconfig"), dir)
 }

@@ -106,14 +106,14 @@ func (o *options) judge(ctx context.Context) error {
 
 // report returns the report of a run that was cut off if this run continues it, or else a report
 // without results.
-func (o *options) report(ctx context.Context, of []mutants.Mutant) (*mutants.Report, error) {
+func (o *options) report(ctx context.Context, selection []mutants.Mutant) (*mutants.Report, error) {
 	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {
 		return nil, fmt.Errorf("asking for the commit: %w", err)
 	}
-	report := &mutants.Report{Commit: strings.TrimSpace(string(commit)), Of: len(of), Seed: o.seed}
-	if report.Chosen = len(of); o.sample > 0 {
-		report.Chosen = min(o.sample, len(of))
+	report := &mutants.Report{Commit: strings.TrimSpace(string(commit)), Of: len(selection), Seed: o.seed}
+	if report.Chosen = len(selection); o.sample > 0 {
+		report.Chosen = min(o.sample, len(selection))
 	}
 	if before, err := mutants.ReadReport(o.out); err == nil && report.Continues(before) {
 		fmt.Printf("mutants: going on with the run of which %s has %d results\n", o.out, len(report.Results))

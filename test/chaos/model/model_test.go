@@ -102,17 +102,17 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 
 func TestKeysTellStatesApart(t *testing.T) {
 	m := New(Scenario{Claims: []Claim{wholeTwice, waits}, Records: 2, Adoptions: 1, Crashes: 1, Relists: 1, Ambiguous: 1, Halting: 1, Restore: true}, 0)
-	known, work := map[key]state{}, []state{m.initial()}
-	for len(work) > 0 && len(known) < 100_000 {
+	states, work := map[key]state{}, []state{m.initial()}
+	for len(work) > 0 && len(states) < 100_000 {
 		s := work[0]
 		work = work[1:]
 		m.next(&s, func(_ step, n state) {
-			other, ok := known[n.key()]
+			other, ok := states[n.key()]
 			if ok && other != n {
 				t.Fatalf("one key for\n%+v and\n%+v", other, n)
 			}
 			if !ok {
-				known[n.key()] = n
+				states[n.key()] = n
 				work = append(work, n)
 			}
 		})

@@ -29,27 +29,27 @@ import (
 // delayed represents a connection to the API server on which the watch of claims is late.
 type delayed struct {
 	http.RoundTripper
-	by time.Duration
+	delay time.Duration
 }
 
 // RoundTrip implements http.RoundTripper.
 func (d delayed) RoundTrip(req *http.Request) (*http.Response, error) {
 	response, err := d.RoundTripper.RoundTrip(req)
 	if err == nil && strings.HasSuffix(req.URL.Path, "/ipclaims") && req.URL.Query().Get("watch") != "" {
-		response.Body = &lateBody{ReadCloser: response.Body, by: d.by}
+		response.Body = &lateBody{ReadCloser: response.Body, delay: d.delay}
 	}
 	return response, err
 }
 
 type lateBody struct {
 	io.ReadCloser
-	by time.Duration
+	delay time.Duration
 }
 
 // Read implements io.Reader.
-func (b *lateBody) Read(into []byte) (int, error) {
-	n, err := b.ReadCloser.Read(into)
-	time.Sleep(b.by) //nolint:forbidigo // this represents a slow network; no test waits by it
+func (b *lateBody) Read(buffer []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buffer)
+	time.Sleep(b.delay) //nolint:forbidigo // this represents a slow network; no test waits by it
 	return n, err
 }
 

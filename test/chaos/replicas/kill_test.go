@@ -26,14 +26,14 @@ var _ = Describe("a replica is killed between record and answer", Ordered, func(
 	})
 
 	It("hands out nothing twice, and collects the orphans", func(ctx context.Context) {
-		over := make(chan struct{})
+		done := make(chan struct{})
 		var creating sync.WaitGroup
 		for n := range clients {
 			creating.Go(func() {
 				as := w.Client(w.Config())
 				for i := 0; ; i++ {
 					select {
-					case <-over:
+					case <-done:
 						return
 					default: // a failed create is tried under the next name
 						_ = as.Create(ctx, build.Claim("kill", fmt.Sprintf("c-%d-%d", n, i)).Pool("kill").Length(32).Obj())
@@ -47,7 +47,7 @@ var _ = Describe("a replica is killed between record and answer", Ordered, func(
 			Expect(w.Managers[n%2].Kill()).To(Succeed())
 			Expect(w.Managers[n%2].Restart(ctx)).To(Succeed())
 		}
-		close(over)
+		close(done)
 		creating.Wait()
 
 		claims, records := w.claims(ctx, "kill"), w.records(ctx, "kill")

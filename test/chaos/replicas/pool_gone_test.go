@@ -33,8 +33,8 @@ type rivals struct {
 
 // rivalsOf returns the rivals for one kind of pool. All are named after the team.
 func rivalsOf(team string, pool func(name string) v1alpha1.Pool, claim func(b *build.ClaimBuilder, pool string) *build.ClaimBuilder) rivals {
-	ask := func(name, of string) client.Object {
-		return claim(build.Claim(team, name), team+of).Length(32).Obj()
+	ask := func(name, suffix string) client.Object {
+		return claim(build.Claim(team, name), team+suffix).Length(32).Obj()
 	}
 	return rivals{
 		team: team, recordedIn: team, oldPool: pool(team + "-old"), again: pool(team + "-new"),

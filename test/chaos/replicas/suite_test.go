@@ -23,10 +23,10 @@ import (
 const orphanGrace = 5 * time.Second
 
 // patience bounds every wait.
-const patience = 90 * time.Second
+const waitTimeout = 90 * time.Second
 
 func TestReplicas(t *testing.T) {
-	specs.Run(t, "Replicas", patience, 50*time.Millisecond)
+	specs.Run(t, "Replicas", waitTimeout, 50*time.Millisecond)
 }
 
 // sized returns how much a test does: all of it, or less with go test -short.
@@ -44,7 +44,7 @@ func start(options cluster.Options) *world {
 	GinkgoHelper()
 	options.OrphanGrace = orphanGrace
 	w := &world{suite.Start(GinkgoTB(), options)}
-	w.Patience = patience
+	w.Patience = waitTimeout
 	return w
 }
 
@@ -82,15 +82,15 @@ func expectDisjoint(blocks []netip.Prefix) {
 // expectHeld fails if a claim with a block has no record of the same block.
 func expectHeld(claims []v1alpha1.IPClaim, records []v1alpha1.IPAllocation) {
 	GinkgoHelper()
-	by := map[string]v1alpha1.IPAllocation{}
+	recordsByName := map[string]v1alpha1.IPAllocation{}
 	for _, r := range records {
-		by[r.Namespace+"/"+r.Name] = r
+		recordsByName[r.Namespace+"/"+r.Name] = r
 	}
 	for _, c := range claims {
 		if c.Spec.AllocationName == "" {
 			continue
 		}
-		r, ok := by[c.Namespace+"/"+c.Spec.AllocationName]
+		r, ok := recordsByName[c.Namespace+"/"+c.Spec.AllocationName]
 		Expect(ok).To(BeTrue(), "claim %s without its record %s", c.Name, c.Spec.AllocationName)
 		Expect(r.Spec.CIDR).To(Equal(c.Spec.CIDR))
 		Expect(r.Spec.ClaimRef.Name).To(Equal(c.Name))

@@ -161,11 +161,11 @@ func (p *party) remove(ctx context.Context, obj client.Object) error {
 }
 
 // note records when something was first asked for.
-func (w *world) note(in map[string]time.Time, key string) {
+func (w *world) note(times map[string]time.Time, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := in[key]; !ok {
-		in[key] = time.Now()
+	if _, ok := times[key]; !ok {
+		times[key] = time.Now()
 	}
 }
 

@@ -61,21 +61,21 @@ func (w *world) serveInOrder(ctx context.Context) error {
 			return fmt.Errorf("making claims wait: %w", err)
 		}
 	}
-	waiting := func() int { return w.witness.Waiting(poolTight) }
-	told := func() int { return w.witness.Told(poolTight, time.Now()) }
-	if !until(ctx, quietWithin, func() bool { return told() == waiting() }) {
-		return w.broken("of %d claims that wait, only %d are reported as waiting", waiting(), told())
+	countWaiting := func() int { return w.witness.Waiting(poolTight) }
+	countReported := func() int { return w.witness.CountReported(poolTight, time.Now()) }
+	if !until(ctx, quietWithin, func() bool { return countReported() == countWaiting() }) {
+		return w.broken("of %d claims that wait, only %d are reported as waiting", countWaiting(), countReported())
 	}
-	if waiting() == 0 {
+	if countWaiting() == 0 {
 		return errors.New("making claims wait: all of them were served")
 	}
 	inTight := func(c *v1alpha1.IPClaim) bool {
 		return c.Spec.PoolRef != nil && c.Spec.PoolRef.Name == poolTight && c.Spec.AllocationName != ""
 	}
-	for left := 1; left > 0 && waiting() > 0 && ctx.Err() == nil; {
-		before := waiting()
+	for left := 1; left > 0 && countWaiting() > 0 && ctx.Err() == nil; {
+		before := countWaiting()
 		left = w.endSome(ctx, p, 1, inTight)
-		until(ctx, servedWithin, func() bool { return waiting() < before }) // a block may be too small for the first
+		until(ctx, servedWithin, func() bool { return countWaiting() < before }) // a block may be too small for the first
 	}
 	return w.endClaims(ctx, p, inTight)
 }
@@ -102,17 +102,17 @@ func (w *world) endSome(ctx context.Context, p *party, most int, meant func(*v1a
 	if err := p.List(ctx, claims); err != nil {
 		return math.MaxInt // not known
 	}
-	there := 0
+	count := 0
 	for i := range claims.Items {
 		if !meant(&claims.Items[i]) {
 			continue
 		}
-		if there++; there <= most {
+		if count++; count <= most {
 			_ = p.remove(ctx, &claims.Items[i])
 		}
 	}
 	w.letGoOfAll(ctx)
-	return there
+	return count
 }
 
 // giveBack deletes everything, after which nothing may be left, and every pool has to be as free as

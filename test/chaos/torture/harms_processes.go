@@ -26,14 +26,14 @@ func (n *nemesis) killManagersSlowList(ctx context.Context) error {
 	if err := m.Kill(); err != nil {
 		return err
 	}
-	over := time.Now().Add(held)
+	deadline := time.Now().Add(held)
 	errs := []error{n.startManager(ctx, m)}
 	for _, other := range n.Managers {
 		if other != m {
 			errs = append(errs, other.Kill())
 		}
 	}
-	wait(ctx, time.Until(over)) // one that was ready too early
+	wait(ctx, time.Until(deadline)) // one that was ready too early
 	return errors.Join(errs...)
 }
 

@@ -26,8 +26,8 @@ func childName(random *rand.Rand) string { return fmt.Sprintf("child-%d", random
 // its time.
 type poolActor struct {
 	*party
-	random *rand.Rand
-	there  map[string]bool // as far as it knows: others make and delete them too
+	random   *rand.Rand
+	existing map[string]bool // as far as it knows: others make and delete them too
 }
 
 func newPoolActor(p *party, _ int, random *rand.Rand) actor {
@@ -38,13 +38,13 @@ func newPoolActor(p *party, _ int, random *rand.Rand) actor {
 func (a *poolActor) act(ctx context.Context) error {
 	defer wait(ctx, between(a.random, 100*time.Millisecond, 300*time.Millisecond))
 	name := childName(a.random)
-	if !a.there[name] {
+	if !a.existing[name] {
 		err := a.make(ctx, name)
-		a.there[name] = !isRefusal(err) || apierrors.IsAlreadyExists(err)
+		a.existing[name] = !isRefusal(err) || apierrors.IsAlreadyExists(err)
 		return err
 	}
 	err := a.end(ctx, build.Pool(name).Obj())
-	a.there[name] = !apierrors.IsNotFound(err)
+	a.existing[name] = !apierrors.IsNotFound(err)
 	return err
 }
 

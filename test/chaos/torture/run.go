@@ -137,9 +137,9 @@ func (t *torture) acts(ctx context.Context) error {
 		playing.Go(func() error { return t.world.perform(offStage, r, n) })
 	}
 	t.report.storm = time.Now()
-	storm, over := context.WithTimeout(ctx, t.config.Storm)
-	defer over()
-	go t.endWhenEnough(storm, over)
+	storm, endStorm := context.WithTimeout(ctx, t.config.Storm)
+	defer endStorm()
+	go t.endWhenEnough(storm, endStorm)
 	err := t.nemesis.rage(storm)
 	t.report.Storm = time.Since(t.report.storm).Seconds()
 	if err != nil {
@@ -165,13 +165,13 @@ func (t *torture) acts(ctx context.Context) error {
 
 // endWhenEnough ends the storm when there were as many allocations and faults as are
 // wanted.
-func (t *torture) endWhenEnough(storm context.Context, over func()) {
+func (t *torture) endWhenEnough(storm context.Context, endStorm func()) {
 	if t.config.Allocations == 0 && t.config.Faults == 0 {
 		return
 	}
 	for wait(storm, time.Second) {
 		if t.world.witness.Figures().Allocations >= t.config.Allocations && len(t.nemesis.injected()) >= t.config.Faults {
-			over()
+			endStorm()
 		}
 	}
 }

@@ -25,8 +25,8 @@ func machine(ctx context.Context, namespace, name string) *corev1.ConfigMap {
 	return specs.Created(ctx, k8s, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 }
 
-func owner(of *corev1.ConfigMap, controller *bool) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: of.Name, UID: of.UID, Controller: controller, BlockOwnerDeletion: controller}
+func owner(configMap *corev1.ConfigMap, controller *bool) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID, Controller: controller, BlockOwnerDeletion: controller}
 }
 
 var _ = Describe("Consumers", Ordered, func() {
@@ -99,7 +99,7 @@ var _ = Describe("Consumers", Ordered, func() {
 })
 
 // crowd makes claims at once by several clients, and returns the claims.
-func crowd[T client.Object](ctx context.Context, clients, each int, of func(client, i int) T) []T {
+func crowd[T client.Object](ctx context.Context, clients, each int, newObject func(client, i int) T) []T {
 	GinkgoHelper()
 	made := make([]T, clients*each)
 	var all sync.WaitGroup
@@ -108,7 +108,7 @@ func crowd[T client.Object](ctx context.Context, clients, each int, of func(clie
 			defer GinkgoRecover()
 			own := running.Client(running.Config())
 			for i := range each {
-				obj := of(c, i)
+				obj := newObject(c, i)
 				Expect(own.Create(ctx, obj)).To(Succeed())
 				made[c*each+i] = obj
 			}

@@ -72,50 +72,50 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 	})
 
 	It(`1. "If the IPAddressClaim does not reference a pool managed by the provider in it's spec.poolRef, abort the reconciliation"`, func(ctx context.Context) {
-		var others []*ipamv1.IPAddressClaim
+		var otherClaims []*ipamv1.IPAddressClaim
 		for name, ref := range map[string][2]string{
 			"of-another-group":    {"ipam.cluster.x-k8s.io", "IPPool"},
 			"of-another-provider": {"ipam.metal3.io", "InClusterIPPool"},
 		} {
-			others = append(others, specs.Created(ctx, k8s, build.AddressClaim(team, name).From(ref[0], ref[1], "normal").Finalizer("theirs.example.com/f").Obj()))
+			otherClaims = append(otherClaims, specs.Created(ctx, k8s, build.AddressClaim(team, name).From(ref[0], ref[1], "normal").Finalizer("theirs.example.com/f").Obj()))
 		}
 		passed(ctx, team, "after-the-others", "normal")
-		for _, claim := range others {
+		for _, claim := range otherClaims {
 			as := claim.ResourceVersion
 			Expect(specs.Stored(ctx, k8s, claim).ResourceVersion).To(Equal(as), "touched: %v", claim)
 			Expect(claim.Finalizers).To(Equal([]string{"theirs.example.com/f"}))
 		}
 	})
 
-	for _, by := range []struct {
-		name  string
-		name2 string
-		of    func(*build.AddressClaimBuilder, string) *build.AddressClaimBuilder
+	for _, reference := range []struct {
+		name       string
+		name2      string
+		setCluster func(*build.AddressClaimBuilder, string) *build.AddressClaimBuilder
 	}{
 		{"spec.clusterName", "spec", func(b *build.AddressClaimBuilder, name string) *build.AddressClaimBuilder { return b.Cluster(name) }},
 		{"the label cluster-name", "label", func(b *build.AddressClaimBuilder, name string) *build.AddressClaimBuilder {
 			return b.ClusterLabel(name)
 		}},
 	} {
-		It(`2.1. "The related Cluster is referenced using the spec.clusterName field or a cluster.x-k8s.io/cluster-name label": by `+by.name, func(ctx context.Context) {
-			claim := specs.Created(ctx, k8s, by.of(build.AddressClaim(team, "running-"+by.name2).Pool("normal"), "running").Obj())
+		It(`2.1. "The related Cluster is referenced using the spec.clusterName field or a cluster.x-k8s.io/cluster-name label": by `+reference.name, func(ctx context.Context) {
+			claim := specs.Created(ctx, k8s, reference.setCluster(build.AddressClaim(team, "running-"+reference.name2).Pool("normal"), "running").Obj())
 			address := served(ctx, claim)
 			Expect(address.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "running"))
 		})
 
-		It(`2.3. "If the referenced cluster is not found, abort reconciliation", and go on when it is there: by `+by.name, func(ctx context.Context) {
-			name := "late-" + by.name2
-			claim := specs.Created(ctx, k8s, by.of(build.AddressClaim(team, name).Pool("normal"), name).Obj())
+		It(`2.3. "If the referenced cluster is not found, abort reconciliation", and go on when it is there: by `+reference.name, func(ctx context.Context) {
+			name := "late-" + reference.name2
+			claim := specs.Created(ctx, k8s, reference.setCluster(build.AddressClaim(team, name).Pool("normal"), name).Obj())
 			passed(ctx, team, "after-"+name, "normal")
 			Eventually(reason(ctx, claim)).Should(Equal("False/ClusterNotFound"))
 			capiCluster(ctx, team, name, false)
 			served(ctx, claim)
 		})
 
-		It(`2.4. "If the referenced cluster has spec.paused set …, skip reconciliation", 2.2. "If the paused field is empty … reconciliation can continue": by `+by.name, func(ctx context.Context) {
-			name := "paused-" + by.name2
+		It(`2.4. "If the referenced cluster has spec.paused set …, skip reconciliation", 2.2. "If the paused field is empty … reconciliation can continue": by `+reference.name, func(ctx context.Context) {
+			name := "paused-" + reference.name2
 			paused := capiCluster(ctx, team, name, true)
-			claim := specs.Created(ctx, k8s, by.of(build.AddressClaim(team, name).Pool("normal"), name).Obj())
+			claim := specs.Created(ctx, k8s, reference.setCluster(build.AddressClaim(team, name).Pool("normal"), name).Obj())
 			passed(ctx, team, "after-"+name, "normal")
 			Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
 			for _, record := range specs.RecordsIn(ctx, k8s, "normal") {

@@ -315,7 +315,7 @@ var _ = Describe("The right to use a pool of another project", Ordered, func() {
 			ObjectMeta: metav1.ObjectMeta{Name: "uses-granted"},
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: []string{"granted"}, Verbs: []string{"use"}}},
 		})).To(Succeed())
-		may := func(user string, roles ...string) client.Client {
+		userWithRoles := func(user string, roles ...string) client.Client {
 			for _, role := range roles {
 				Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
 					ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
@@ -325,14 +325,14 @@ var _ = Describe("The right to use a pool of another project", Ordered, func() {
 			}
 			return running.As(user)
 		}
-		with, without := may("with-use", "makes-address-claims", "uses-granted"), may("without-use", "makes-address-claims")
+		withUse, withoutUse := userWithRoles("with-use", "makes-address-claims", "uses-granted"), userWithRoles("without-use", "makes-address-claims")
 
 		pretends := build.AddressClaim(team, "pretends").Pool("granted").Annotation(v1alpha1.AnnotationUseGranted, "granted").Obj()
-		Eventually(func() error { return without.Create(ctx, pretends.DeepCopy()) }).Should(Succeed()) // the authorizer learns of roles by a watch
+		Eventually(func() error { return withoutUse.Create(ctx, pretends.DeepCopy()) }).Should(Succeed()) // the authorizer learns of roles by a watch
 		Eventually(reason(ctx, pretends)).Should(Equal("False/PoolNotFound"))
 		Expect(pretends.Annotations).NotTo(HaveKey(v1alpha1.AnnotationUseGranted))
 		entitled := build.AddressClaim(team, "entitled").Pool("granted").Obj()
-		Eventually(func() error { return with.Create(ctx, entitled.DeepCopy()) }).Should(Succeed())
+		Eventually(func() error { return withUse.Create(ctx, entitled.DeepCopy()) }).Should(Succeed())
 		Expect(served(ctx, entitled).Spec.Address).To(Equal("10.16.0.0"))
 		Expect(specs.RecordsIn(ctx, k8s, "granted")).To(HaveLen(1))
 	})

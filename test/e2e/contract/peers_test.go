@@ -20,13 +20,13 @@ import (
 
 // recordsOf returns the allocations that a pool has for a holder's name.
 func recordsOf(ctx context.Context, pool, holder string) []v1alpha1.IPAllocation {
-	var of []v1alpha1.IPAllocation
+	var records []v1alpha1.IPAllocation
 	for _, record := range specs.RecordsIn(ctx, k8s, pool) {
 		if record.Spec.ClaimRef.Name == holder {
-			of = append(of, record)
+			records = append(records, record)
 		}
 	}
-	return of
+	return records
 }
 
 // addressFor returns an IPAddress that another client writes for a claim.
@@ -252,8 +252,8 @@ var _ = Describe("A pool that is full", Ordered, func() {
 			Eventually(reason(ctx, claim)).Should(Equal("False/PoolExhausted"))
 			waiting = append(waiting, claim)
 		}
-		Eventually(told(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted"))
-		Expect(told(ctx, holding[0])()).To(BeEmpty(), "it was served at once, as its condition says")
+		Eventually(eventsOf(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted"))
+		Expect(eventsOf(ctx, holding[0])()).To(BeEmpty(), "it was served at once, as its condition says")
 	})
 
 	It("serves waiting claims, oldest first, at once, and none is overtaken", func(ctx context.Context) {
@@ -268,7 +268,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 				Expect(reason(ctx, later)()).To(Equal("False/PoolExhausted"))
 			}
 		}
-		Eventually(told(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted", "Normal AddressAllocated"))
+		Eventually(eventsOf(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted", "Normal AddressAllocated"))
 		Expect(specs.Stored(ctx, k8s, overtaking).Spec.CIDR).To(BeEmpty())
 		Expect(k8s.Delete(ctx, holding[3])).To(Succeed())
 		Eventually(func() string { return specs.Stored(ctx, k8s, overtaking).Spec.CIDR }).ShouldNot(BeEmpty())
@@ -276,17 +276,17 @@ var _ = Describe("A pool that is full", Ordered, func() {
 })
 
 // told returns the events about a claim.
-func told(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
+func eventsOf(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
 	return func() []string {
 		list := &eventsv1.EventList{}
 		Expect(k8s.List(ctx, list, client.InNamespace(claim.Namespace))).To(Succeed())
-		var about []string
+		var events []string
 		for _, event := range list.Items {
 			if event.Regarding.UID == claim.UID {
-				about = append(about, event.Type+" "+event.Reason)
+				events = append(events, event.Type+" "+event.Reason)
 			}
 		}
-		return about
+		return events
 	}
 }
 

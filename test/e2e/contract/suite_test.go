@@ -48,12 +48,12 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // which it looks every 30 s: an owner's deletion deletes a claim.
 func awaitGarbageCollector(ctx context.Context) {
 	GinkgoHelper()
-	of := specs.Created(ctx, k8s, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}})
+	configMap := specs.Created(ctx, k8s, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"}})
 	claim := build.AddressClaim("default", "owned").From("example.com", "NobodysPool", "none").OwnedBy(metav1.OwnerReference{
-		APIVersion: "v1", Kind: "ConfigMap", Name: of.Name, UID: of.UID,
+		APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID,
 	}).Obj()
 	specs.Created(ctx, k8s, claim)
-	Expect(k8s.Delete(ctx, of)).To(Succeed())
+	Expect(k8s.Delete(ctx, configMap)).To(Succeed())
 	Eventually(specs.IsGone(ctx, k8s, claim)).WithTimeout(2 * time.Minute).Should(BeTrue())
 }
 

@@ -42,15 +42,15 @@ func TestDocs(t *testing.T) {
 		}
 		ran += counts.run
 		t.Run(page.Path, func(t *testing.T) {
-			of := &world{World: w.For(t)}
-			of.shell, err = w.shell.In(filepath.Join(t.TempDir(), "page"), root)
+			pageWorld := &world{World: w.For(t)}
+			pageWorld.shell, err = w.shell.In(filepath.Join(t.TempDir(), "page"), root)
 			suite.Must(t, err)
 			testdata, err := filepath.Abs("testdata")
 			suite.Must(t, err)
-			suite.Must(t, os.Symlink(testdata, filepath.Join(of.shell.Dir, "testdata")))
-			suite.Must(t, os.Symlink(history, filepath.Join(of.shell.Dir, filepath.Base(history))))
-			(&reader{world: of, page: page, texts: map[*pages.Block]string{}}).read()
-			of.reset(before)
+			suite.Must(t, os.Symlink(testdata, filepath.Join(pageWorld.shell.Dir, "testdata")))
+			suite.Must(t, os.Symlink(history, filepath.Join(pageWorld.shell.Dir, filepath.Base(history))))
+			(&reader{world: pageWorld, page: page, texts: map[*pages.Block]string{}}).read()
+			pageWorld.reset(before)
 		})
 	}
 	t.Logf("%d blocks of documents run; %d are marked as not run:", ran, left)

@@ -35,16 +35,16 @@ var kinds = []string{
 // listed returns all objects of a kind.
 func (w *world) listed(kind string) []metav1.PartialObjectMetadata {
 	w.Helper()
-	of, _ := schema.ParseKindArg(kind)
+	gvk, _ := schema.ParseKindArg(kind)
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(*of)
+	list.SetGroupVersionKind(*gvk)
 	err := w.List(w.Context(), list)
 	if meta.IsNoMatchError(err) {
 		return nil
 	}
 	suite.Must(w, err)
 	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(*of)
+		list.Items[i].SetGroupVersionKind(*gvk)
 	}
 	return list.Items
 }

@@ -65,12 +65,12 @@ func (w *witness) code() int {
 }
 
 // heard returns the warnings since the last call.
-func (w *witness) heard() []string {
+func (w *witness) takeWarnings() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	heard := w.warnings
+	warnings := w.warnings
 	w.warnings = nil
-	return heard
+	return warnings
 }
 
 type transport struct {
@@ -108,21 +108,21 @@ func (r refusal) expect(err error) {
 		r.code = http.StatusUnprocessableEntity
 	}
 	Expect(int(status.Code)).To(Equal(r.code), status.Message)
-	told := status.Message
+	message := status.Message
 	if status.Code == http.StatusUnprocessableEntity {
 		Expect(status.Details.Causes).To(ContainElement(HaveField("Field", r.field)))
-		told = ""
+		message = ""
 		for _, cause := range status.Details.Causes {
 			if cause.Field == r.field {
-				told += cause.Field + ": " + cause.Message + "\n"
+				message += cause.Field + ": " + cause.Message + "\n"
 			}
 		}
 	}
-	_, after, found := strings.Cut(told, r.field)
-	Expect(found).To(BeTrue(), "the field %s in: %s", r.field, told)
+	_, after, found := strings.Cut(message, r.field)
+	Expect(found).To(BeTrue(), "the field %s in: %s", r.field, message)
 	if r.value != "" {
 		_, after, found = strings.Cut(after, r.value)
-		Expect(found).To(BeTrue(), "the value %s in: %s", r.value, told)
+		Expect(found).To(BeTrue(), "the value %s in: %s", r.value, message)
 	}
 	Expect(after).To(ContainSubstring(r.remedy))
 }

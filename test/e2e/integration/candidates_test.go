@@ -32,7 +32,7 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		GinkgoHelper()
 		text, err := json.Marshal(obj)
 		Expect(err).NotTo(HaveOccurred())
-		learned = append(append(learned, string(text)), tenant.heard()...)
+		learned = append(append(learned, string(text)), tenant.takeWarnings()...)
 	}
 	pool := func(name, cidr string) *build.PoolBuilder { return build.Pool(name).Domain("sees").CIDR(cidr) }
 	owned := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, secret }
@@ -74,7 +74,7 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		tenant = newWitnessAs("carol")
 		Eventually(func() error { return tenant.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(mine)) }).Should(Succeed())
 		Expect(tenant.List(ctx, &v1alpha1.IPPoolList{})).NotTo(Succeed())
-		tenant.heard()
+		tenant.takeWarnings()
 	})
 
 	It("learns from a dry run which pools its namespace may use, and their free space", func(ctx context.Context) {
@@ -92,13 +92,13 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 
 	It("learns which classes its namespace may use if it names another", func(ctx context.Context) {
 		for _, class := range []string{"sees-confidential", "sees-missing"} {
-			tenant.heard()
+			tenant.takeWarnings()
 			claim := build.Claim(mine, "dry").Class(class).Obj()
 			Expect(tenant.Create(ctx, claim, client.DryRunAll)).To(Succeed())
-			heard := tenant.heard()
-			Expect(heard).To(HaveLen(2))
-			Expect(heard[1]).To(HavePrefix("namespace " + mine + " may use the IPClasses "))
-			Expect(strings.ReplaceAll(strings.Join(heard, ""), `"`+class+`"`, "")).NotTo(ContainSubstring(secret))
+			warnings := tenant.takeWarnings()
+			Expect(warnings).To(HaveLen(2))
+			Expect(warnings[1]).To(HavePrefix("namespace " + mine + " may use the IPClasses "))
+			Expect(strings.ReplaceAll(strings.Join(warnings, ""), `"`+class+`"`, "")).NotTo(ContainSubstring(secret))
 			Expect(claim.Status.Candidates).To(BeEmpty())
 		}
 	})

@@ -46,7 +46,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	})
 
 	// told returns the conditions that every claim has.
-	told := func(claim *v1alpha1.IPClaim) map[string]string {
+	conditionReasons := func(claim *v1alpha1.IPClaim) map[string]string {
 		GinkgoHelper()
 		for _, c := range claim.Status.Conditions {
 			Expect(c.LastTransitionTime.Time).To(BeTemporally("~", claim.CreationTimestamp.Time, 10*time.Second))
@@ -57,7 +57,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 
 	It("is complete in the answer to the create call", func(ctx context.Context) {
 		claim := specs.Created(ctx, k8s, build.Claim(team, "block").Pool("claim-status").Length(28).Obj())
-		Expect(told(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
+		Expect(conditionReasons(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
 		claim.Status.Conditions = nil
 		Expect(claim.Status).To(Equal(v1alpha1.IPClaimStatus{
 			Phase: v1alpha1.ClaimBound, AllocatedCIDR: claim.Spec.CIDR, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"},
@@ -84,12 +84,12 @@ var _ = Describe("The status of a claim", Ordered, func() {
 
 	It("shows in the answer why a claim waits", func(ctx context.Context) {
 		claim := specs.Created(ctx, k8s, build.Claim(team, "missing").Class("claim-status-missing").Obj())
-		Expect(told(claim)).To(Equal(map[string]string{
+		Expect(conditionReasons(claim)).To(Equal(map[string]string{
 			"Ready": "False/ClassNotFound", "Bound": "False/ClassNotFound", "Pending": "True/ClassNotFound", "Exhausted": "False/ClassNotFound",
 		}))
 		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
 		claim = specs.Created(ctx, k8s, build.Claim(team, "waits").Pool("claim-status-full").Length(30).Obj())
-		Expect(told(claim)).To(Equal(map[string]string{
+		Expect(conditionReasons(claim)).To(Equal(map[string]string{
 			"Ready": "False/PoolExhausted", "Bound": "False/PoolExhausted", "Pending": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
 		}))
 		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))

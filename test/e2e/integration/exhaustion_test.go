@@ -41,11 +41,11 @@ func expectInsufficient(w *witness, err error, message string) {
 // This topic has 10.28.0.0/16 of a separate routing domain.
 var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 	const team = "exhaustion"
-	var told *witness
+	var recordingClient *witness
 
 	BeforeAll(func(ctx context.Context) {
 		specs.Namespace(ctx, k8s, team)
-		told = newWitness()
+		recordingClient = newWitness()
 	})
 
 	It("makes a claim for which there is no room wait, and gives it the block that is released", func(ctx context.Context) {
@@ -56,9 +56,9 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Expect(second.Spec.CIDR).To(Equal("10.28.0.1/32"))
 
 		third := build.Claim(team, "third").Pool("full-wait").Length(32).Obj()
-		Expect(told.Create(ctx, third)).To(Succeed())
-		Expect(told.code()).To(Equal(http.StatusCreated))
-		Expect(told.heard()).To(Equal([]string{"no free /32 in pool full-wait: nothing is free: the claim waits"}))
+		Expect(recordingClient.Create(ctx, third)).To(Succeed())
+		Expect(recordingClient.code()).To(Equal(http.StatusCreated))
+		Expect(recordingClient.takeWarnings()).To(Equal([]string{"no free /32 in pool full-wait: nothing is free: the claim waits"}))
 		expectExhausted(ctx, third, "no free /32 in pool full-wait: the claim is bound as soon as one is released")
 		Expect(specs.RecordsIn(ctx, k8s, "full-wait")).To(HaveLen(2))
 
@@ -82,8 +82,8 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		middle := specs.Created(ctx, k8s, build.Claim(team, "middle").Pool("full-pieces").CIDR("10.28.1.1/32").Obj())
 		other := specs.Created(ctx, k8s, build.Claim(team, "other").Pool("full-pieces").CIDR("10.28.1.2/32").Obj())
 		half := build.Claim(team, "half").Pool("full-pieces").Length(31).Obj()
-		Expect(told.Create(ctx, half)).To(Succeed())
-		Expect(told.heard()).To(Equal([]string{"no free /31 in pool full-pieces: the largest free block is a /32: the claim waits"}))
+		Expect(recordingClient.Create(ctx, half)).To(Succeed())
+		Expect(recordingClient.takeWarnings()).To(Equal([]string{"no free /31 in pool full-pieces: the largest free block is a /32: the claim waits"}))
 		expectExhausted(ctx, half, "no free /31 in pool full-pieces: the claim is bound as soon as one is released")
 		Expect(specs.Stored(ctx, k8s, pool).Status.Phase).To(Equal(v1alpha1.PoolReady))
 		deleted(ctx, other)
@@ -98,19 +98,19 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Eventually(phase(ctx, second)).Should(Equal(v1alpha1.ClaimBound))
 
 		third := build.Claim(team, "reject-third").Pool("full-reject").Length(32).Obj()
-		expectInsufficient(told, told.Create(ctx, third.DeepCopy()),
+		expectInsufficient(recordingClient, recordingClient.Create(ctx, third.DeepCopy()),
 			"no free /32 in pool full-reject: nothing is free: ask for a smaller block, release one, or add a pool")
 		Expect(specs.IsGone(ctx, k8s, third.DeepCopy())()).To(BeTrue())
 		Expect(recordsOf(ctx, third)).To(BeEmpty())
 
 		deleted(ctx, second)
 		Eventually(func() []string { return recordsOf(ctx, second) }).Should(BeEmpty())
-		Expect(told.Create(ctx, third)).To(Succeed())
+		Expect(recordingClient.Create(ctx, third)).To(Succeed())
 		Expect(third.Spec.CIDR).To(Equal("10.28.2.1/32"))
 	})
 
 	It("answers a dry run as it would the real call", func(ctx context.Context) {
-		expectInsufficient(told, told.Create(ctx, build.Claim(team, "reject-dry").Pool("full-reject").Length(32).Obj(), client.DryRunAll),
+		expectInsufficient(recordingClient, recordingClient.Create(ctx, build.Claim(team, "reject-dry").Pool("full-reject").Length(32).Obj(), client.DryRunAll),
 			"no free /32 in pool full-reject")
 	})
 
@@ -122,7 +122,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		Expect(specs.Created(ctx, k8s, build.Claim(team, "class-a").Class("full-class-reject").Obj()).Spec.CIDR).To(Equal("10.28.3.0/32"))
 		Expect(specs.Created(ctx, k8s, build.Claim(team, "class-b").Class("full-class-wait").Obj()).Spec.CIDR).To(Equal("10.28.4.0/32"))
 
-		expectInsufficient(told, told.Create(ctx, build.Claim(team, "class-a-2").Class("full-class-reject").Obj()),
+		expectInsufficient(recordingClient, recordingClient.Create(ctx, build.Claim(team, "class-a-2").Class("full-class-reject").Obj()),
 			"no free /32 in pool full-class-a: nothing is free")
 		waits := specs.Created(ctx, k8s, build.Claim(team, "class-b-2").Class("full-class-wait").Obj())
 		expectExhausted(ctx, waits, "no free /32 in pool full-class-b: the claim is bound as soon as one is released")
@@ -139,8 +139,8 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		first := specs.Created(ctx, k8s, build.Pool("full-child-1").Child("full-parent", 25).Obj())
 		Expect(specs.Created(ctx, k8s, build.Pool("full-child-2").Child("full-parent", 25).Obj()).Spec.CIDR).To(Equal("10.28.6.128/25"))
 		third := build.Pool("full-child-3").Child("full-parent", 25).Obj()
-		Expect(told.Create(ctx, third)).To(Succeed())
-		Expect(told.heard()).To(Equal([]string{"no free /25 in pool full-parent: nothing is free: the pool waits"}))
+		Expect(recordingClient.Create(ctx, third)).To(Succeed())
+		Expect(recordingClient.takeWarnings()).To(Equal([]string{"no free /25 in pool full-parent: nothing is free: the pool waits"}))
 		Expect(third.Spec.CIDR).To(BeEmpty())
 		Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, third).Status.Conditions) }).Should(Equal(map[string]string{
 			"Ready": "False/PoolExhausted", "Allocated": "False/PoolExhausted", "Exhausted": "False/HasRoom",
@@ -155,7 +155,7 @@ var _ = Describe("exhaustion", Ordered, ContinueOnFailure, func() {
 		specs.Created(ctx, k8s, build.Pool("full-reject-1").Child("full-parent-reject", 25).Obj())
 		specs.Created(ctx, k8s, build.Pool("full-reject-2").Child("full-parent-reject", 25).Obj())
 		third := build.Pool("full-reject-3").Child("full-parent-reject", 25).Obj()
-		expectInsufficient(told, told.Create(ctx, third.DeepCopy()), "no free /25 in pool full-parent-reject: nothing is free")
+		expectInsufficient(recordingClient, recordingClient.Create(ctx, third.DeepCopy()), "no free /25 in pool full-parent-reject: nothing is free")
 		Expect(specs.IsGone(ctx, k8s, third)()).To(BeTrue())
 		Expect(recordsOf(ctx, third)).To(BeEmpty())
 	})

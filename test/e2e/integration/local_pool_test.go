@@ -36,12 +36,12 @@ func localAvailable(ctx context.Context, pool *v1alpha1.LocalIPPool) func() stri
 // namespaces' own.
 var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 	const team, other = "local-pool", "local-pool-other"
-	var told *witness
+	var recordingClient *witness
 
 	BeforeAll(func(ctx context.Context) {
 		specs.Namespace(ctx, k8s, team)
 		specs.Namespace(ctx, k8s, other)
-		told = newWitness()
+		recordingClient = newWitness()
 		specs.Pool(ctx, k8s, build.Pool("local-pool").CIDR("10.75.0.0/16").Classes("local-pool").Obj())
 		specs.Created(ctx, k8s, build.Class("local-pool").LocalPools().Length(32).Obj())
 	})
@@ -67,9 +67,9 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("keeps two roots of one namespace and domain apart", func(ctx context.Context) {
-		Expect(told.Create(ctx, build.Pool("overlaps").CIDR("10.75.8.0/24").In(team))).To(MatchError(ContainSubstring(
+		Expect(recordingClient.Create(ctx, build.Pool("overlaps").CIDR("10.75.8.0/24").In(team))).To(MatchError(ContainSubstring(
 			"conflicts with 10.75.0.0/16 of routing domain local-pool/default, held by LocalIPPool local-pool/root")))
-		Expect(told.code()).To(Equal(http.StatusConflict))
+		Expect(recordingClient.code()).To(Equal(http.StatusConflict))
 		specs.Pool(ctx, k8s, build.Pool("elsewhere").Domain("vrf").CIDR("10.75.8.0/24").In(team))
 	})
 
@@ -159,8 +159,8 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 	It("refuses them if it is set to reject", func(ctx context.Context) {
 		specs.Pool(ctx, k8s, build.Pool("rejects").Domain("rejects").CIDR("172.16.5.0/32").Rejects().In(team))
 		specs.Created(ctx, k8s, build.Claim(team, "rejects-1").LocalPool("rejects").Length(32).Obj())
-		err := told.Create(ctx, build.Claim(team, "rejects-2").LocalPool("rejects").Length(32).Obj())
-		expectInsufficient(told, err, "no free /32 in pool local-pool/rejects: nothing is free")
+		err := recordingClient.Create(ctx, build.Claim(team, "rejects-2").LocalPool("rejects").Length(32).Obj())
+		expectInsufficient(recordingClient, err, "no free /32 in pool local-pool/rejects: nothing is free")
 	})
 
 	It("refuses the same as an IPPool, in the same words", func(ctx context.Context) {

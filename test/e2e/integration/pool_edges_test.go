@@ -121,7 +121,7 @@ var _ = Describe("pools at the edges", Ordered, ContinueOnFailure, func() {
 		specs.Created(ctx, k8s, build.Class("edges-six").V6().Obj())
 		Eventually(func() []string { // the class may not have been seen yet
 			Expect(wire.Create(ctx, build.Pool("edges-classes").Domain("edges").CIDR("10.36.5.0/24").Classes("edges-none", "edges-six").Obj(), client.DryRunAll)).To(Succeed())
-			return wire.heard()
+			return wire.takeWarnings()
 		}).Should(Equal([]string{
 			`spec.classNames: there is no IPClass "edges-none": create it, or correct the name`,
 			`spec.classNames: IPClass "edges-six" does not hand out IPv4, the family of this pool: remove it, as it is not served from here`,

@@ -69,12 +69,12 @@ var _ = Describe("static-block", Ordered, ContinueOnFailure, func() {
 	)
 
 	It("does not show its holder to a stranger", func(ctx context.Context) {
-		told := refused(ctx, strangers, "static-a", "10.34.4.0/24")
-		Expect(told).To(ContainSubstring("in use"))
-		Expect(told).NotTo(ContainSubstring("held"))
-		Expect(told).NotTo(ContainSubstring(team + "/"))
-		told = refused(ctx, strangers, "static-a", "10.34.4.128/25")
-		Expect(told).NotTo(ContainSubstring("10.34.4.0/24"))
+		message := refused(ctx, strangers, "static-a", "10.34.4.0/24")
+		Expect(message).To(ContainSubstring("in use"))
+		Expect(message).NotTo(ContainSubstring("held"))
+		Expect(message).NotTo(ContainSubstring(team + "/"))
+		message = refused(ctx, strangers, "static-a", "10.34.4.128/25")
+		Expect(message).NotTo(ContainSubstring("10.34.4.0/24"))
 	})
 
 	It("does not show the waiting claim to a stranger either", func(ctx context.Context) {

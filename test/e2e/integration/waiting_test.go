@@ -41,23 +41,23 @@ func expectBound(ctx context.Context, claim *v1alpha1.IPClaim, cidr string) {
 // soon as they do. This topic has 10.26.0.0/16, 10.27.0.0/16 and 2001:db8:26::/48.
 var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 	const team = "waiting"
-	var told *witness
+	var recordingClient *witness
 
 	BeforeAll(func(ctx context.Context) {
 		specs.Namespace(ctx, k8s, team)
-		told = newWitness()
+		recordingClient = newWitness()
 	})
 
 	// admitted creates an object that is admitted with this warning, and no other but one that
 	// names the existing classes.
 	admitted := func(ctx context.Context, obj client.Object, warning string) {
 		GinkgoHelper()
-		told.heard()
-		Expect(told.Create(ctx, obj)).To(Succeed())
-		Expect(told.code()).To(Equal(201))
-		heard := told.heard()
-		Expect(heard[0]).To(Equal(warning))
-		for _, more := range heard[1:] {
+		recordingClient.takeWarnings()
+		Expect(recordingClient.Create(ctx, obj)).To(Succeed())
+		Expect(recordingClient.code()).To(Equal(201))
+		warnings := recordingClient.takeWarnings()
+		Expect(warnings[0]).To(Equal(warning))
+		for _, more := range warnings[1:] {
 			Expect(more).To(HavePrefix("namespace " + team + " may use the IPClasses "))
 		}
 	}
@@ -170,9 +170,9 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("warns of nothing if nothing is missing", func(ctx context.Context) {
-		told.heard()
-		Expect(told.Create(ctx, build.Claim(team, "served").Class("late-policy").Length(28).Obj())).To(Succeed())
-		Expect(told.heard()).To(BeEmpty())
+		recordingClient.takeWarnings()
+		Expect(recordingClient.Create(ctx, build.Claim(team, "served").Class("late-policy").Length(28).Obj())).To(Succeed())
+		Expect(recordingClient.takeWarnings()).To(BeEmpty())
 	})
 })
 

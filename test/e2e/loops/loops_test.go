@@ -91,7 +91,7 @@ func (s *scene) run() {
 	case <-time.After(watched):
 	case <-s.Context().Done():
 	}
-	s.counted(s.requests()[before:])
+	s.expectFewRequests(s.requests()[before:])
 	if s.write.says != nil && s.refuse.says != nil {
 		if says := s.write.says(s); !strings.Contains(says, s.refuse.says(s)) {
 			s.Errorf("its condition says %q, want that it names %q", says, s.refuse.says(s))
@@ -136,7 +136,7 @@ func (s *scene) isRefused(a cluster.Audited) bool {
 
 // counted expects that the write was refused, by few requests, and fewer that change
 // anything.
-func (s *scene) counted(requests []cluster.Audited) {
+func (s *scene) expectFewRequests(requests []cluster.Audited) {
 	if !slices.ContainsFunc(requests, s.isRefused) {
 		s.Fatalf("nothing was refused")
 	}

@@ -90,14 +90,14 @@ func (s *scene) rules() []admissionregistrationv1.RuleWithOperations {
 	operation := map[string]admissionregistrationv1.OperationType{
 		"create": admissionregistrationv1.Create, "patch": admissionregistrationv1.Update, "delete": admissionregistrationv1.Delete,
 	}[s.write.verb]
-	of := s.write.resource
+	resource := s.write.resource
 	if s.write.subresource != "" {
-		of += "/" + s.write.subresource
+		resource += "/" + s.write.subresource
 	}
 	return []admissionregistrationv1.RuleWithOperations{
 		{
 			Operations: []admissionregistrationv1.OperationType{operation},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{s.write.group}, APIVersions: []string{"*"}, Resources: []string{of}},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{s.write.group}, APIVersions: []string{"*"}, Resources: []string{resource}},
 		},
 		{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

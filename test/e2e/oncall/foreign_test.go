@@ -48,8 +48,8 @@ func (w *world) has(who string, want map[string][]string, scrape func() []byte) 
 		suite.Must(w, err)
 		missing = nil
 		for name, labels := range want {
-			of, bucket := strings.CutSuffix(name, "_bucket")
-			if got := labelsOf(families[of], bucket); !slices.Equal(got, slices.Sorted(slices.Values(labels))) {
+			family, bucket := strings.CutSuffix(name, "_bucket")
+			if got := labelsOf(families[family], bucket); !slices.Equal(got, slices.Sorted(slices.Values(labels))) {
 				missing = append(missing, name+": "+strings.Join(got, ","))
 			}
 		}

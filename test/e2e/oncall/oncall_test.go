@@ -39,12 +39,12 @@ func TestOnCall(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
 	})
-	in := func(t *testing.T) *world {
-		of := *w
-		of.World = w.For(t)
-		return &of
+	worldFor := func(t *testing.T) *world {
+		testWorld := *w
+		testWorld.World = w.For(t)
+		return &testWorld
 	}
-	suite.Steps(t, in,
+	suite.Steps(t, worldFor,
 		suite.Step[*world]{Name: "metrics are for accounts that may get them", Run: (*world).scrapes},
 		suite.Step[*world]{Name: "a pool fills up, and is mended", Run: (*world).poolFillsUp},
 		suite.Step[*world]{Name: "a missing policy raises an alert", Run: (*world).policyIsMissing},
@@ -175,8 +175,8 @@ func (w *world) policyIsMissing() {
 		return func(context.Context) bool {
 			now := w.recorded()
 			for replica := range w.Managers {
-				value, known := now[series(metrics.Protected, map[string]string{"policy": policy, "instance": fmt.Sprintf("replica-%d", replica)})]
-				if !known || value != want {
+				value, ok := now[series(metrics.Protected, map[string]string{"policy": policy, "instance": fmt.Sprintf("replica-%d", replica)})]
+				if !ok || value != want {
 					return false
 				}
 			}

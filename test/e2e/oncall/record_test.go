@@ -101,8 +101,8 @@ func input(minutes int, moments ...moment) []map[string]any {
 	for _, s := range slices.Sorted(maps.Keys(all)) {
 		var values []string
 		for _, m := range moments {
-			value, there := m[s]
-			if !there {
+			value, ok := m[s]
+			if !ok {
 				values = append(values, fmt.Sprintf("_x%d", minutes))
 				continue
 			}

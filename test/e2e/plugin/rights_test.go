@@ -43,23 +43,23 @@ var rightsShown = map[string][]string{
 func (w *world) rights(t *testing.T) {
 	w.operatorPod(t)
 	all := map[string]command.Needs{}
-	for _, of := range command.Rights() {
-		all[of.Command] = of
+	for _, needs := range command.Rights() {
+		all[needs.Command] = needs
 	}
-	for _, of := range command.Rights() {
-		if of.Command == "ui" {
+	for _, needs := range command.Rights() {
+		if needs.Command == "ui" {
 			continue // it does not end by itself: test/e2e/ui runs it with its rights
 		}
-		t.Run(of.Command, func(t *testing.T) {
-			lines := rightsShown[of.Command]
+		t.Run(needs.Command, func(t *testing.T) {
+			lines := rightsShown[needs.Command]
 			if len(lines) == 0 {
 				t.Fatal("no command line shows the rights that it needs")
 			}
-			for _, other := range of.Like {
-				of.Wanted, of.Operator = append(of.Wanted, all[other].Wanted...), append(of.Operator, all[other].Operator...)
+			for _, other := range needs.Like {
+				needs.Wanted, needs.Operator = append(needs.Wanted, all[other].Wanted...), append(needs.Operator, all[other].Operator...)
 			}
-			name := "only-" + strings.ReplaceAll(of.Command, " ", "-")
-			w.may(name, append(of.Needed, of.Wanted...), of.Operator)
+			name := "only-" + strings.ReplaceAll(needs.Command, " ", "-")
+			w.grantRights(name, append(needs.Needed, needs.Wanted...), needs.Operator)
 			for _, line := range lines {
 				terminal := w.as(t, name)
 				ran := terminal.runs(line)
@@ -68,10 +68,10 @@ func (w *world) rights(t *testing.T) {
 				}
 				terminal = w.as(t, "nobody-at-all")
 				ran = terminal.runs(line)
-				if len(of.Needed) > 0 && ran.code != command.ExitForbidden {
+				if len(needs.Needed) > 0 && ran.code != command.ExitForbidden {
 					t.Errorf("%s: exit code %d without any right, want %d\n%s%s", line, ran.code, command.ExitForbidden, ran.out, ran.err)
 				}
-				if len(of.Needed) == 0 && len(lacks(ran))+len(terminal.unread()) == 0 {
+				if len(needs.Needed) == 0 && len(lacks(ran))+len(terminal.unread()) == 0 {
 					t.Errorf("%s: does not say that something is missing\n%s%s", line, ran.out, ran.err)
 				}
 			}
@@ -116,7 +116,7 @@ func (r *terminal) unread() []string {
 
 // may gives a user rights in the whole cluster, and in the operator's namespace, and waits until
 // the API server has seen them.
-func (w *world) may(user string, everywhere, operator []rbacv1.PolicyRule) {
+func (w *world) grantRights(user string, everywhere, operator []rbacv1.PolicyRule) {
 	w.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: user}, Rules: operator}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}

@@ -162,9 +162,9 @@ func unpacked(t *testing.T, path string) map[string]string {
 	return files
 }
 
-var counted = regexp.MustCompile(`(?m)^  objects: \d+\n`)
+var objectCount = regexp.MustCompile(`(?m)^  objects: \d+\n`)
 
 // lists adds the index of a bundle to the transcript, without counts: those of events vary.
 func (r *terminal) lists(files map[string]string) {
-	r.script.WriteString("# index.yaml\n" + counted.ReplaceAllString(files["index.yaml"], "") + "\n")
+	r.script.WriteString("# index.yaml\n" + objectCount.ReplaceAllString(files["index.yaml"], "") + "\n")
 }

@@ -191,12 +191,12 @@ func space(r v1alpha1.IPAllocation) string {
 
 // overlaps returns the holders that hold one block between them. Sorted, they would be neighbors.
 func (s *stored) overlaps() []string {
-	by := map[string][]netip.Prefix{}
+	blocksBySpace := map[string][]netip.Prefix{}
 	for _, r := range s.records.Items {
-		by[space(r)] = append(by[space(r)], netip.MustParsePrefix(r.Spec.CIDR))
+		blocksBySpace[space(r)] = append(blocksBySpace[space(r)], netip.MustParsePrefix(r.Spec.CIDR))
 	}
 	var wrong []string
-	for where, blocks := range by {
+	for where, blocks := range blocksBySpace {
 		slices.SortFunc(blocks, netip.Prefix.Compare)
 		for i := 1; i < len(blocks); i++ {
 			if blocks[i].Overlaps(blocks[i-1]) {

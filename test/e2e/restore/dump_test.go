@@ -57,7 +57,7 @@ func stripped(obj *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // of returns the objects of the kinds, in this order; children are after all roots.
-func (d dump) of(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured {
+func (d dump) objectsOf(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, kind := range kinds {
 		var children []*unstructured.Unstructured
@@ -93,7 +93,7 @@ func (w *world) inUse(random *rand.Rand) {
 	w.Created(build.Claim(team, "before-the-children").Pool("parent").Length(24).Obj())
 	child, own := build.Pool("child").Child("parent", 23).Obj(), build.Pool("own").Child("parent", 23).In(team)
 	w.Pools(child, own)
-	var gone []client.Object
+	var deletedObjects []client.Object
 	for i := range 24 {
 		name, bits := fmt.Sprintf("c%02d", i), int32(28+random.IntN(5))
 		made := []client.Object{
@@ -106,13 +106,13 @@ func (w *world) inUse(random *rand.Rand) {
 		}
 		w.Created(made...)
 		if random.IntN(3) == 0 {
-			gone = append(gone, made...)
+			deletedObjects = append(deletedObjects, made...)
 		}
 	}
 	w.Created(build.Claim(team, "gold-b").Class("gold").CIDR("10.1.1.192/27").Obj())
-	gone = append(gone, &v1alpha1.IPClaim{ObjectMeta: build.Claim(team, "before-the-children").Obj().ObjectMeta})
+	deletedObjects = append(deletedObjects, &v1alpha1.IPClaim{ObjectMeta: build.Claim(team, "before-the-children").Obj().ObjectMeta})
 	w.agrees()
-	for _, obj := range gone {
+	for _, obj := range deletedObjects {
 		w.Expect(w.Delete(w.Context(), obj)).To(Succeed())
 	}
 	w.agrees()
@@ -154,7 +154,7 @@ func TestADumpWithoutAllocations(t *testing.T) {
 		return obj
 	}
 	unpause := func(r *restoration) {
-		for _, pool := range saved.of(pools, locals) {
+		for _, pool := range saved.objectsOf(pools, locals) {
 			pause := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPaused+`":null}}}`))
 			r.w.Expect(r.w.Patch(r.w.Context(), pool.DeepCopy(), pause)).To(Succeed())
 		}
@@ -171,7 +171,7 @@ func TestADumpWithoutAllocations(t *testing.T) {
 			name:    "claims and addresses first, pools last, children before their parents",
 			without: true, large: true,
 			order: func(*rand.Rand) []*unstructured.Unstructured {
-				return append(saved.of(classes, addresses, addressClaims, claims), reversed(saved.of(pools, locals))...)
+				return append(saved.objectsOf(classes, addresses, addressClaims, claims), reversed(saved.objectsOf(pools, locals))...)
 			},
 		},
 		{
@@ -183,19 +183,19 @@ func TestADumpWithoutAllocations(t *testing.T) {
 				return obj
 			},
 			order: func(*rand.Rand) []*unstructured.Unstructured {
-				return saved.of(classes, pools, locals, claims, addresses, addressClaims)
+				return saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims)
 			},
 		},
 		{
 			name: "pools first", large: true,
 			order: func(*rand.Rand) []*unstructured.Unstructured {
-				return saved.of(classes, pools, locals, claims, addresses, addressClaims)
+				return saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims)
 			},
 		},
 		{
 			name: "shuffled",
 			order: func(random *rand.Rand) []*unstructured.Unstructured {
-				all := saved.of(classes, pools, locals, claims, addresses, addressClaims)
+				all := saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims)
 				random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 				return all
 			},
@@ -205,7 +205,7 @@ func TestADumpWithoutAllocations(t *testing.T) {
 			if c.large && testing.Short() {
 				t.Skip("only at full size")
 			}
-			w := w.in(t)
+			w := w.forTest(t)
 			w.empty()
 			r := &restoration{w: w, conflicts: map[string]string{}}
 			end := r.newcomers(4)
@@ -220,7 +220,7 @@ func TestADumpWithoutAllocations(t *testing.T) {
 			}
 			end()
 			r.judge(saved)
-			t.Logf("%d claims came back, with %d newcomers: %d conflicts", len(saved.of(claims, addressClaims)), r.new, len(r.conflicts))
+			t.Logf("%d claims came back, with %d newcomers: %d conflicts", len(saved.objectsOf(claims, addressClaims)), r.new, len(r.conflicts))
 			for name, why := range r.conflicts {
 				t.Logf("such as %s: %s", name, why)
 				break

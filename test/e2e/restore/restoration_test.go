@@ -117,13 +117,13 @@ func (r *restoration) renumbered(saved dump) []string {
 			wrong = append(wrong, nameOf(obj)+" "+why)
 		}
 	}
-	for _, was := range saved.of(pools, locals) {
+	for _, was := range saved.objectsOf(pools, locals) {
 		note(was, r.poolIs(was))
 	}
-	for _, was := range saved.of(claims) {
+	for _, was := range saved.objectsOf(claims) {
 		note(was, r.claimIs(was))
 	}
-	for _, was := range saved.of(addresses) {
+	for _, was := range saved.objectsOf(addresses) {
 		note(was, r.addressIs(was))
 	}
 	return wrong
@@ -136,18 +136,18 @@ func cidr(obj *unstructured.Unstructured) string {
 
 // poolIs returns the fault of a pool that came back, if there is any.
 func (r *restoration) poolIs(was *unstructured.Unstructured) string {
-	is := v1alpha1.NewPool(v1alpha1.PoolKind(was.GetKind()))
-	if err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), is); err != nil {
+	current := v1alpha1.NewPool(v1alpha1.PoolKind(was.GetKind()))
+	if err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), current); err != nil {
 		if r.conflicts[nameOf(was)] != "" {
 			return ""
 		}
 		return err.Error()
 	}
-	if is.PoolSpec().CIDR != cidr(was) {
-		return "had " + cidr(was) + " and has " + is.PoolSpec().CIDR
+	if current.PoolSpec().CIDR != cidr(was) {
+		return "had " + cidr(was) + " and has " + current.PoolSpec().CIDR
 	}
 	delete(r.conflicts, nameOf(was))
-	ready := meta.FindStatusCondition(is.PoolStatus().Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(current.PoolStatus().Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Reason == v1alpha1.ReasonConflict && strings.Contains(ready.Message, "held by") {
 		r.conflicts[nameOf(was)] = ready.Message
 	}

@@ -28,7 +28,7 @@ func TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun(t *testing.T) {
 	}
 	for n := range suite.Setting(t, "RESTORES", restores, strconv.Atoi) {
 		t.Run(fmt.Sprintf("restore %d", n), func(t *testing.T) {
-			w := w.in(t)
+			w := w.forTest(t)
 			w.rewind(fmt.Sprintf("rewind-%d", n), seed+uint64(n), w.Managers[n%2], w.Managers[(n+1)%2])
 		})
 	}

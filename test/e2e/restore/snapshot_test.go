@@ -29,7 +29,7 @@ func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 	seed := newSeed(t)
 
 	t.Run("everything stops, and starts again on the restored snapshot", func(t *testing.T) {
-		w := w.in(t)
+		w := w.forTest(t)
 		w.lose(w.begin("first", 6, seed), func(snapshot string) {
 			for _, m := range w.Managers {
 				w.Expect(m.Stop()).To(Succeed())
@@ -44,7 +44,7 @@ func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 	})
 
 	t.Run("managers run on, and watched revisions that never were", func(t *testing.T) {
-		w := w.in(t)
+		w := w.forTest(t)
 		pids := sets.New[int]()
 		for _, m := range w.Managers {
 			pids.Insert(m.PID())
@@ -61,7 +61,7 @@ func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 }
 
 // in returns the same world in another test.
-func (w *world) in(t *testing.T) *world {
+func (w *world) forTest(t *testing.T) *world {
 	return &world{World: w.For(t), WithT: newGomega(t)}
 }
 

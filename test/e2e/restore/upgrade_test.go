@@ -36,18 +36,18 @@ func checkedOut(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	into := t.TempDir()
-	tar := exec.CommandContext(t.Context(), "tar", "x", "-C", into)
+	dir := t.TempDir()
+	tar := exec.CommandContext(t.Context(), "tar", "x", "-C", dir)
 	tar.Stdin = bytes.NewReader(archive)
 	if out, err := tar.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join("bin", "manager"), "./cmd/manager")
-	build.Dir = into
+	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v: %s", previous, err, out)
 	}
-	return into
+	return dir
 }
 
 // TestAnUpgradeFromThePreviousBuildUnderLoad applies the manifests and replaces the replicas, one

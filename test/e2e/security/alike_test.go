@@ -33,7 +33,7 @@ func (w *world) answersAreAlike() {
 		build.Claim("alike-theirs", "hidden").Pool("alike-hidden").CIDR("10.3.0.32/28").Obj())
 
 	me := w.tenant("mallory", "alike-mine")
-	for name, alike := range map[string][]*v1alpha1.IPClaim{
+	for name, claims := range map[string][]*v1alpha1.IPClaim{
 		"the holder of a taken block": {
 			asks("alike-shared", "10.1.0.32/28"), asks("alike-shared", "10.1.0.0/28"),
 			asks("alike-shared", "10.1.0.40/29"), asks("alike-shared", "10.1.0.32/27"),
@@ -45,7 +45,7 @@ func (w *world) answersAreAlike() {
 		},
 	} {
 		var answers []string
-		for _, claim := range alike {
+		for _, claim := range claims {
 			answers = append(answers, w.answer(me, claim))
 		}
 		w.tellNothing(name, answers)
@@ -74,11 +74,11 @@ func (w *world) tellNothing(what string, answers []string) {
 func (w *world) answerToChild(as client.Client, parent string) string {
 	w.Helper()
 	pool := build.Pool("child-of-"+parent).Child(parent, 28).In("alike-mine")
-	asked := []string{pool.Name, "CHILD", parent, "POOL"}
+	substitutions := []string{pool.Name, "CHILD", parent, "POOL"}
 	err := as.Create(w.Context(), pool)
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return plain(w, status.Status(), asked)
+		return plain(w, status.Status(), substitutions)
 	}
 	suite.Must(w, err)
 	w.Await(pool.Name+" has its conditions", func(ctx context.Context) bool {
@@ -87,7 +87,7 @@ func (w *world) answerToChild(as client.Client, parent string) string {
 	for i := range pool.Status.Conditions {
 		pool.Status.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
-	return plain(w, []any{pool.Spec, pool.Status, pool.Annotations}, asked)
+	return plain(w, []any{pool.Spec, pool.Status, pool.Annotations}, substitutions)
 }
 
 func asks(pool, block string) *v1alpha1.IPClaim {
@@ -113,15 +113,15 @@ func (w *world) tenant(user, namespace string) client.Client {
 // without the tenant's own words, and times.
 func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
 	w.Helper()
-	asked := []string{claim.Spec.CIDR, "BLOCK", claim.Spec.PoolRef.Name, "POOL"}
+	substitutions := []string{claim.Spec.CIDR, "BLOCK", claim.Spec.PoolRef.Name, "POOL"}
 	err := as.Create(w.Context(), claim)
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		told := status.Status()
-		if told.Details != nil {
-			asked = append(asked, told.Details.Name, "CLAIM")
+		refusal := status.Status()
+		if refusal.Details != nil {
+			substitutions = append(substitutions, refusal.Details.Name, "CLAIM")
 		}
-		return plain(w, told, asked)
+		return plain(w, refusal, substitutions)
 	}
 	suite.Must(w, err)
 	w.Await(claim.Name+" has a phase", func(ctx context.Context) bool {
@@ -130,13 +130,13 @@ func (w *world) answer(as client.Client, claim *v1alpha1.IPClaim) string {
 	for i := range claim.Status.Conditions {
 		claim.Status.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
-	asked = append(asked, claim.Name, "CLAIM")
-	return plain(w, []any{claim.Spec, claim.Status, claim.Annotations, claim.Finalizers}, asked)
+	substitutions = append(substitutions, claim.Name, "CLAIM")
+	return plain(w, []any{claim.Spec, claim.Status, claim.Annotations, claim.Finalizers}, substitutions)
 }
 
-func plain(w *world, told any, asked []string) string {
+func plain(w *world, answer any, substitutions []string) string {
 	w.Helper()
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(answer)
 	suite.Must(w, err)
-	return strings.NewReplacer(asked...).Replace(string(text))
+	return strings.NewReplacer(substitutions...).Replace(string(text))
 }

@@ -135,7 +135,7 @@ func (w *world) pathsAreReplaced() {
 
 // pathIsReplaced deletes the Secret of the paths, and returns a path as it was before. It asks at
 // the old path and at the new one, by way of a client.
-func (w *world) pathIsReplaced(through *http.Client) (old string) {
+func (w *world) pathIsReplaced(httpClient *http.Client) (old string) {
 	w.Helper()
 	const name = "update.ipclaim.ipam.cadastre.dev"
 	old = w.secretPaths()[name]
@@ -143,7 +143,7 @@ func (w *world) pathIsReplaced(through *http.Client) (old string) {
 	w.Await("the new secret is injected", func(context.Context) bool { return w.secretPaths()[name] != old })
 	fresh := w.secretPaths()[name]
 	for path, want := range map[string]int{old: http.StatusOK, fresh: http.StatusOK, plainPath(old): http.StatusNotFound} {
-		code, answer := w.post(through, path, strings.NewReader("{}"))
+		code, answer := w.post(httpClient, path, strings.NewReader("{}"))
 		if code != want || strings.Contains(string(answer), "503") {
 			w.Errorf("%s: %d %s, want %d", path, code, answer, want)
 		}

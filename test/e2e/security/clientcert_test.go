@@ -36,14 +36,14 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 	w.bundlesAre(a)
 	both, err := tls.X509KeyPair(clientCert, clientKey)
 	suite.Must(t, err)
-	known := suite.Insecure(20 * time.Second)
-	known.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{both}
+	trustedClient := suite.Insecure(20 * time.Second)
+	trustedClient.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{both}
 	const name = "create.ipclaim.ipam.cadastre.dev"
 	path := w.secretPaths()[name]
 
 	w.Namespace("victim")
 	w.Pools(build.Pool("asked").CIDR("10.30.0.0/24").Obj())
-	if code, answer := w.post(known, plainPath(path), creation("victim", "asked")); code != http.StatusNotFound {
+	if code, answer := w.post(trustedClient, plainPath(path), creation("victim", "asked")); code != http.StatusNotFound {
 		t.Errorf("a client without the secret: %d %s, want %d", code, answer, http.StatusNotFound)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, creation("victim", "asked"))
@@ -55,7 +55,7 @@ func TestWithCertificatesOfOthers(t *testing.T) {
 	if n := w.records("victim"); n != 0 {
 		t.Errorf("%d blocks were recorded without a holder", n)
 	}
-	w.pathIsReplaced(known)
+	w.pathIsReplaced(trustedClient)
 	w.bundlesAre(a)
 }
 

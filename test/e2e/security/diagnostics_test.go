@@ -99,12 +99,12 @@ func (w *world) reviewed(body io.Reader) *admissionv1.AdmissionResponse {
 }
 
 // post sends a review to a path of the first replica.
-func (w *world) post(through *http.Client, path string, body io.Reader) (int, []byte) {
+func (w *world) post(httpClient *http.Client, path string, body io.Reader) (int, []byte) {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, "https://"+w.Managers[0].WebhookAddress+path, body)
 	suite.Must(w, err)
 	req.Header.Set("Content-Type", "application/json")
-	response, err := through.Do(req)
+	response, err := httpClient.Do(req)
 	suite.Must(w, err)
 	defer func() { suite.Must(w, response.Body.Close()) }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))

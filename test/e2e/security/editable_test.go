@@ -79,15 +79,15 @@ func (w *world) storeBroken() map[string]*unstructured.Unstructured {
 	for kind, spec := range broken() {
 		obj := &unstructured.Unstructured{}
 		suite.Must(w, obj.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"broken"},"spec":%s}`, v1alpha1.GroupVersion, kind, spec)))
-		by := client.Client(w)
+		creator := client.Client(w)
 		if kind == "IPClaim" || kind == "IPAllocation" || kind == "LocalIPPool" {
 			obj.SetNamespace("all")
 		}
 		if kind == "IPAllocation" {
-			by = operator
+			creator = operator
 		}
 		w.Await(kind+" is stored", func(ctx context.Context) bool {
-			return by.Create(ctx, obj.DeepCopy()) == nil
+			return creator.Create(ctx, obj.DeepCopy()) == nil
 		})
 		objs[kind] = obj
 	}

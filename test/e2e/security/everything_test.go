@@ -101,9 +101,9 @@ func (w *world) aClaimIsToldOf() {
 	claim := build.AddressClaim("all", "in-vain").Pool("nowhere").Obj()
 	w.Created(claim)
 	w.Await("an event shows why the IPAddressClaim waits", func(ctx context.Context) bool {
-		told := &eventsv1.EventList{}
-		return w.List(ctx, told, client.InNamespace("all")) == nil &&
-			slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == claim.UID })
+		events := &eventsv1.EventList{}
+		return w.List(ctx, events, client.InNamespace("all")) == nil &&
+			slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == claim.UID })
 	})
 	w.Deleted(claim)
 	w.Gone(claim)

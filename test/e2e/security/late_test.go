@@ -45,14 +45,14 @@ func (w *world) created(user, namespace, pool string) *late {
 func (w *world) waits(user, namespace, pool string) *late {
 	w.Helper()
 	l := w.created(user, namespace, pool)
-	told := fmt.Sprintf("there is no IPPool %q that this namespace may use", pool)
+	message := fmt.Sprintf("there is no IPPool %q that this namespace may use", pool)
 	w.Await("all of them report why they wait", func(ctx context.Context) bool {
 		l.refresh(ctx)
-		return says(l.claim.Status.Conditions, told) && says(l.alien.Status.Conditions, told) && says(l.child.Status.Conditions, told)
+		return says(l.claim.Status.Conditions, message) && says(l.alien.Status.Conditions, message) && says(l.child.Status.Conditions, message)
 	})
 	for _, obj := range l.all() {
-		if by := obj.GetAnnotations()[v1alpha1.AnnotationRequestedBy]; by != user {
-			w.Errorf("%T names %q as its creator, want %q", obj, by, user)
+		if requester := obj.GetAnnotations()[v1alpha1.AnnotationRequestedBy]; requester != user {
+			w.Errorf("%T names %q as its creator, want %q", obj, requester, user)
 		}
 	}
 	return l

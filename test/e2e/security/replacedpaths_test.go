@@ -68,9 +68,9 @@ func TestNoCreateFailsWhilePathsAreReplaced(t *testing.T) {
 			}
 		}
 	}
-	later := func(by time.Duration) {
+	advance := func(duration time.Duration) {
 		t.Helper()
-		clock.SetTime(clock.Now().Add(by))
+		clock.SetTime(clock.Now().Add(duration))
 		pass()
 	}
 	w.Await("both replicas are ready", func(context.Context) bool {
@@ -103,9 +103,9 @@ func TestNoCreateFailsWhilePathsAreReplaced(t *testing.T) {
 		for _, r := range replicas {
 			r.Unanswered(w.currentPathSecret())
 		}
-		later(10 * time.Minute)
-		later(10 * time.Second) // the handover
-		later(time.Minute)      // the grace
+		advance(10 * time.Minute)
+		advance(10 * time.Second) // the handover
+		advance(time.Minute)      // the grace
 	}
 	stop()
 	creating.Wait()

@@ -141,7 +141,7 @@ func (h *honest) wait(ctx context.Context, c *creates) {
 	if claim.Spec.CIDR != "" {
 		h.w.Fatalf("%s of the full pool was given %s", claim.Name, claim.Spec.CIDR)
 	}
-	if _, told := h.await(ctx, claim, v1alpha1.ConditionExhausted); !told {
+	if _, ok := h.await(ctx, claim, v1alpha1.ConditionExhausted); !ok {
 		c.failed = append(c.failed, claim.Name+" does not report in time that the pool is full")
 	}
 	suite.Must(h.w, h.client.Delete(ctx, h.holding[0]))

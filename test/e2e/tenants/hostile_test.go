@@ -32,7 +32,7 @@ type hostile struct {
 	client client.Client
 	random *rand.Rand
 	// known is a claim of the honest tenant, whose record and block the attacker knows.
-	known *v1alpha1.IPClaim
+	knownClaim *v1alpha1.IPClaim
 	// claims has those that it made and may have.
 	claims  []*v1alpha1.IPClaim
 	answers *answers
@@ -54,7 +54,7 @@ func newHostile(w *world, good *honest, random *rand.Rand, all *answers) *hostil
 	raw, err := rest.HTTPClientFor(cfg)
 	suite.Must(w, err)
 	h := &hostile{
-		client: w.Client(cluster.NoRetry(cfg)), random: random, known: good.holding[0].DeepCopy(), answers: all,
+		client: w.Client(cluster.NoRetry(cfg)), random: random, knownClaim: good.holding[0].DeepCopy(), answers: all,
 		server: strings.TrimSuffix(cfg.Host, "/"), raw: raw, path: &atomic.Pointer[string]{}, direct: suite.Insecure(answeredWithin),
 	}
 	leaked := w.claimPath()
@@ -141,7 +141,7 @@ var misuses = []misuse{
 	{"dry runs", once((*hostile).dryRun)},
 	{"edits without end", (*hostile).edit},
 	{"delete everything", (*hostile).deleteEverything},
-	{"requests that are cut off", once((*hostile).impatient)},
+	{"requests that are cut off", once((*hostile).createImpatiently)},
 	{"a path that has leaked", once((*hostile).leakedPath)},
 	{"one name at once", (*hostile).oneNameAtOnce},
 	{"large objects", once((*hostile).large)},
@@ -310,9 +310,9 @@ func (h *hostile) replace(ctx context.Context, report func(error)) {
 	case 0:
 		claim.Spec.CIDR, claim.Spec.AllocationName = "", ""
 	case 1:
-		claim.Spec.CIDR = h.known.Spec.CIDR
+		claim.Spec.CIDR = h.knownClaim.Spec.CIDR
 	case 2:
-		claim.Spec.AllocationName = h.known.Spec.AllocationName
+		claim.Spec.AllocationName = h.knownClaim.Spec.AllocationName
 	default:
 		claim.Spec = v1alpha1.IPClaimSpec{ClassName: "hosts"}
 	}
@@ -337,7 +337,7 @@ func (h *hostile) forge(ctx context.Context) error {
 		return h.create(ctx, claim)
 	default:
 		claim := b.Class("hosts").Obj()
-		claim.Status.Phase, claim.Status.AllocatedCIDR = v1alpha1.ClaimBound, h.known.Spec.CIDR
+		claim.Status.Phase, claim.Status.AllocatedCIDR = v1alpha1.ClaimBound, h.knownClaim.Spec.CIDR
 		return h.create(ctx, claim)
 	}
 }
@@ -348,7 +348,7 @@ func (h *hostile) forgeStatus(ctx context.Context, report func(error)) {
 	if claim == nil || h.client.Get(ctx, client.ObjectKeyFromObject(claim), claim) != nil {
 		return
 	}
-	claim.Status.AllocatedCIDR = h.known.Spec.CIDR
+	claim.Status.AllocatedCIDR = h.knownClaim.Spec.CIDR
 	report(h.client.Update(ctx, claim))
 }
 
@@ -385,7 +385,7 @@ func (h *hostile) records(ctx context.Context) error {
 	switch h.random.IntN(3) {
 	case 0:
 		record.Spec = v1alpha1.IPAllocationSpec{
-			CIDR: h.known.Spec.CIDR, IPFamily: v1alpha1.IPv4, Purpose: v1alpha1.PurposeClaim,
+			CIDR: h.knownClaim.Spec.CIDR, IPFamily: v1alpha1.IPv4, Purpose: v1alpha1.PurposeClaim,
 			PoolRef:  &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: poolOwn},
 			ClaimRef: v1alpha1.ClaimReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Name: "x"},
 		}

@@ -41,7 +41,7 @@ var secretPath = regexp.MustCompile(`/[a-z2-7]{26}/[a-z0-9-]+`)
 
 // impatient creates a claim and does not wait for the answer, or not as long as it takes. An answer
 // that has the path of a webhook is recorded.
-func (h *hostile) impatient(ctx context.Context) error {
+func (h *hostile) createImpatiently(ctx context.Context) error {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()
 	claim.APIVersion, claim.Kind = v1alpha1.GroupVersion.String(), "IPClaim"
 	text, err := json.Marshal(claim)
@@ -67,8 +67,8 @@ func (h *hostile) impatient(ctx context.Context) error {
 		h.claims = append(h.claims, claim)
 		return nil
 	}
-	if told := secretPath.FindString(answer); told != "" {
-		h.path.Store(&told)
+	if leakedPath := secretPath.FindString(answer); leakedPath != "" {
+		h.path.Store(&leakedPath)
 		return fmt.Errorf("%w: %s", errPathTold, answer)
 	}
 	if strings.Contains(answer, "context deadline exceeded") || strings.Contains(answer, "context canceled") {
@@ -99,13 +99,13 @@ func (h *hostile) forgeReview(ctx context.Context) (int, string, error) {
 	return post(ctx, h.direct, "https://"+h.replicas[h.random.IntN(len(h.replicas))]+*h.path.Load(), review)
 }
 
-func post(ctx context.Context, through *http.Client, address, body string) (int, string, error) {
+func post(ctx context.Context, httpClient *http.Client, address, body string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	response, err := through.Do(req)
+	response, err := httpClient.Do(req)
 	if err != nil {
 		return 0, "", err
 	}
@@ -163,7 +163,7 @@ func TestALeakedPathIsReplaced(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var attacking sync.WaitGroup
 	attacking.Go(func() { l.forge(ctx) })
-	for _, h := range l.impatient {
+	for _, h := range l.impatientClients {
 		attacking.Go(func() { l.cutOff(ctx, h) })
 	}
 	began = time.Now()
@@ -178,7 +178,7 @@ func TestALeakedPathIsReplaced(t *testing.T) {
 	replaced := w.replacements()
 	t.Logf("seed %d, %.0f s: the path was accepted for %.0f s after it leaked. By it %d reviews in the name of the honest tenant had a block recorded, and %d were refused",
 		seed, took.Seconds(), l.accepted().Seconds(), l.recorded.Load(), l.refused.Load())
-	t.Logf("%d requests were cut off, %d answers had the path of a webhook; paths were replaced %d times", l.cut.Load(), l.told.Load(), replaced)
+	t.Logf("%d requests were cut off, %d answers had the path of a webhook; paths were replaced %d times", l.cut.Load(), l.leaks.Load(), replaced)
 	t.Logf("honest creates before: %s; beside it: %s", alone, beside)
 	for _, failure := range beside.failed[:min(len(beside.failed), 3)] {
 		t.Logf("not served: %s", failure)
@@ -228,14 +228,14 @@ func (w *world) replacements() int {
 
 // leak holds a path that the hostile tenant knows, and its gains by it.
 type leak struct {
-	since     time.Time
-	first     string // the path that leaked first
-	forger    *hostile
-	impatient []*hostile
+	since            time.Time
+	first            string // the path that leaked first
+	forger           *hostile
+	impatientClients []*hostile
 
-	last                         atomic.Int64 // when the first path was accepted last, after since
-	over                         atomic.Bool  // it is not any more
-	recorded, refused, cut, told atomic.Int64
+	last                          atomic.Int64 // when the first path was accepted last, after since
+	isOver                        atomic.Bool  // it is not any more
+	recorded, refused, cut, leaks atomic.Int64
 }
 
 func (w *world) leak(good *honest, seed uint64) *leak {
@@ -244,12 +244,12 @@ func (w *world) leak(good *honest, seed uint64) *leak {
 	for n := range 3 {
 		h := newHostile(w, good, random(seed, uint64(n+1)), nil)
 		h.path = l.forger.path // both use the same path
-		l.impatient = append(l.impatient, h)
+		l.impatientClients = append(l.impatientClients, h)
 	}
 	return l
 }
 
-func (l *leak) ended() bool { return l.over.Load() }
+func (l *leak) ended() bool { return l.isOver.Load() }
 
 func (l *leak) accepted() time.Duration { return time.Duration(l.last.Load()) }
 
@@ -257,7 +257,7 @@ func (l *leak) accepted() time.Duration { return time.Duration(l.last.Load()) }
 func (l *leak) forge(ctx context.Context) {
 	pace := flowcontrol.NewTokenBucketRateLimiter(20, 1)
 	for pace.Wait(ctx) == nil {
-		by := *l.forger.path.Load()
+		path := *l.forger.path.Load()
 		code, answer, err := l.forger.forgeReview(ctx)
 		var review admissionv1.AdmissionReview
 		if err != nil || code != http.StatusOK || json.Unmarshal([]byte(answer), &review) != nil || review.Response == nil {
@@ -265,9 +265,9 @@ func (l *leak) forge(ctx context.Context) {
 		}
 		late := !review.Response.Allowed && review.Response.Result.Code == http.StatusServiceUnavailable
 		switch {
-		case late && by == l.first:
-			l.over.Store(true)
-		case by == l.first:
+		case late && path == l.first:
+			l.isOver.Store(true)
+		case path == l.first:
 			l.last.Store(int64(time.Since(l.since)))
 		}
 		switch {
@@ -287,11 +287,11 @@ func (l *leak) cutOff(ctx context.Context, h *hostile) {
 		pace = flowcontrol.NewTokenBucketRateLimiter(5, 1)
 	}
 	for pace.Wait(ctx) == nil && ctx.Err() == nil {
-		switch err := h.impatient(ctx); {
+		switch err := h.createImpatiently(ctx); {
 		case errors.Is(err, errCutOff):
 			l.cut.Add(1)
 		case errors.Is(err, errPathTold):
-			l.told.Add(1)
+			l.leaks.Add(1)
 		}
 		for len(h.claims) > mostClaims/5 {
 			h.forget(ctx, 0)

@@ -62,7 +62,7 @@ func TestAHostileTenantHarmsNobody(t *testing.T) {
 	t.Logf("seed %d: %d requests of the hostile tenant in %.0f s:\n%s", seed, misuses.sum(), took.Seconds(), misuses)
 	t.Logf("honest creates alone: %s; beside it: %s", alone, during)
 	t.Logf("paths in answers: %d, replaced: %d; calls by path without a client certificate: %d answered of %d",
-		misuses.answered(pathTold), w.replacements(), misuses.answered(forged), misuses.of("a path that has leaked"))
+		misuses.countAnswer(pathTold), w.replacements(), misuses.countAnswer(forged), misuses.countMisuse("a path that has leaked"))
 	t.Logf("release until the honest claim that waits is bound: %s", figuresOf(good.waits))
 
 	good.judge(during)
@@ -118,10 +118,10 @@ func (a *answers) tame() []string {
 }
 
 // tally counts answers, by kind of misuse and answer.
-type tally map[string]map[string]*counted
+type tally map[string]map[string]*answerCount
 
 // counted holds the answers of one kind to one kind of misuse.
-type counted struct {
+type answerCount struct {
 	count int
 	// example is the text of the first one.
 	example string
@@ -129,10 +129,10 @@ type counted struct {
 
 func (t tally) count(misuse, answer string, err error) {
 	if t[misuse] == nil {
-		t[misuse] = map[string]*counted{}
+		t[misuse] = map[string]*answerCount{}
 	}
 	if t[misuse][answer] == nil {
-		t[misuse][answer] = &counted{}
+		t[misuse][answer] = &answerCount{}
 		if err != nil {
 			t[misuse][answer].example = err.Error()
 		}
@@ -142,24 +142,24 @@ func (t tally) count(misuse, answer string, err error) {
 
 func (t tally) sum() (n int) {
 	for misuse := range t {
-		n += t.of(misuse)
+		n += t.countMisuse(misuse)
 	}
 	return n
 }
 
 // of counts the requests of one kind of misuse.
-func (t tally) of(misuse string) (n int) {
-	for _, of := range t[misuse] {
-		n += of.count
+func (t tally) countMisuse(misuse string) (n int) {
+	for _, entry := range t[misuse] {
+		n += entry.count
 	}
 	return n
 }
 
 // answered counts the requests that were answered like that.
-func (t tally) answered(answer string) (n int) {
+func (t tally) countAnswer(answer string) (n int) {
 	for _, all := range t {
-		if of := all[answer]; of != nil {
-			n += of.count
+		if entry := all[answer]; entry != nil {
+			n += entry.count
 		}
 	}
 	return n
@@ -169,13 +169,13 @@ func (t tally) answered(answer string) (n int) {
 func (t tally) String() string {
 	var lines []string
 	for _, misuse := range slices.Sorted(maps.Keys(t)) {
-		line := fmt.Sprintf("%-28s %6d", misuse, t.of(misuse))
+		line := fmt.Sprintf("%-28s %6d", misuse, t.countMisuse(misuse))
 		var examples []string
 		for _, answer := range slices.Sorted(maps.Keys(t[misuse])) {
-			of := t[misuse][answer]
-			line += fmt.Sprintf("  %s: %d", answer, of.count)
-			if of.example != "" {
-				examples = append(examples, fmt.Sprintf("    %s: %.200s", answer, of.example))
+			entry := t[misuse][answer]
+			line += fmt.Sprintf("  %s: %d", answer, entry.count)
+			if entry.example != "" {
+				examples = append(examples, fmt.Sprintf("    %s: %.200s", answer, entry.example))
 			}
 		}
 		lines = append(append(lines, line), examples...)
@@ -186,12 +186,12 @@ func (t tally) String() string {
 // tame returns the missing kinds of misuse and of answers.
 func (t tally) tame() (missing []string) {
 	for _, m := range misuses {
-		if n := t.of(m.name); n < leastOfEach() {
+		if n := t.countMisuse(m.name); n < leastOfEach() {
 			missing = append(missing, fmt.Sprintf("%d requests of %q", n, m.name))
 		}
 	}
 	for _, answer := range []string{stored, limitReached, quotaExceeded, tooManyUnclaimed, notAllowed, invalid} {
-		if t.answered(answer) == 0 {
+		if t.countAnswer(answer) == 0 {
 			missing = append(missing, fmt.Sprintf("nothing was answered by %q", answer))
 		}
 	}
@@ -202,11 +202,11 @@ func (t tally) tame() (missing []string) {
 func (t tally) judge(test *testing.T) {
 	test.Helper()
 	for misuse, all := range t {
-		if of := all[defect]; of != nil {
-			test.Errorf("%s: %d times, such as %s", misuse, of.count, of.example)
+		if entry := all[defect]; entry != nil {
+			test.Errorf("%s: %d times, such as %s", misuse, entry.count, entry.example)
 		}
-		if of := all[forged]; of != nil {
-			test.Errorf("%s: a webhook has answered %d times", misuse, of.count)
+		if entry := all[forged]; entry != nil {
+			test.Errorf("%s: a webhook has answered %d times", misuse, entry.count)
 		}
 	}
 }

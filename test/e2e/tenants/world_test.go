@@ -238,20 +238,20 @@ func (w *world) judgeEnd(good *honest) {
 func (w *world) judgeClaims() {
 	w.Helper()
 	for _, name := range hostileNamespaces() {
-		var untold []string
+		var claimsWithoutStatus []string
 		w.AwaitUnlessFailed("every claim of "+name+" has a status", func(ctx context.Context) (bool, error) {
 			claims := &v1alpha1.IPClaimList{}
 			err := w.List(ctx, claims, client.InNamespace(name))
-			untold = nil
+			claimsWithoutStatus = nil
 			for _, claim := range claims.Items {
 				if strings.Contains(fmt.Sprint(claim.Status), confidential) || slices.ContainsFunc(claim.Status.Candidates, isOfOthers) {
 					w.Fatalf("IPClaim %s/%s has information about others: %v", name, claim.Name, claim.Status)
 				}
 				if claim.Status.Phase == "" && claim.DeletionTimestamp.IsZero() {
-					untold = append(untold, claim.Name)
+					claimsWithoutStatus = append(claimsWithoutStatus, claim.Name)
 				}
 			}
-			return len(untold) == 0, err
+			return len(claimsWithoutStatus) == 0, err
 		})
 		w.judgeEvents(name)
 	}

@@ -31,12 +31,12 @@ func newSlow(t *testing.T) *slow {
 	s := &slow{Collector: behind, Address: listener.Addr().String()}
 	s.open = sync.NewCond(&s.mu)
 	go s.accept(listener)
-	t.Cleanup(func() { s.is(false, false); listener.Close() })
+	t.Cleanup(func() { s.setState(false, false); listener.Close() })
 	return s
 }
 
 // is makes the collector hang, or refuse connections.
-func (s *slow) is(hangs, refuses bool) {
+func (s *slow) setState(hangs, refuses bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hangs, s.refuses = hangs, refuses

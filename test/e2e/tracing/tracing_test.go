@@ -44,12 +44,12 @@ func TestTracing(t *testing.T) {
 		build.Pool("one").CIDR("10.1.0.0/32").Obj(),
 	)
 	w.Created(build.Class("office").Lengths(24, 32).Obj())
-	in := func(t *testing.T) *world {
-		of := *w
-		of.World = w.For(t)
-		return &of
+	worldFor := func(t *testing.T) *world {
+		testWorld := *w
+		testWorld.World = w.For(t)
+		return &testWorld
 	}
-	suite.Steps(t, in,
+	suite.Steps(t, worldFor,
 		suite.Step[*world]{Name: "one trace leads from the client to etcd", Run: (*world).leadsThrough},
 		suite.Step[*world]{Name: "a claim that waits is served in a trace of the controller", Run: (*world).waits},
 		suite.Step[*world]{Name: "an address is allocated in a trace of the controller", Run: (*world).addresses},
@@ -69,11 +69,11 @@ func (w *world) leadsThrough() {
 
 	var created collector.Span
 	spans := w.spans(client, "the trace is complete", func(spans collector.Spans) bool {
-		stored, known := spans.Of(etcd, writes, apiServer+" "+records)
+		stored, ok := spans.Of(etcd, writes, apiServer+" "+records)
 		_, claimed := spans.Of(etcd, writes, apiServer+" "+creates)
 		_, ended := spans.Of(operator, tracing.Confirm)
 		created, _ = spans.Of(apiServer, creates)
-		return known && claimed && ended && created.ID != "" && stored.Trace != created.Trace
+		return ok && claimed && ended && created.ID != "" && stored.Trace != created.Trace
 	})
 	if created.Trace != client.id || created.Parent != client.span {
 		w.Errorf("the API server's span has trace %s and parent %s, want the client's, %s and %s", created.Trace, created.Parent, client.id, client.span)
@@ -109,10 +109,10 @@ func (w *world) waits() {
 	// A pass that reads the claim in its former state finds the record, and makes no attempt.
 	var pass, release collector.Spans
 	w.Await("its turn and the release before it are traced", func(context.Context) bool {
-		pass = w.of(tracing.Allocate, func(s collector.Span) bool {
+		pass = w.operatorSpans(tracing.Allocate, func(s collector.Span) bool {
 			return has(s, tracing.Name, "waits") && has(s, tracing.Origin, "controller") && has(s, tracing.Result, "allocated") && has(s, tracing.Attempts, "1")
 		})
-		release = w.of(tracing.Release, func(s collector.Span) bool { return has(s, tracing.Name, "first") })
+		release = w.operatorSpans(tracing.Release, func(s collector.Span) bool { return has(s, tracing.Name, "first") })
 		return len(pass) == 1 && len(release) == 1
 	})
 	if waited, _ := pass[0].Attributes[string(tracing.Waited)].(float64); waited <= 0 {
@@ -121,7 +121,7 @@ func (w *world) waits() {
 	w.isBelow(pass[0], "reconcile ipclaim", "waits")
 	w.isBelow(release[0], "reconcile orphan", "")
 	w.Await("the requests of the release to the API server are in its trace", func(context.Context) bool {
-		requests := w.of("HTTP ", func(s collector.Span) bool { return s.Parent == release[0].ID })
+		requests := w.operatorSpans("HTTP ", func(s collector.Span) bool { return s.Parent == release[0].ID })
 		return slices.ContainsFunc(requests, func(s collector.Span) bool { return s.Name == "HTTP DELETE" })
 	})
 }
@@ -132,14 +132,14 @@ func (w *world) addresses() {
 	w.Created(build.AddressClaim("team", "machine").Pool("offices").Obj())
 	var pass collector.Spans
 	w.Await("the allocation of its address is traced", func(context.Context) bool {
-		pass = w.of(tracing.Allocate, func(s collector.Span) bool {
+		pass = w.operatorSpans(tracing.Allocate, func(s collector.Span) bool {
 			return has(s, tracing.Kind, "IPAddressClaim") && has(s, tracing.Name, "machine") && has(s, tracing.Result, "allocated") && has(s, tracing.Attempts, "1")
 		})
 		return len(pass) == 1
 	})
 	w.isBelow(pass[0], "reconcile ipaddressclaim", "machine")
 	for _, step := range []string{tracing.Find, tracing.Record, tracing.Confirm} {
-		if len(w.of(step, func(s collector.Span) bool { return s.Parent == pass[0].ID })) != 1 {
+		if len(w.operatorSpans(step, func(s collector.Span) bool { return s.Parent == pass[0].ID })) != 1 {
 			w.Errorf("the allocation has no span %q", step)
 		}
 	}
@@ -149,7 +149,7 @@ func (w *world) addresses() {
 func (w *world) guards() {
 	for _, controller := range []string{"webhook-certificate", "webhook-path"} {
 		w.Await(controller+" is traced", func(context.Context) bool {
-			return len(w.of("reconcile "+controller, func(collector.Span) bool { return true })) >= len(w.Managers)
+			return len(w.operatorSpans("reconcile "+controller, func(collector.Span) bool { return true })) >= len(w.Managers)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func (w *world) guards() {
 func (w *world) isBelow(span collector.Span, name, object string) {
 	w.Helper()
 	w.Await(name+" has ended", func(context.Context) bool {
-		return len(w.of(name, func(s collector.Span) bool {
+		return len(w.operatorSpans(name, func(s collector.Span) bool {
 			return s.ID == span.Parent && (object == "" || has(s, tracing.Name, object))
 		})) == 1
 	})
@@ -189,15 +189,15 @@ func (w *world) isNotSampled() {
 	for _, manager := range w.Managers {
 		suite.Must(w, manager.Stop())
 	}
-	of := func(claims string) collector.Spans {
-		return w.of(admits, func(s collector.Span) bool {
+	spansOf := func(claims string) collector.Spans {
+		return w.operatorSpans(admits, func(s collector.Span) bool {
 			return strings.HasPrefix(fmt.Sprint(s.Attributes[string(tracing.Name)]), claims)
 		})
 	}
-	if sent := of("loud-"); len(sent) != 10 {
+	if sent := spansOf("loud-"); len(sent) != 10 {
 		w.Errorf("when the replicas have ended there are spans of %d requests that are sampled, want 10", len(sent))
 	}
-	if sent := of("quiet-"); len(sent) > 0 {
+	if sent := spansOf("quiet-"); len(sent) > 0 {
 		w.Errorf("spans are sent of %d requests that are not sampled", len(sent))
 	}
 	if sent, _ := w.collector.Spans(func(s collector.Span) bool { return s.Trace == quiet.id }); len(sent) > 0 {
@@ -212,7 +212,7 @@ func (w *world) isNotSampled() {
 func (w *world) documented() {
 	spans, types := w.tables()
 	secret, seen := w.pathSecret(), map[string]bool{}
-	for _, span := range w.of("", func(collector.Span) bool { return true }) {
+	for _, span := range w.operatorSpans("", func(collector.Span) bool { return true }) {
 		name := span.Name
 		for _, kind := range []string{tracing.Admission, tracing.Reconcile} {
 			if strings.HasPrefix(name, kind+" ") {
@@ -283,7 +283,7 @@ func (w *world) hangs() {
 			name           string
 			hangs, refuses bool
 		}{{"works", false, false}, {"hangs", true, false}, {"refuses", false, true}} {
-			w.collector.is(state.hangs, state.refuses)
+			w.collector.setState(state.hangs, state.refuses)
 			for range creates {
 				n++
 				claim := build.Claim("team", fmt.Sprint("timed-", n)).Pool("offices").Length(32).Obj()
@@ -296,7 +296,7 @@ func (w *world) hangs() {
 			}
 		}
 	}
-	w.collector.is(false, false)
+	w.collector.setState(false, false)
 	median := func(name string) time.Duration {
 		slices.Sort(took[name])
 		return took[name][len(took[name])/2]

@@ -56,35 +56,35 @@ type trace struct {
 func (w *world) begin(sampled bool) trace {
 	w.Helper()
 	id := uuid.New()
-	begun := trace{id: fmt.Sprintf("%x", id[:]), span: fmt.Sprintf("%x", id[:8])}
+	newTrace := trace{id: fmt.Sprintf("%x", id[:]), span: fmt.Sprintf("%x", id[:8])}
 	flags := "00"
 	if sampled {
 		flags = "01"
 	}
 	config := w.Config()
-	config.Wrap(func(over http.RoundTripper) http.RoundTripper {
-		return header{over, "00-" + begun.id + "-" + begun.span + "-" + flags}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return header{next, "00-" + newTrace.id + "-" + newTrace.span + "-" + flags}
 	})
-	begun.Client = w.Client(config)
-	return begun
+	newTrace.Client = w.Client(config)
+	return newTrace
 }
 
 // spans waits until those of the trace, with the traces that are linked to it, fulfill the
 // condition, and returns them.
-func (w *world) spans(of trace, what string, are func(collector.Spans) bool) collector.Spans {
+func (w *world) spans(root trace, what string, are func(collector.Spans) bool) collector.Spans {
 	w.Helper()
 	var spans collector.Spans
 	w.Await(what, func(context.Context) bool {
-		spans = w.received(of)
+		spans = w.received(root)
 		return are(spans)
 	})
 	return spans
 }
 
 // received returns the spans of a trace, and of traces that are linked to it.
-func (w *world) received(of trace) collector.Spans {
+func (w *world) received(root trace) collector.Spans {
 	all, _ := w.collector.Spans(func(collector.Span) bool { return true })
-	traces := []string{of.id}
+	traces := []string{root.id}
 	for i := 0; i < len(traces); i++ {
 		for _, span := range all {
 			if !slices.Contains(traces, span.Trace) && slices.ContainsFunc(span.Links, func(id string) bool { return isOf(all, id, traces[i]) }) {
@@ -100,7 +100,7 @@ func isOf(all []collector.Span, id, trace string) bool {
 }
 
 // of returns the operator's spans of a name, of any trace, that fit.
-func (w *world) of(name string, fits func(collector.Span) bool) collector.Spans {
+func (w *world) operatorSpans(name string, fits func(collector.Span) bool) collector.Spans {
 	spans, _ := w.collector.Spans(func(s collector.Span) bool {
 		return s.Service == operator && strings.HasPrefix(s.Name, name) && fits(s)
 	})

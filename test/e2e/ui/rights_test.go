@@ -42,7 +42,7 @@ func (w *world) refuses(t *testing.T) {
 func (w *world) tenant(t *testing.T) {
 	c := w.start(t, "alice", "--namespace=team-a")
 	v := c.views().isReady(t)
-	v.awaits(t, "the blocks of alice have come", func(s seen) bool {
+	v.awaits(t, "the blocks of alice have come", func(s viewState) bool {
 		_, held := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "private"})
 		return held && len(s.claims) > 0
 	})
@@ -107,7 +107,7 @@ func (w *world) writes(t *testing.T) {
 		t.Errorf("%d %s; stored: %s", code, text, stored.Status.AllocatedCIDR)
 	}
 	holder := live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "from-the-page"}
-	v.awaits(t, "its block has come", func(s seen) bool { _, held := s.holds(holder); return held })
+	v.awaits(t, "its block has come", func(s viewState) bool { _, held := s.holds(holder); return held })
 	if code, text := ask(c, http.MethodPost, "/api/claims", strings.Replace(claim, "team-a", "team-b", 1)); code != http.StatusForbidden {
 		t.Errorf("a claim in a namespace of others: %d %s", code, text)
 	}
@@ -117,15 +117,15 @@ func (w *world) writes(t *testing.T) {
 	if code, text := ask(c, http.MethodDelete, "/api/claims?namespace=team-a&name=from-the-page&uid="+string(stored.UID), ""); code != http.StatusOK || !strings.Contains(text, "released") {
 		t.Errorf("a release: %d %s", code, text)
 	}
-	v.awaits(t, "its block has gone", func(s seen) bool { _, held := s.holds(holder); return !held })
+	v.awaits(t, "its block has gone", func(s viewState) bool { _, held := s.holds(holder); return !held })
 }
 
 // comes gives a user the right to read everything after the command has begun.
 func (w *world) comes(t *testing.T) {
 	c := w.start(t, "carol", "--namespace=team-a")
 	v := c.views().isReady(t)
-	v.awaits(t, "carol sees nothing", func(s seen) bool { return len(s.pools)+len(s.blocks) == 0 && len(s.unread.Resources) == 5 })
+	v.awaits(t, "carol sees nothing", func(s viewState) bool { return len(s.pools)+len(s.blocks) == 0 && len(s.unread.Resources) == 5 })
 	w.readsAll(t, "carol")
-	v.awaits(t, "carol sees everything", func(s seen) bool { return s.unread.Text == "" && len(s.pools) >= 8 && s.behind == "" })
+	v.awaits(t, "carol sees everything", func(s viewState) bool { return s.unread.Text == "" && len(s.pools) >= 8 && s.behind == "" })
 	w.same(t, v)
 }

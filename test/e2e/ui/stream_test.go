@@ -83,7 +83,7 @@ func fromKubectl(t *testing.T, w *world) says {
 }
 
 // says returns the state by the stream.
-func (s seen) says() says {
+func (s viewState) says() says {
 	var all says
 	for id, pool := range s.pools {
 		if pool.Usage == nil {
@@ -146,27 +146,30 @@ func (w *world) begins(t *testing.T) {
 
 // changes follows an allocation and a release, and a claim that waited.
 func (w *world) changes(t *testing.T) {
-	in := w.For(t)
+	testWorld := w.For(t)
 	c := w.start(t, "")
 	v, other := c.views().isReady(t), c.views().isReady(t)
 	claim := build.Claim("team-b", "live").Class("subnets").Length(26).Obj()
-	in.Created(claim)
+	testWorld.Created(claim)
 	holder := live.Object{Kind: "IPClaim", Namespace: "team-b", Name: "live"}
 	for _, each := range []*view{v, other} {
-		each.awaits(t, "the block has come", func(s seen) bool { b, held := s.holds(holder); return held && b.CIDR == claim.Status.AllocatedCIDR })
+		each.awaits(t, "the block has come", func(s viewState) bool {
+			b, held := s.holds(holder)
+			return held && b.CIDR == claim.Status.AllocatedCIDR
+		})
 	}
-	in.Deleted(claim)
-	v.awaits(t, "the block has gone", func(s seen) bool { _, held := s.holds(holder); return !held })
-	in.Deleted(&v1alpha1.IPClaim{ObjectMeta: build.Claim("team-b", "vip").Obj().ObjectMeta})
-	v.awaits(t, "team-a/vip-2, which is older than team-b/vip-2, does not wait any more", func(s seen) bool {
+	testWorld.Deleted(claim)
+	v.awaits(t, "the block has gone", func(s viewState) bool { _, held := s.holds(holder); return !held })
+	testWorld.Deleted(&v1alpha1.IPClaim{ObjectMeta: build.Claim("team-b", "vip").Obj().ObjectMeta})
+	v.awaits(t, "team-a/vip-2, which is older than team-b/vip-2, does not wait any more", func(s viewState) bool {
 		_, held := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "vip-2"})
 		return held && len(s.claims) == 1
 	})
 	pool := build.Pool("late").CIDR("192.168.0.0/24").Obj()
-	in.Pools(pool)
-	v.awaits(t, "the pool has come", func(s seen) bool { return s.pools["IPPool/late"].Phase == "Ready" })
-	in.Deleted(pool)
-	v.awaits(t, "the pool has gone", func(s seen) bool { _, there := s.pools["IPPool/late"]; return !there })
+	testWorld.Pools(pool)
+	v.awaits(t, "the pool has come", func(s viewState) bool { return s.pools["IPPool/late"].Phase == "Ready" })
+	testWorld.Deleted(pool)
+	v.awaits(t, "the pool has gone", func(s viewState) bool { _, ok := s.pools["IPPool/late"]; return !ok })
 	w.same(t, v)
 	w.same(t, other)
 }
@@ -175,7 +178,7 @@ func (w *world) changes(t *testing.T) {
 func (w *world) ends(t *testing.T) {
 	c := w.start(t, "")
 	v := c.views().isReady(t)
-	v.awaits(t, "it is in step", func(s seen) bool { return s.beats > 0 && s.behind == "" })
+	v.awaits(t, "it is in step", func(s viewState) bool { return s.beats > 0 && s.behind == "" })
 	if err := c.Stop(); err != nil || c.Errors(t) != "" {
 		t.Errorf("it ends with %v, and says %q", err, c.Errors(t))
 	}
@@ -187,26 +190,26 @@ func (w *world) ends(t *testing.T) {
 
 // restarts restarts the API server, and changes objects before the command can see them.
 func (w *world) restarts(t *testing.T) {
-	in := w.For(t)
-	gone := build.Claim("team-a", "gone-meanwhile").Class("subnets").Obj()
-	in.Created(gone)
+	testWorld := w.For(t)
+	deletedClaim := build.Claim("team-a", "gone-meanwhile").Class("subnets").Obj()
+	testWorld.Created(deletedClaim)
 	c := w.start(t, "")
 	v := c.views().isReady(t)
 	suite.Must(t, w.APIServer.Stop())
-	v.awaits(t, "it says that it is behind", func(s seen) bool { return strings.Contains(s.behind, "ipallocations") })
+	v.awaits(t, "it says that it is behind", func(s viewState) bool { return strings.Contains(s.behind, "ipallocations") })
 	suite.Must(t, c.Signal(syscall.SIGSTOP))
 	suite.Must(t, w.APIServer.Start(t.Context()))
-	in.AwaitUnlessFailed("a claim is served", func(ctx context.Context) (bool, error) {
+	testWorld.AwaitUnlessFailed("a claim is served", func(ctx context.Context) (bool, error) {
 		return w.Create(ctx, build.Claim("team-a", "come-meanwhile").Class("subnets").Obj()) == nil, nil
 	})
-	in.Deleted(gone)
-	in.Gone(gone)
-	in.Await("its record is gone", func(ctx context.Context) bool {
-		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{})) == nil &&
-			w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: gone.Spec.AllocationName}, &v1alpha1.IPAllocation{}) != nil
+	testWorld.Deleted(deletedClaim)
+	testWorld.Gone(deletedClaim)
+	testWorld.Await("its record is gone", func(ctx context.Context) bool {
+		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: deletedClaim.Spec.AllocationName}, &v1alpha1.IPAllocation{})) == nil &&
+			w.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: deletedClaim.Spec.AllocationName}, &v1alpha1.IPAllocation{}) != nil
 	})
 	suite.Must(t, c.Signal(syscall.SIGCONT))
-	v.awaits(t, "it is in step again, with the changes", func(s seen) bool {
+	v.awaits(t, "it is in step again, with the changes", func(s viewState) bool {
 		_, come := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "come-meanwhile"})
 		_, left := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "gone-meanwhile"})
 		return s.behind == "" && come && !left

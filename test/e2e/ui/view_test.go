@@ -17,14 +17,14 @@ import (
 // view holds the state of a page: the messages of the stream, put together.
 type view struct {
 	mu sync.Mutex
-	seen
+	viewState
 	// changed is closed, and another one put in its place, at each message.
 	changed chan struct{}
 	raw     strings.Builder
 }
 
 // seen holds a state of a view.
-type seen struct {
+type viewState struct {
 	order   []string
 	hello   live.Hello
 	unread  live.Unread
@@ -75,7 +75,7 @@ func (c *page) views() *view {
 }
 
 func (v *view) begin() {
-	v.seen = seen{pools: map[string]live.Pool{}, blocks: map[string]live.Block{}, claims: map[string]live.Waiting{}, streams: v.streams + 1}
+	v.viewState = viewState{pools: map[string]live.Pool{}, blocks: map[string]live.Block{}, claims: map[string]live.Waiting{}, streams: v.streams + 1}
 }
 
 // take takes over a message.
@@ -104,13 +104,13 @@ func (v *view) take(line string) error {
 	case "waiting":
 		return put(m.Claims, v.claims, func(c live.Waiting) string { return c.ID })
 	case "gone":
-		var gone live.Gone
-		if err := json.Unmarshal([]byte(line), &gone); err != nil {
+		var removal live.Gone
+		if err := json.Unmarshal([]byte(line), &removal); err != nil {
 			return err
 		}
-		remove(v.pools, gone.Pools)
-		remove(v.blocks, gone.Blocks)
-		remove(v.claims, gone.Claims)
+		remove(v.pools, removal.Pools)
+		remove(v.blocks, removal.Blocks)
+		remove(v.claims, removal.Claims)
 	case "ready":
 		v.ready = true
 	case "beat":
@@ -119,11 +119,11 @@ func (v *view) take(line string) error {
 	return nil
 }
 
-func put[T any](text json.RawMessage, into map[string]T, id func(T) string) error {
+func put[T any](text json.RawMessage, target map[string]T, id func(T) string) error {
 	var all []T
 	err := json.Unmarshal(text, &all)
 	for _, one := range all {
-		into[id(one)] = one
+		target[id(one)] = one
 	}
 	return err
 }
@@ -135,13 +135,13 @@ func remove[T any](from map[string]T, ids []string) {
 }
 
 // awaits waits until the seen state fulfills the condition.
-func (v *view) awaits(t testing.TB, what string, is func(seen) bool) {
+func (v *view) awaits(t testing.TB, what string, condition func(viewState) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	for {
 		v.mu.Lock()
-		yes, changed := is(v.seen), v.changed
+		yes, changed := condition(v.viewState), v.changed
 		v.mu.Unlock()
 		if yes {
 			return
@@ -160,7 +160,7 @@ func (v *view) awaits(t testing.TB, what string, is func(seen) bool) {
 // isReady waits until the first state has been sent.
 func (v *view) isReady(t testing.TB) *view {
 	t.Helper()
-	v.awaits(t, "the first state has been sent", func(s seen) bool { return s.ready })
+	v.awaits(t, "the first state has been sent", func(s viewState) bool { return s.ready })
 	return v
 }
 
@@ -172,7 +172,7 @@ func (v *view) text() string {
 }
 
 // holds returns the block of a holder, and whether there is one.
-func (s seen) holds(holder live.Object) (live.Block, bool) {
+func (s viewState) holds(holder live.Object) (live.Block, bool) {
 	for _, block := range s.blocks {
 		if block.Holder == holder {
 			return block, true

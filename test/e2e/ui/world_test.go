@@ -98,8 +98,8 @@ func (w *world) fill() {
 // readsAll gives a user the rights that are documented for the command.
 func (w *world) readsAll(t *testing.T, user string) {
 	all := command.Rights()
-	of := all[slices.IndexFunc(all, func(of command.Needs) bool { return of.Command == "ui" })]
-	w.For(t).Created(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-all"}, Rules: append(of.Needed, of.Wanted...)}, &rbacv1.ClusterRoleBinding{
+	needs := all[slices.IndexFunc(all, func(needs command.Needs) bool { return needs.Command == "ui" })]
+	w.For(t).Created(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-all"}, Rules: append(needs.Needed, needs.Wanted...)}, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-all"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},

@@ -104,8 +104,8 @@ func (w *world) tenants(t *testing.T) {
 	if len(rows)-1 != own {
 		t.Errorf("alice has %d rows of blocks, want %d", len(rows)-1, own)
 	}
-	others := w.claim("checkout", "lb-worker-1")
-	find(p, strings.TrimSuffix(others.Status.AllocatedCIDR, "/32"))
+	otherClaim := w.claim("checkout", "lb-worker-1")
+	find(p, strings.TrimSuffix(otherClaim.Status.AllocatedCIDR, "/32"))
 	p.Await("the command has answered", "document.querySelector('#panel .section')||document.querySelector('#panel .quiet')")
 	if complaints := p.Errors(); len(complaints) > 1 || len(complaints) == 1 && !strings.Contains(complaints[0], "/api/who") { // not found, for her
 		t.Errorf("the browser complains: %q", complaints)

@@ -36,9 +36,9 @@ func labels(p *browser.Page) []string {
 }
 
 // awaitLabel waits until a map has a text, or has none.
-func awaitLabel(p *browser.Page, text string, there bool) {
-	p.Await(fmt.Sprintf("a map has the label %q: %t", text, there),
-		fmt.Sprintf("[...document.querySelectorAll('#maps canvas')].some(c=>__drawn.texts.get(c)?.texts.some(t=>t.text===%q))===%t", text, there))
+func awaitLabel(p *browser.Page, text string, want bool) {
+	p.Await(fmt.Sprintf("a map has the label %q: %t", text, want),
+		fmt.Sprintf("[...document.querySelectorAll('#maps canvas')].some(c=>__drawn.texts.get(c)?.texts.some(t=>t.text===%q))===%t", text, want))
 }
 
 // filter shows the rows of the list that have a text, and waits until the list was drawn with it.
@@ -140,7 +140,7 @@ func (w *world) tells(t *testing.T) {
 	suite.Must(t, w.List(t.Context(), &records))
 	var want []string
 	for _, record := range records.Items {
-		if of := record.Spec.PoolRef; of != nil && of.Name == "fra-services" {
+		if poolRef := record.Spec.PoolRef; poolRef != nil && poolRef.Name == "fra-services" {
 			want = append(want, record.Spec.CIDR)
 		}
 	}

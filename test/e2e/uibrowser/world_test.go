@@ -90,8 +90,8 @@ func live(p *browser.Page) {
 }
 
 func (w *world) pools() {
-	for _, of := range namespaces() {
-		w.Created(build.NamespaceOf(of[1], of[0]))
+	for _, entry := range namespaces() {
+		w.Created(build.NamespaceOf(entry[1], entry[0]))
 	}
 	w.Created(
 		build.Class("cluster-nodes").Length(32).Obj(),
@@ -128,8 +128,8 @@ func (w *world) claims() {
 	workloads := []string{"api", "worker", "cache", "ingest", "batch", "gateway", "index", "queue"}
 	claim := func(pool, prefix string, length int32, count int) {
 		for i := range count {
-			of := namespace(i)
-			w.Created(build.Claim(of, fmt.Sprintf("%s%s-%d", prefix, workloads[i%len(workloads)], i)).Pool(pool).Length(length).Obj())
+			team := namespace(i)
+			w.Created(build.Claim(team, fmt.Sprintf("%s%s-%d", prefix, workloads[i%len(workloads)], i)).Pool(pool).Length(length).Obj())
 		}
 	}
 	claim("fra-pods", "pods-", 19, 14)
@@ -142,8 +142,8 @@ func (w *world) claims() {
 	claim("fra-v6", "v6-net-", 44, 8)
 	claim("lab", "rig-", 20, 7)
 	claim("public-vips", "vip-", 32, 12)
-	for _, of := range []string{"payments", "ml-training"} {
-		w.Created(build.Claim(of, "vip-next").Pool("public-vips").Length(32).Obj())
+	for _, team := range []string{"payments", "ml-training"} {
+		w.Created(build.Claim(team, "vip-next").Pool("public-vips").Length(32).Obj())
 	}
 	w.Created(
 		build.Claim("storage", "sync").LocalPool("replication").Length(28).Obj(),
@@ -233,9 +233,9 @@ func TestUIBrowser(t *testing.T) {
 		{"pictures", (*world).pictures},
 	} {
 		passed := t.Run(step.name, func(t *testing.T) {
-			here := *w
-			here.World = w.For(t)
-			step.run(&here, t)
+			testWorld := *w
+			testWorld.World = w.For(t)
+			step.run(&testWorld, t)
 		})
 		if !passed && i < 2 {
 			return // all others need the results of these two

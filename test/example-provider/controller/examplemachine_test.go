@@ -109,7 +109,7 @@ func pausedCluster(w *world) {
 		g.Expect(claim.DeletionTimestamp).To(BeNil(), "the address is not given back")
 	}, time.Second).Should(Succeed())
 	w.setPaused(false)
-	w.gone(machine)
+	w.awaitGone(machine)
 }
 
 func foreignClaim(w *world) {

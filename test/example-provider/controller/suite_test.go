@@ -126,11 +126,11 @@ func (w *world) machine(name string, from ipamv1.IPPoolReference) *v1alpha1.Exam
 func (w *world) remove(obj client.Object) {
 	w.t.Helper()
 	w.Expect(w.Delete(w.t.Context(), obj)).To(Succeed())
-	w.gone(obj)
+	w.awaitGone(obj)
 }
 
 // gone waits until an object does not exist any more.
-func (w *world) gone(obj client.Object) {
+func (w *world) awaitGone(obj client.Object) {
 	w.t.Helper()
 	w.Eventually(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj) }).
 		Should(MatchError(ContainSubstring("not found")))

@@ -23,7 +23,7 @@ import (
 const Required = "BROWSER_REQUIRED"
 
 // patience bounds each wait for a page.
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // names returns those under which distributions install Chromium, and Google its Chrome.
 func names() []string { return []string{"chromium", "chromium-browser", "google-chrome"} }
@@ -211,7 +211,7 @@ func (p *Page) do(what string, action chromedp.Action[chromedp.Void]) {
 // run runs an action within patience, and returns its value.
 func run[T any](p *Page, what string, action chromedp.Action[T]) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, waitTimeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, action)
 	p.must(what, err)
@@ -224,7 +224,7 @@ func (p *Page) must(what string, err error) {
 		return
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		p.t.Fatalf("%s: not within %v; the browser reported: %v", what, patience, p.Errors())
+		p.t.Fatalf("%s: not within %v; the browser reported: %v", what, waitTimeout, p.Errors())
 	}
 	p.t.Fatalf("%s: %v; the browser reported: %v", what, err, p.Errors())
 }

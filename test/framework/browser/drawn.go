@@ -78,10 +78,10 @@ func (p *Page) Frames(count int, step string) []Frame {
 }
 
 // Quantile returns that of a figure of frames, 0.5 for the median and 1 for the worst.
-func Quantile(frames []Frame, of func(Frame) float64, q float64) float64 {
+func Quantile(frames []Frame, value func(Frame) float64, q float64) float64 {
 	values := make([]float64, 0, len(frames))
 	for _, frame := range frames {
-		values = append(values, of(frame))
+		values = append(values, value(frame))
 	}
 	slices.Sort(values)
 	if len(values) == 0 {

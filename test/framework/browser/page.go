@@ -65,7 +65,7 @@ type target struct {
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	why := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(waitTimeout); time.Now().Before(end); {
 		at := Value[target](p, "("+pressable+")("+quoted(selector)+")")
 		if why = at.Why; why != "" {
 			continue
@@ -76,7 +76,7 @@ func (p *Page) Click(selector string) {
 		}
 		why = "it moved before it was pressed"
 	}
-	p.t.Fatalf("clicking on %s: not within %v: %s; the browser reported: %v", selector, patience, why, p.Errors())
+	p.t.Fatalf("clicking on %s: not within %v: %s; the browser reported: %v", selector, waitTimeout, why, p.Errors())
 }
 
 // Type replaces the content of a field, as a person who types.

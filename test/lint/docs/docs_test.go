@@ -116,8 +116,8 @@ func TestTheIndexHasEveryPage(t *testing.T) {
 		for _, link := range documents[from].Links() {
 			file, _, _ := strings.Cut(link.Target, "#")
 			file = path.Join(path.Dir(from), file)
-			alike := from == index || path.Dir(file) == path.Dir(from) && path.Dir(from) != "docs" && from != "README.md"
-			if alike && documents[file] != nil && !reached[file] {
+			isFollowed := from == index || path.Dir(file) == path.Dir(from) && path.Dir(from) != "docs" && from != "README.md"
+			if isFollowed && documents[file] != nil && !reached[file] {
 				next = append(next, file)
 			}
 		}
@@ -154,7 +154,7 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 				t.Errorf("%s:%d: a block of the language %q is never run: remove the marker", page.Path, block.Line, block.Language)
 			case block.Marked && len(strings.Fields(block.NotRun)) < 3:
 				t.Errorf("%s:%d: %q gives no reason why the block is not run", page.Path, block.Line, block.NotRun)
-			case !known[block.Language]:
+			case !knownLanguages[block.Language]:
 				t.Errorf("%s:%d: the language %q is none that this test knows", page.Path, block.Line, block.Language)
 			case !pages.Runs(block.Language) && command.MatchString(block.Text):
 				t.Errorf("%s:%d: the block has commands: give it the language sh or console, so that they are run", page.Path, block.Line)
@@ -164,7 +164,7 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 }
 
 // known has the languages of blocks. Those that are not run have no commands.
-var known = map[string]bool{"sh": true, "console": true, "yaml": true, "": true, "mermaid": true, "go": true, "promql": true, "csv": true, "json": true, "hcl": true}
+var knownLanguages = map[string]bool{"sh": true, "console": true, "yaml": true, "": true, "mermaid": true, "go": true, "promql": true, "csv": true, "json": true, "hcl": true}
 
 // command matches a line that reads like one of a shell. The reference of the plug-in, which is
 // generated, indents its examples: TestExamplesOfTheCommandsAreCommands reads those.

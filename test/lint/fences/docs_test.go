@@ -14,7 +14,7 @@ import (
 
 // TestTestsThatAreNamedExist checks that the documents name no test that is gone.
 func TestTestsThatAreNamedExist(t *testing.T) {
-	there := map[string]bool{}
+	declaredTests := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	root := os.DirFS("../../..")
 	err := fs.WalkDir(root, ".", func(path string, _ fs.DirEntry, err error) error {
@@ -23,7 +23,7 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 		}
 		source, err := fs.ReadFile(root, path)
 		for _, match := range declared.FindAllSubmatch(source, -1) {
-			there[string(match[1])] = true
+			declaredTests[string(match[1])] = true
 		}
 		return err
 	})
@@ -32,7 +32,7 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 	}
 	for path, text := range documents(t) {
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
-			if !there[name] {
+			if !declaredTests[name] {
 				t.Errorf("%s names %s, which does not exist", path, name)
 			}
 		}

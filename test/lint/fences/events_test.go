@@ -68,12 +68,12 @@ func reasons(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 		ast.Inspect(file, func(node ast.Node) bool {
-			spec, is := node.(*ast.ValueSpec)
-			if !is || !strings.HasPrefix(spec.Names[0].Name, "Reason") && !strings.HasPrefix(spec.Names[0].Name, "Event") {
+			spec, ok := node.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") && !strings.HasPrefix(spec.Names[0].Name, "Event") {
 				return true
 			}
 			for _, value := range spec.Values {
-				if text, is := value.(*ast.BasicLit); is {
+				if text, ok := value.(*ast.BasicLit); ok {
 					reason, _ := strconv.Unquote(text.Value)
 					found[reason] = true
 				}

@@ -41,7 +41,7 @@ const (
 )
 
 // counted returns the packages whose statements are counted.
-func counted() string {
+func countedPackages() string {
 	return strings.Join([]string{
 		"github.com/cadastre-dev/cadastre/test/perf/growth/counted", // without which there is no counting
 		"github.com/cadastre-dev/cadastre/internal/...", "github.com/cadastre-dev/cadastre/webhooks", "github.com/gaissmai/bart/...",
@@ -114,7 +114,7 @@ func start(t *testing.T) *world {
 // build builds the operator with counters.
 func (w *world) build(t *testing.T) string {
 	binary := filepath.Join(t.TempDir(), "counted")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-covermode=atomic", "-coverpkg="+counted(), "-o", binary, "./counted").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-covermode=atomic", "-coverpkg="+countedPackages(), "-o", binary, "./counted").CombinedOutput()
 	w.Expect(err).NotTo(HaveOccurred(), string(out))
 	return binary
 }

@@ -37,7 +37,7 @@ func record(i int) ipam.Record { return stored.Of(i, "hosts", stored.Address(i))
 
 // counted writes the status of the pool, as the operator does; if mixed is true, as if some of the
 // records were of larger blocks.
-func (w *world) counted(ctx context.Context, mixed bool) error {
+func (w *world) writeStatus(ctx context.Context, mixed bool) error {
 	total, pool := 1<<20, w.pool
 	allocated := w.records
 	if mixed {

@@ -37,9 +37,9 @@ func (w *world) page(t *testing.T, kubectl, plugin string) string {
 	for range pageRounds {
 		rounds = append(rounds, w.open(t, plugin))
 	}
-	of := func(what func(opened) time.Duration) time.Duration { return median(rounds, what) }
-	served, pools, ready := of(func(o opened) time.Duration { return o.served }), of(func(o opened) time.Duration { return o.pools }), of(func(o opened) time.Duration { return o.ready })
-	cpu, mib := of(func(o opened) time.Duration { return o.cpu }), median(rounds, func(o opened) int64 { return o.mib })
+	medianOf := func(what func(opened) time.Duration) time.Duration { return median(rounds, what) }
+	served, pools, ready := medianOf(func(o opened) time.Duration { return o.served }), medianOf(func(o opened) time.Duration { return o.pools }), medianOf(func(o opened) time.Duration { return o.ready })
+	cpu, mib := medianOf(func(o opened) time.Duration { return o.cpu }), median(rounds, func(o opened) int64 { return o.mib })
 	mb := float64(rounds[0].bytes) / 1e6
 	t.Logf("kubectl ipam ui: serves after %s, first pools after %s, all after %s; %.1f MB sent; %s of CPU, %d MiB at most; kubectl -o json: %s, %d MiB",
 		served, pools, ready, mb, cpu, mib, asJSON.wall, asJSON.mib)

@@ -86,15 +86,15 @@ func TestCommandsAreQuickBesideKubectl(t *testing.T) {
 	measured := commands(records)
 	for range rounds {
 		for _, c := range measured {
-			suite.Must(t, w.counted(t.Context(), c.mixed))
+			suite.Must(t, w.writeStatus(t.Context(), c.mixed))
 			runs[c.name()] = append(runs[c.name()], w.measure(t, programs[c.line[0]], c.line[1:]))
 		}
 	}
-	of := medians(runs[reference]).wall.Seconds()
+	referenceSeconds := medians(runs[reference]).wall.Seconds()
 	var rows [][]string
 	for _, c := range measured {
 		m := medians(runs[c.name()])
-		ratio, most := m.wall.Seconds()/of, c.most
+		ratio, most := m.wall.Seconds()/referenceSeconds, c.most
 		if testing.Short() {
 			most = c.small
 		}
@@ -140,10 +140,10 @@ func medians(runs []run) run {
 	}
 }
 
-func median[R any, T cmp.Ordered](runs []R, of func(R) T) T {
+func median[R any, T cmp.Ordered](runs []R, value func(R) T) T {
 	var values []T
 	for _, r := range runs {
-		values = append(values, of(r))
+		values = append(values, value(r))
 	}
 	slices.Sort(values)
 	return values[len(values)/2]

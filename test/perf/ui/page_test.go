@@ -26,7 +26,7 @@ const (
 	width, height = 1400, 900
 	mib           = 1 << 20
 	// patience bounds the wait for a page with the largest register.
-	patience = 3 * time.Minute
+	pageTimeout = 3 * time.Minute
 )
 
 // whenReady makes the page record when it was in step with the cluster first, in milliseconds since
@@ -40,7 +40,7 @@ const move = `(()=>{const c=document.querySelector('#maps canvas')??document.bod
 return (n)=>c.dispatchEvent(new WheelEvent('wheel',{%s,clientX:b.x+b.width/4,clientY:b.y+b.height/2,bubbles:true,cancelable:true}))})()`
 
 // seen holds the measurements of a page.
-type seen struct {
+type measurement struct {
 	blocks int
 	// first and ready are in milliseconds since the page was opened, of a command that was
 	// started just before; again are those of one that has read the register.
@@ -69,7 +69,7 @@ func TestThePageIsQuick(t *testing.T) {
 	b, plugin := browser.Start(t), viewer.Build(t)
 	w := load(t)
 	empty := w.empty(t, b)
-	all := []seen{empty}
+	all := []measurement{empty}
 	for _, blocks := range sizes {
 		w.grow(blocks)
 		t.Run(fmt.Sprintf("%d blocks", blocks), func(t *testing.T) { all = append(all, w.look(t, b, plugin)) })
@@ -83,20 +83,20 @@ func TestThePageIsQuick(t *testing.T) {
 }
 
 // empty measures a page that has nothing.
-func (w *world) empty(t *testing.T, b *browser.Browser) seen {
+func (w *world) empty(t *testing.T, b *browser.Browser) measurement {
 	t.Helper()
 	p := b.Open(t, "about:blank", browser.Look{Width: width, Height: height})
 	p.NoteDrawing()
 	p.Go("data:text/html,<!doctype html><title>Empty</title><canvas></canvas>")
 	nothing := p.Frames(count(), "()=>{}")
-	return seen{pan: nothing, panPool: nothing, zoom: nothing, heap: p.Heap()}
+	return measurement{pan: nothing, panPool: nothing, zoom: nothing, heap: p.Heap()}
 }
 
 // look measures the page with the register as it is.
-func (w *world) look(t *testing.T, b *browser.Browser, plugin string) seen {
+func (w *world) look(t *testing.T, b *browser.Browser, plugin string) measurement {
 	t.Helper()
 	v := viewer.Start(t, plugin, viewer.Kubeconfig(t, w.Config(), "bench", "default"))
-	s := seen{blocks: w.records}
+	s := measurement{blocks: w.records}
 	t.Run("at first", func(t *testing.T) { // the page is closed before it is opened again
 		p, _ := w.open(t, b, v)
 		s.first, s.ready = p.FirstDrawn(), browser.Value[float64](p, "__ready")
@@ -129,9 +129,9 @@ func (w *world) open(t *testing.T, b *browser.Browser, v *viewer.Viewer) (*brows
 	p.Prepare(whenReady)
 	received := p.Received()
 	p.Go(v.Address)
-	here := w.For(t)
-	here.Patience = patience
-	here.Await("the page is in step", func(context.Context) bool { return browser.Value[bool](p, "window.__ready>0&&__drawn.first>0") })
+	testWorld := w.For(t)
+	testWorld.Patience = pageTimeout
+	testWorld.Await("the page is in step", func(context.Context) bool { return browser.Value[bool](p, "window.__ready>0&&__drawn.first>0") })
 	return p, received.Load
 }
 
@@ -144,7 +144,7 @@ func (w *world) picture(p *browser.Page, path string) {
 }
 
 // check compares the counts with their bounds.
-func (s seen) check(t *testing.T, empty, smallest seen) {
+func (s measurement) check(t *testing.T, empty, smallest measurement) {
 	t.Helper()
 	perBlock := (s.heap - smallest.heap) / float64(max(s.blocks-smallest.blocks, 1))
 	t.Logf("%d blocks: first picture after %.0f ms (again %.0f ms), all after %.0f ms (again %.0f ms), %.1f MB received; heap %.1f MiB (empty page %.1f), %.0f bytes for each more block; the command takes %.0f MiB",
@@ -173,61 +173,61 @@ func calls(f browser.Frame) float64    { return f.Calls }
 
 // described returns the figures of frames: the time between them, and that of the main thread.
 func described(moved []browser.Frame) string {
-	three := func(of func(browser.Frame) float64) string {
-		return fmt.Sprintf("%.1f / %.1f / %.1f", browser.Quantile(moved, of, 0.5), browser.Quantile(moved, of, 0.95), browser.Quantile(moved, of, 1))
+	three := func(value func(browser.Frame) float64) string {
+		return fmt.Sprintf("%.1f / %.1f / %.1f", browser.Quantile(moved, value, 0.5), browser.Quantile(moved, value, 0.95), browser.Quantile(moved, value, 1))
 	}
 	return three(interval) + " ms between frames, " + three(busy) + " ms of work (median / p95 / worst)"
 }
 
 // markdown returns the text for docs/benchmarks.md.
-func markdown(all []seen) string {
+func markdown(all []measurement) string {
 	m := figures.ThisMachine()
 	head := []string{"", "an empty page"}
 	for _, s := range all[1:] {
 		head = append(head, strconv.Itoa(s.blocks)+" blocks")
 	}
-	row := func(name string, cell func(seen) string) []string {
+	row := func(name string, cell func(measurement) string) []string {
 		cells := []string{name}
 		for _, s := range all {
 			cells = append(cells, cell(s))
 		}
 		return cells
 	}
-	later := func(form string, of func(seen) float64) func(seen) string {
-		return func(s seen) string {
+	later := func(form string, value func(measurement) float64) func(measurement) string {
+		return func(s measurement) string {
 			if s.blocks == 0 {
 				return ""
 			}
-			return fmt.Sprintf(form, of(s))
+			return fmt.Sprintf(form, value(s))
 		}
 	}
-	three := func(name string, moved func(seen) []browser.Frame, of func(browser.Frame) float64) []string {
-		return row(name, func(s seen) string {
+	three := func(name string, moved func(measurement) []browser.Frame, value func(browser.Frame) float64) []string {
+		return row(name, func(s measurement) string {
 			f := moved(s)
-			return fmt.Sprintf("%.1f / %.1f / %.1f", browser.Quantile(f, of, 0.5), browser.Quantile(f, of, 0.95), browser.Quantile(f, of, 1))
+			return fmt.Sprintf("%.1f / %.1f / %.1f", browser.Quantile(f, value, 0.5), browser.Quantile(f, value, 0.95), browser.Quantile(f, value, 1))
 		})
 	}
 	var rows [][]string
 	rows = append(rows,
-		row("first picture, command just started, ms", later("%.0f", func(s seen) float64 { return s.first })),
-		row("all is there, command just started, ms", later("%.0f", func(s seen) float64 { return s.ready })),
-		row("first picture, opened again, ms", later("%.0f", func(s seen) float64 { return s.firstAgain })),
-		row("all is there, opened again, ms", later("%.0f", func(s seen) float64 { return s.readyAgain })),
-		row("received, MB", later("%.1f", func(s seen) float64 { return s.received / 1e6 })),
+		row("first picture, command just started, ms", later("%.0f", func(s measurement) float64 { return s.first })),
+		row("all is there, command just started, ms", later("%.0f", func(s measurement) float64 { return s.ready })),
+		row("first picture, opened again, ms", later("%.0f", func(s measurement) float64 { return s.firstAgain })),
+		row("all is there, opened again, ms", later("%.0f", func(s measurement) float64 { return s.readyAgain })),
+		row("received, MB", later("%.1f", func(s measurement) float64 { return s.received / 1e6 })),
 	)
-	for _, of := range []struct {
+	for _, motion := range []struct {
 		name  string
-		moved func(seen) []browser.Frame
+		moved func(measurement) []browser.Frame
 	}{
-		{"panning over all pools", func(s seen) []browser.Frame { return s.pan }},
-		{"zooming in and out", func(s seen) []browser.Frame { return s.zoom }},
-		{"panning in one pool", func(s seen) []browser.Frame { return s.panPool }},
+		{"panning over all pools", func(s measurement) []browser.Frame { return s.pan }},
+		{"zooming in and out", func(s measurement) []browser.Frame { return s.zoom }},
+		{"panning in one pool", func(s measurement) []browser.Frame { return s.panPool }},
 	} {
-		rows = append(rows, three(of.name+", ms between frames", of.moved, interval), three(of.name+", ms of work in a frame", of.moved, busy))
+		rows = append(rows, three(motion.name+", ms between frames", motion.moved, interval), three(motion.name+", ms of work in a frame", motion.moved, busy))
 	}
 	rows = append(rows,
-		row("heap of the page, MiB", func(s seen) string { return fmt.Sprintf("%.1f", s.heap/mib) }),
-		row("memory of the command, MiB", later("%.0f", func(s seen) float64 { return float64(s.command) / mib })),
+		row("heap of the page, MiB", func(s measurement) string { return fmt.Sprintf("%.1f", s.heap/mib) }),
+		row("memory of the command, MiB", later("%.0f", func(s measurement) float64 { return float64(s.command) / mib })),
 	)
 	return fmt.Sprintf(`## The page
 

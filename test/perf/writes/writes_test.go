@@ -242,7 +242,7 @@ func (w *world) list(list client.ObjectList, namespace string) {
 func (w *world) settled() {
 	last := ""
 	w.Eventually(func() bool {
-		now := fmt.Sprint(w.counted())
+		now := fmt.Sprint(w.requestCounts())
 		same := now == last
 		last = now
 		return same
@@ -259,14 +259,14 @@ func paced(request string) bool {
 // requests returns all that claims may have caused, by verb and resource, but for those with their
 // own pace.
 func (w *world) requests() map[string]int {
-	counts := w.counted()
+	counts := w.requestCounts()
 	maps.DeleteFunc(counts, func(request string, _ int) bool { return paced(request) })
 	return counts
 }
 
 // counted returns the requests that the API server has counted of our kinds and of those by which
 // operators communicate: events and reviews.
-func (w *world) counted() map[string]int {
+func (w *world) requestCounts() map[string]int {
 	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
 	w.Expect(err).NotTo(HaveOccurred())
 	counts := map[string]int{}

@@ -117,13 +117,13 @@ func (f *Finding) identity() string {
 
 // Both returns the findings of a that are in b too.
 func Both(a, b []Finding) []Finding {
-	known := make(map[string]bool, len(b))
+	identities := make(map[string]bool, len(b))
 	for i := range b {
-		known[b[i].identity()] = true
+		identities[b[i].identity()] = true
 	}
 	var both []Finding
 	for i := range a {
-		if known[a[i].identity()] {
+		if identities[a[i].identity()] {
 			both = append(both, a[i])
 		}
 	}

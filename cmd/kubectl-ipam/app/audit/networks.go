@@ -48,10 +48,10 @@ func (j *judgement) compareClaim(claim *Claim, found map[setting][]address) {
 		return
 	}
 	holder := convert.HolderOfClaim(claim.Name).String()
-	given, now := settingsOf(claim.Network), settingsOf(convert.ClaimNetwork(pool.Network, ipam.Record{Block: block}))
+	claimSettings, poolSettings := settingsOf(claim.Network), settingsOf(convert.ClaimNetwork(pool.Network, ipam.Record{Block: block}))
 	for i, field := range settings() {
-		if given[i] != now[i] {
-			s := setting{pool: pool.Key, field: field, given: given[i], now: now[i]}
+		if claimSettings[i] != poolSettings[i] {
+			s := setting{pool: pool.Key, field: field, given: claimSettings[i], now: poolSettings[i]}
 			found[s] = append(found[s], address{block.Addr(), holder})
 		}
 	}
@@ -147,8 +147,8 @@ func (j *judgement) gateways() {
 
 // gatewayHeld reports a gateway that lies in the block of a claim, of the same routing domain.
 func (j *judgement) gatewayHeld(pool *Pool, record *Record) {
-	domain, known := j.domainOf(pool.Key)
-	if of, ok := j.domainOf(record.Pool); !known || !ok || of != domain {
+	domain, found := j.domainOf(pool.Key)
+	if recordDomain, ok := j.domainOf(record.Pool); !found || !ok || recordDomain != domain {
 		return
 	}
 	f := j.add(GatewayHeld, pool.object(), "has the gateway %s, which lies in %s of %s: choose another address for the gateway, or delete %s",

@@ -47,8 +47,8 @@ const (
 )
 
 // Collect writes the bundle, and returns its index.
-func (c *Collector) Collect(ctx context.Context, into io.Writer) (*Index, error) {
-	a := &archive{Writer: zip.NewWriter(into), filter: &Filter{}, now: c.Now(), index: Index{Scope: "all namespaces", Operator: c.Operator}}
+func (c *Collector) Collect(ctx context.Context, out io.Writer) (*Index, error) {
+	a := &archive{Writer: zip.NewWriter(out), filter: &Filter{}, now: c.Now(), index: Index{Scope: "all namespaces", Operator: c.Operator}}
 	if c.Namespace != "" {
 		a.index.Scope = "namespace " + c.Namespace
 	}

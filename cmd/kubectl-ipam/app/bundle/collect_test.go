@@ -68,8 +68,8 @@ func collected(t *testing.T, k *kubelet) (files map[string]string, index Index) 
 		Client:  fake.NewClientBuilder().WithObjects(pod, stranger, webhooks).Build(),
 		Clients: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), Operator: "system",
 	}
-	var into bytes.Buffer
-	a := &archive{Writer: zip.NewWriter(&into), filter: &Filter{}, now: time.Unix(1, 0)}
+	var buffer bytes.Buffer
+	a := &archive{Writer: zip.NewWriter(&buffer), filter: &Filter{}, now: time.Unix(1, 0)}
 	c.learn(t.Context(), a.filter)
 	if err := c.logs(t.Context(), a); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func collected(t *testing.T, k *kubelet) (files map[string]string, index Index) 
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return unzipped(t, into.Bytes()), a.index
+	return unzipped(t, buffer.Bytes()), a.index
 }
 
 func unzipped(t *testing.T, content []byte) map[string]string {

@@ -82,15 +82,15 @@ func listings(operator string) []listing {
 // in the operator's namespace alone.
 func Rights() (everywhere, operator []rbacv1.PolicyRule) {
 	for _, l := range listings("operator") {
-		into := &everywhere
+		rules := &everywhere
 		if l.namespace != "" {
-			into = &operator
+			rules = &operator
 		}
-		if last := len(*into) - 1; last >= 0 && (*into)[last].APIGroups[0] == l.kind.Group {
-			(*into)[last].Resources = append((*into)[last].Resources, l.what())
+		if last := len(*rules) - 1; last >= 0 && (*rules)[last].APIGroups[0] == l.kind.Group {
+			(*rules)[last].Resources = append((*rules)[last].Resources, l.what())
 			continue
 		}
-		*into = append(*into, rbacv1.PolicyRule{APIGroups: []string{l.kind.Group}, Resources: []string{l.what()}, Verbs: []string{"list"}})
+		*rules = append(*rules, rbacv1.PolicyRule{APIGroups: []string{l.kind.Group}, Resources: []string{l.what()}, Verbs: []string{"list"}})
 	}
 	return everywhere, append(operator, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
 }

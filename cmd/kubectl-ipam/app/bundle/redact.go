@@ -78,7 +78,7 @@ func eachMap(object map[string]any, do func(map[string]any), fields ...string) {
 }
 
 // Filter takes secrets out of texts. The zero value knows secrets by their form only.
-type Filter struct{ known []string }
+type Filter struct{ secrets []string }
 
 // LearnPaths adds the secrets in the paths of webhook configurations to the filter, before they
 // are redacted.
@@ -86,7 +86,7 @@ func (f *Filter) LearnPaths(configuration *unstructured.Unstructured) {
 	eachMap(configuration.Object, func(webhook map[string]any) {
 		path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path")
 		if secret, _, nested := strings.Cut(strings.Trim(path, "/"), "/"); nested {
-			f.known = append(f.known, secret)
+			f.secrets = append(f.secrets, secret)
 		}
 	}, "webhooks")
 }
@@ -94,8 +94,8 @@ func (f *Filter) LearnPaths(configuration *unstructured.Unstructured) {
 // aSecret lists the forms of secrets: the first element of a webhook's path, tokens, passwords in
 // URLs, private keys.
 var aSecret = []struct { //nolint:gochecknoglobals // compiled once
-	pattern *regexp.Regexp
-	instead string
+	pattern     *regexp.Regexp
+	replacement string
 }{
 	{regexp.MustCompile(`/[a-z2-7]{26}/`), "/" + redacted + "/"},
 	{regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]*`), redacted},
@@ -108,11 +108,11 @@ var aSecret = []struct { //nolint:gochecknoglobals // compiled once
 
 // Text returns a text without its secrets.
 func (f *Filter) Text(text string) string {
-	for _, secret := range f.known {
+	for _, secret := range f.secrets {
 		text = strings.ReplaceAll(text, secret, redacted)
 	}
 	for _, s := range aSecret {
-		text = s.pattern.ReplaceAllString(text, s.instead)
+		text = s.pattern.ReplaceAllString(text, s.replacement)
 	}
 	return text
 }

@@ -94,7 +94,7 @@ func (e *Env) Config() (*rest.Config, error) {
 	config.QPS = -1
 	config.UserAgent = "kubectl-ipam"
 	config.WarningHandler = rest.NewWarningWriter(e.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: e.Painted()})
-	config.Wrap(e.Server.over)
+	config.Wrap(e.Server.wrap)
 	return config, nil
 }
 
@@ -184,7 +184,7 @@ type serverClock struct {
 }
 
 // over returns a way to the API server that reads the clock.
-func (c *serverClock) over(way http.RoundTripper) http.RoundTripper { return &clockedWay{way, c} }
+func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper { return &clockedWay{next, c} }
 
 // clockedWay implements http.RoundTripper, and reads the clock of each answer.
 type clockedWay struct {

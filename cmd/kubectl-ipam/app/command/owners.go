@@ -78,23 +78,23 @@ func NewOwners(c client.Client) *Owners {
 // Above returns the owners of an object, the nearest first: the controller of each if it has one,
 // else its first owner. An owner that the caller cannot read is the last one.
 func (o *Owners) Above(ctx context.Context, object ObjectRef) []ObjectRef {
-	var above []ObjectRef
+	var ancestors []ObjectRef
 	seen := map[ObjectRef]bool{object: true}
-	for len(above) < MaxOwners {
-		owners := o.of(ctx, object)
+	for len(ancestors) < MaxOwners {
+		owners := o.ownersOf(ctx, object)
 		if len(owners) == 0 || seen[owners[0]] {
 			break
 		}
 		object = owners[0]
 		seen[object] = true
-		above = append(above, object)
+		ancestors = append(ancestors, object)
 	}
-	return above
+	return ancestors
 }
 
 // of returns the owners of an object, its controller first.
-func (o *Owners) of(ctx context.Context, object ObjectRef) []ObjectRef {
-	if owners, known := o.Read[object]; known || object.Version == "" {
+func (o *Owners) ownersOf(ctx context.Context, object ObjectRef) []ObjectRef {
+	if owners, ok := o.Read[object]; ok || object.Version == "" {
 		return owners
 	}
 	owners, err := o.get(ctx, object)
@@ -161,16 +161,16 @@ func (o *Owners) Explain(e *Env) {
 }
 
 // UserOf returns the owner that a person looks for: the Machine, else the nearest one.
-func UserOf(above []ObjectRef) string {
-	for _, owner := range above {
+func UserOf(ancestors []ObjectRef) string {
+	for _, owner := range ancestors {
 		if owner.IsMachine() {
 			return owner.InNamespace()
 		}
 	}
-	if len(above) == 0 {
+	if len(ancestors) == 0 {
 		return ""
 	}
-	return above[0].InNamespace()
+	return ancestors[0].InNamespace()
 }
 
 // InNamespace returns the kind and the name, for use beside an object of the same namespace.

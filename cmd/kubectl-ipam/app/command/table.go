@@ -210,18 +210,18 @@ func isPowerOfTwo(n space.Count, power int) bool {
 
 // Percent returns a share for people. It is 0% only if there is nothing, and 100% only if there
 // is all.
-func Percent(part, of space.Count) string {
-	switch share := part.Float64() / of.Float64(); {
-	case part.IsZero() || of.IsZero():
+func Percent(part, total space.Count) string {
+	switch share := part.Float64() / total.Float64(); {
+	case part.IsZero() || total.IsZero():
 		return "0%"
-	case part.Cmp(of) >= 0:
+	case part.Cmp(total) >= 0:
 		return "100%"
 	case share < 0.01:
 		return "<1%"
 	case share > 0.99:
 		return ">99%"
 	default:
-		return fmt.Sprintf("%d%%", part.Percent(of))
+		return fmt.Sprintf("%d%%", part.Percent(total))
 	}
 }
 

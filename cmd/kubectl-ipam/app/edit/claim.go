@@ -327,10 +327,10 @@ func (c *claiming) waits(claim *v1alpha1.IPClaim) error {
 
 // whatNow lists the commands for a claim that waits, one per line.
 func whatNow(claim *v1alpha1.IPClaim) string {
-	of := claim.Name + command.InNamespace(claim)
-	return "  see why:      kubectl ipam explain " + of +
-		"\n  wait for it:  kubectl wait --for=condition=Ready --timeout=10m ipclaim " + of +
-		"\n  give it up:   kubectl ipam release ipclaim/" + of
+	target := claim.Name + command.InNamespace(claim)
+	return "  see why:      kubectl ipam explain " + target +
+		"\n  wait for it:  kubectl wait --for=condition=Ready --timeout=10m ipclaim " + target +
+		"\n  give it up:   kubectl ipam release ipclaim/" + target
 }
 
 // whyWaiting explains why a claim that does this, such as wait, has no block.

@@ -135,7 +135,7 @@ func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
 			{class("a", ages[0], true, ""), class("b", ages[1], true, ""), class("t", ages[2], false, "")},
 		} {
 			for _, targets := range [][]string{{"a", "b"}, {"b", "t"}, {"t", "t"}, {"a", "t"}} {
-				e := &interleavings{t: t, seen: map[string]bool{}, of: fmt.Sprintf("%v, for %v", short(begin), targets)}
+				e := &interleavings{t: t, seen: map[string]bool{}, start: fmt.Sprintf("%v, for %v", short(begin), targets)}
 				e.explore(world{classes: begin, runs: []run{{target: targets[0]}, {target: targets[1]}}}, 0)
 				explored += len(e.seen)
 			}
@@ -164,9 +164,9 @@ type run struct {
 }
 
 type interleavings struct {
-	t    *testing.T
-	of   string
-	seen map[string]bool
+	t     *testing.T
+	start string
+	seen  map[string]bool
 }
 
 // mostActions is the largest number of reads and writes of two runs.
@@ -178,12 +178,12 @@ func (e *interleavings) explore(w world, depth int) {
 		return
 	}
 	if depth > mostActions {
-		e.t.Errorf("from %s: the runs do not end: %v, runs %+v", e.of, short(w.classes), w.runs)
+		e.t.Errorf("from %s: the runs do not end: %v, runs %+v", e.start, short(w.classes), w.runs)
 		return
 	}
 	e.seen[key] = true
 	if _, exists := inventory.DefaultOf(annotatedOf(w.classes)); !exists {
-		e.t.Errorf("from %s: there is no default: %v, runs %+v", e.of, short(w.classes), w.runs)
+		e.t.Errorf("from %s: there is no default: %v, runs %+v", e.start, short(w.classes), w.runs)
 		return
 	}
 	for i := range w.runs {

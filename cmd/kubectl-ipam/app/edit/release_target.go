@@ -70,14 +70,14 @@ func (r *ReleaseReport) describe(out io.Writer) {
 		fmt.Fprintf(out, "%s %s/%s holds no block\n", r.Object, r.Namespace, r.Name)
 		return
 	}
-	of := ""
+	details := ""
 	if r.Pool != "" {
-		of += " of pool " + r.Pool
+		details += " of pool " + r.Pool
 	}
 	if r.Class != "" {
-		of += ", class " + r.Class
+		details += ", class " + r.Class
 	}
-	fmt.Fprintf(out, "%s %s/%s holds %s%s, since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Block, of, r.Since.UTC().Format(time.RFC3339), r.age)
+	fmt.Fprintf(out, "%s %s/%s holds %s%s, since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Block, details, r.Since.UTC().Format(time.RFC3339), r.age)
 	if r.Afterwards != "" {
 		fmt.Fprintln(out, r.Afterwards)
 	}

@@ -46,15 +46,15 @@ const reasonNotVisible v1alpha1.CandidateReason = "NotVisible"
 // obstacle. If the caller can list all objects that the operator watches, the operator's own code
 // decides, and complete is true; otherwise complete is false, and the candidates come from the
 // status of the claim.
-func candidates(ctx context.Context, asked *Question, known *Knowledge) (all []Candidate, terms ipam.Terms, complete bool) {
-	terms.Length = asked.request.Length
-	if known.operator != nil && asked.invalid == nil {
+func candidates(ctx context.Context, question *Question, knowledge *Knowledge) (all []Candidate, terms ipam.Terms, complete bool) {
+	terms.Length = question.request.Length
+	if knowledge.operator != nil && question.invalid == nil {
 		complete = true
-		all, terms = known.considered(ctx, asked)
-		all = append(all, known.hidden(asked.request, all)...)
+		all, terms = knowledge.considered(ctx, question)
+		all = append(all, knowledge.hidden(question.request, all)...)
 	}
-	for _, told := range asked.candidates {
-		all = known.told(all, told)
+	for _, entry := range question.candidates {
+		all = knowledge.mergeEntry(all, entry)
 	}
 	return all, terms, complete
 }
@@ -62,8 +62,8 @@ func candidates(ctx context.Context, asked *Question, known *Knowledge) (all []C
 // considered returns the pools that the claim can use, as the operator's own code decides. It
 // returns no pool for a claim that names nothing, because a flag of the operator sets the family
 // of that claim.
-func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidate, ipam.Terms) {
-	request := asked.request
+func (k *Knowledge) considered(ctx context.Context, question *Question) ([]Candidate, ipam.Terms) {
+	request := question.request
 	if request.Pool == (ipam.PoolKey{}) && request.Class == "" && request.Selects == nil {
 		return nil, ipam.Terms{Length: request.Length}
 	}
@@ -72,8 +72,8 @@ func (k *Knowledge) considered(ctx context.Context, asked *Question) ([]Candidat
 	if err == nil {
 		results = k.operator.Consider(allocator.Order{
 			Resolution: resolution, Origin: allocator.OriginController,
-			Holder: asked.holder(), HolderUID: string(asked.Obj.GetUID()),
-			Waiting: queue.Waiter{Since: asked.Obj.GetCreationTimestamp().Time, Holder: asked.holder(), Request: request},
+			Holder: question.holder(), HolderUID: string(question.Obj.GetUID()),
+			Waiting: queue.Waiter{Since: question.Obj.GetCreationTimestamp().Time, Holder: question.holder(), Request: request},
 		}, len(resolution.Pools))
 	}
 	var all []Candidate
@@ -103,18 +103,18 @@ func inTheWay(c Candidate, block netip.Prefix) string {
 }
 
 // candidate adds the known facts about a pool to the given entry for it.
-func (k *Knowledge) candidate(of v1alpha1.CandidatePool) Candidate {
-	pool := k.Register.Pool(convert.PoolKey(k.Namespace, of.PoolRef))
+func (k *Knowledge) candidate(entry v1alpha1.CandidatePool) Candidate {
+	pool := k.Register.Pool(convert.PoolKey(k.Namespace, entry.PoolRef))
 	cidr := ""
 	if pool != nil && pool.CIDR.IsValid() {
 		cidr = pool.CIDR.String()
 		if capacity, ok := k.capacity(pool); ok {
-			convert.SetFree(&of, capacity.LargestFree, capacity.Free)
+			convert.SetFree(&entry, capacity.LargestFree, capacity.Free)
 		}
 	}
 	return Candidate{
-		Kind: string(of.PoolRef.Kind), Name: of.PoolRef.Name, CIDR: cidr, Reason: of.Reason, Message: of.Message,
-		LargestFreePrefix: of.LargestFreePrefix, Available: of.Available, pool: pool,
+		Kind: string(entry.PoolRef.Kind), Name: entry.PoolRef.Name, CIDR: cidr, Reason: entry.Reason, Message: entry.Message,
+		LargestFreePrefix: entry.LargestFreePrefix, Available: entry.Available, pool: pool,
 	}
 }
 
@@ -130,24 +130,24 @@ func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
 // told takes over the operator's entry for a pool from the status of the claim, if its reason
 // differs or the pool is missing: the operator knows more than can be listed, such as which
 // project is the platform's.
-func (k *Knowledge) told(all []Candidate, told v1alpha1.CandidatePool) []Candidate {
-	at := slices.IndexFunc(all, func(c Candidate) bool { return c.Kind == string(told.PoolRef.Kind) && c.Name == told.PoolRef.Name })
+func (k *Knowledge) mergeEntry(all []Candidate, entry v1alpha1.CandidatePool) []Candidate {
+	at := slices.IndexFunc(all, func(c Candidate) bool { return c.Kind == string(entry.PoolRef.Kind) && c.Name == entry.PoolRef.Name })
 	switch {
 	case at < 0:
-		return append(all, k.candidate(told))
-	case all[at].Reason != told.Reason:
-		all[at] = k.candidate(told)
+		return append(all, k.candidate(entry))
+	case all[at].Reason != entry.Reason:
+		all[at] = k.candidate(entry)
 	}
 	return all
 }
 
 // hidden returns the other pools that the request names, by name, class or labels, and cannot use.
-func (k *Knowledge) hidden(request ipam.Request, known []Candidate) []Candidate {
+func (k *Knowledge) hidden(request ipam.Request, existing []Candidate) []Candidate {
 	request.Tenant, _ = k.operator.Catalogue.Tenant(k.Namespace)
 	var all []Candidate
 	for _, pool := range k.Register.Pools {
 		why := whyHidden(request, pool)
-		if why != "" && names(request, pool) && !slices.ContainsFunc(known, func(c Candidate) bool { return c.pool == pool }) {
+		if why != "" && names(request, pool) && !slices.ContainsFunc(existing, func(c Candidate) bool { return c.pool == pool }) {
 			all = append(all, k.candidate(v1alpha1.CandidatePool{PoolRef: *convert.PoolReference(pool.Key), Reason: reasonNotVisible, Message: why}))
 		}
 	}

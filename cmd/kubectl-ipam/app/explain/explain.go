@@ -58,7 +58,7 @@ func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Out
 	if err != nil {
 		return err
 	}
-	asked, err := FindQuestion(cmd.Context(), c, namespace, argument)
+	question, err := FindQuestion(cmd.Context(), c, namespace, argument)
 	if err != nil {
 		return err
 	}
@@ -66,12 +66,12 @@ func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Out
 	if err != nil {
 		return err
 	}
-	known := &Knowledge{Register: r, Namespace: namespace}
-	if err := known.Read(cmd.Context(), c); err != nil {
+	knowledge := &Knowledge{Register: r, Namespace: namespace}
+	if err := knowledge.Read(cmd.Context(), c); err != nil {
 		return err
 	}
-	defer known.Close()
-	report := Explanation(cmd.Context(), asked, known)
+	defer knowledge.Close()
+	report := Explanation(cmd.Context(), question, knowledge)
 	if report.PoolsUnread {
 		e.Note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask who looks after the pools")
 	}
@@ -143,36 +143,36 @@ func FindQuestion(ctx context.Context, c client.Client, namespace, argument stri
 }
 
 func aboutClaim(claim *v1alpha1.IPClaim) *Question {
-	asked := &Question{
+	question := &Question{
 		kind: "IPClaim", resource: "ipclaim", Obj: claim,
 		bound: claim.Status.Phase == v1alpha1.ClaimBound, phase: string(claim.Status.Phase),
 		block: claim.Status.AllocatedCIDR, pool: claim.Status.PoolRef, record: claim.Spec.AllocationName,
 		reclaim: claim.Spec.ReclaimPolicy, candidates: claim.Status.Candidates,
 	}
 	request, errs := convert.Claim(claim)
-	asked.request, asked.invalid = request, errs.ToAggregate()
-	asked.says(claim.Status.Conditions)
-	return asked
+	question.request, question.invalid = request, errs.ToAggregate()
+	question.says(claim.Status.Conditions)
+	return question
 }
 
 func aboutAddressClaim(ctx context.Context, c client.Client, claim *ipamv1.IPAddressClaim) *Question {
-	asked := &Question{kind: "IPAddressClaim", resource: "ipaddressclaim", Obj: claim, phase: "Pending", reclaim: v1alpha1.ReclaimDelete}
+	question := &Question{kind: "IPAddressClaim", resource: "ipaddressclaim", Obj: claim, phase: "Pending", reclaim: v1alpha1.ReclaimDelete}
 	request, errs := addressRequest(claim)
-	asked.request, asked.invalid = request, errs
-	asked.says(claim.Status.Conditions)
+	question.request, question.invalid = request, errs
+	question.says(claim.Status.Conditions)
 	name := claim.Status.AddressRef.Name
 	if name == "" {
-		return asked
+		return question
 	}
-	asked.bound, asked.phase = true, "Bound"
+	question.bound, question.phase = true, "Bound"
 	address := &ipamv1.IPAddress{}
 	if c.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, address) == nil {
-		asked.block, asked.record = command.AsBlock(address.Spec.Address), address.Annotations[v1alpha1.AnnotationAllocation]
+		question.block, question.record = command.AsBlock(address.Spec.Address), address.Annotations[v1alpha1.AnnotationAllocation]
 		if pool := address.Labels[v1alpha1.LabelPool]; pool != "" {
-			asked.pool = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(address.Labels[v1alpha1.LabelPoolKind]), Name: pool}
+			question.pool = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(address.Labels[v1alpha1.LabelPoolKind]), Name: pool}
 		}
 	}
-	return asked
+	return question
 }
 
 func addressRequest(claim *ipamv1.IPAddressClaim) (ipam.Request, error) {

@@ -84,19 +84,19 @@ func (s *scene) explains(t *testing.T, claim *v1alpha1.IPClaim) *Report {
 	return s.explainsQuestion(t, aboutClaim(claim))
 }
 
-func (s *scene) explainsQuestion(t *testing.T, asked *Question) *Report {
+func (s *scene) explainsQuestion(t *testing.T, question *Question) *Report {
 	t.Helper()
-	known := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
+	knowledge := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
 	var namespaces []metav1.PartialObjectMetadata
 	for name, project := range map[string]string{"team-a": "red", "team-b": "blue"} {
 		namespaces = append(namespaces, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelProject: project}}})
 	}
-	if err := known.load(s.classes, namespaces); err != nil {
+	if err := knowledge.load(s.classes, namespaces); err != nil {
 		t.Fatal(err)
 	}
-	defer known.Close()
-	asked.reason = v1alpha1.ReasonPoolExhausted
-	return Explanation(t.Context(), asked, known)
+	defer knowledge.Close()
+	question.reason = v1alpha1.ReasonPoolExhausted
+	return Explanation(t.Context(), question, knowledge)
 }
 
 func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
@@ -104,32 +104,32 @@ func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "false"}
 	going := build.Pool("p").CIDR("10.0.0.0/24").Obj()
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	of := func(length int32) *v1alpha1.IPClaim { return build.Claim("team-a", "c").Pool("p").Length(length).Obj() }
+	claimOf := func(length int32) *v1alpha1.IPClaim { return build.Claim("team-a", "c").Pool("p").Length(length).Obj() }
 	for name, c := range map[string]struct {
 		scene  *scene
 		claim  *v1alpha1.IPClaim
 		reason v1alpha1.CandidateReason
 		says   string
 	}{
-		"it is full":                       {new(scene).pools(build.Pool("p").CIDR("10.0.0.7/32").Obj()).holds("p", "team-b", nil, "10.0.0.7/32"), of(32), "NoFreeBlock", "no free /"},
-		"the free blocks are too small":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/32"), of(24), "NoFreeBlock", "no free /24 in pool p"},
-		"the whole of IPv6 has room":       {new(scene).pools(build.Pool("p").CIDR("::/0").Obj()), of(128), "Fits", "has a free block"},
-		"one address of IPv6":              {new(scene).pools(build.Pool("p").CIDR("2001:db8::1/128").Obj()).holds("p", "team-b", nil, "2001:db8::1/128"), of(128), "NoFreeBlock", "no free /"},
-		"it is too small":                  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/25", "10.0.0.192/26").Obj()), of(25), "CannotFit", "leave a /26 at most"},
-		"all of it is withheld":            {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/24").Obj()), of(32), "CannotFit", "withholds all"},
-		"its bounds exclude the length":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Lengths(26, 28).Obj()), of(30), "LengthNotAllowed", "/26 to /28"},
-		"it is paused":                     {new(scene).pools(paused), of(28), "Paused", "is paused"},
-		"it is being deleted":              {new(scene).pools(going), of(28), "Terminating", "is being deleted"},
-		"it has no CIDR":                   {new(scene).pools(build.Pool("p").Child("none", 24).Obj()), of(28), "NotReady", "has no CIDR yet"},
-		"it is for another project":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = "Consumer", "blue" }).Obj()), of(28), "NotVisible", "is for project blue"},
-		"it belongs to another project":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj()), of(28), "NotVisible", "takes the right to use it"},
-		"it is for the platform":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()), of(28), "NotVisible", "only the operator knows"},
-		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "red", nil, "10.0.0.0/28"), of(28), "LimitReached", "allows project red 1 block"},
-		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "blue", nil, "10.0.0.0/28"), of(28), "Fits", ""},
+		"it is full":                       {new(scene).pools(build.Pool("p").CIDR("10.0.0.7/32").Obj()).holds("p", "team-b", nil, "10.0.0.7/32"), claimOf(32), "NoFreeBlock", "no free /"},
+		"the free blocks are too small":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/32"), claimOf(24), "NoFreeBlock", "no free /24 in pool p"},
+		"the whole of IPv6 has room":       {new(scene).pools(build.Pool("p").CIDR("::/0").Obj()), claimOf(128), "Fits", "has a free block"},
+		"one address of IPv6":              {new(scene).pools(build.Pool("p").CIDR("2001:db8::1/128").Obj()).holds("p", "team-b", nil, "2001:db8::1/128"), claimOf(128), "NoFreeBlock", "no free /"},
+		"it is too small":                  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/25", "10.0.0.192/26").Obj()), claimOf(25), "CannotFit", "leave a /26 at most"},
+		"all of it is withheld":            {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/24").Obj()), claimOf(32), "CannotFit", "withholds all"},
+		"its bounds exclude the length":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Lengths(26, 28).Obj()), claimOf(30), "LengthNotAllowed", "/26 to /28"},
+		"it is paused":                     {new(scene).pools(paused), claimOf(28), "Paused", "is paused"},
+		"it is being deleted":              {new(scene).pools(going), claimOf(28), "Terminating", "is being deleted"},
+		"it has no CIDR":                   {new(scene).pools(build.Pool("p").Child("none", 24).Obj()), claimOf(28), "NotReady", "has no CIDR yet"},
+		"it is for another project":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = "Consumer", "blue" }).Obj()), claimOf(28), "NotVisible", "is for project blue"},
+		"it belongs to another project":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj()), claimOf(28), "NotVisible", "takes the right to use it"},
+		"it is for the platform":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()), claimOf(28), "NotVisible", "only the operator knows"},
+		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "red", nil, "10.0.0.0/28"), claimOf(28), "LimitReached", "allows project red 1 block"},
+		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "blue", nil, "10.0.0.0/28"), claimOf(28), "Fits", ""},
 		"the very block is held":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/28"), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.8/29").Obj(), "InUse", "10.0.0.0/28 is held by IPClaim team-b/has-of-10.0.0.0-28"},
 		"the very block is reserved":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.0/28").Obj(), "Withheld", "is not handed out"},
 		"the very block lies elsewhere":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.1.0/28").Obj(), "OutsidePool", "10.0.1.0/28"},
-		"records that overlap are counted": {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/24", "10.0.0.0/25"), of(28), "NoFreeBlock", "no free /"},
+		"records that overlap are counted": {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/24", "10.0.0.0/25"), claimOf(28), "NoFreeBlock", "no free /"},
 	} {
 		report := c.scene.explains(t, c.claim)
 		if len(report.Candidates) != 1 {
@@ -253,15 +253,15 @@ func TestATenantIsToldWhatTheStatusSays(t *testing.T) {
 	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
 	s := new(scene).waiting(claim)
 	s.objects.Unread = []register.Unread{{Resource: "ippools", Err: errors.New("forbidden")}, {Resource: "ipclaims", Namespace: "team-a", Err: errors.New("forbidden")}}
-	known := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
-	report := Explanation(t.Context(), aboutClaim(claim), known)
+	knowledge := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
+	report := Explanation(t.Context(), aboutClaim(claim), knowledge)
 	if len(report.Candidates)+len(report.Remedies) > 0 || !report.PoolsUnread {
 		t.Errorf("the status names no pool: got %+v", report)
 	}
 	claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}
-	asked := aboutClaim(claim)
-	asked.reason = v1alpha1.ReasonPoolExhausted
-	report = Explanation(t.Context(), asked, known)
+	question := aboutClaim(claim)
+	question.reason = v1alpha1.ReasonPoolExhausted
+	report = Explanation(t.Context(), question, knowledge)
 	if want := []Candidate{{Kind: "IPPool", Name: "p", Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}; !slices.Equal(report.Candidates, want) || report.PoolsUnread || len(report.Remedies) > 0 {
 		t.Errorf("got %+v, want %+v", report, want)
 	}

@@ -18,7 +18,7 @@ const remediesShown = 3
 
 // remedies returns the actions after which the claim would be served, judged by the objects that
 // the caller can read.
-func remedies(asked *Question, known *Knowledge, terms ipam.Terms, pools []Candidate) []string {
+func remedies(question *Question, knowledge *Knowledge, terms ipam.Terms, pools []Candidate) []string {
 	var all []string
 	add := func(remedies ...string) {
 		for _, remedy := range remedies {
@@ -48,9 +48,9 @@ func remedies(asked *Question, known *Knowledge, terms ipam.Terms, pools []Candi
 		}
 	}
 	switch {
-	case known.hasClass(asked.request.Class):
-		add(otherPools(asked.request, known, terms)...)
-	case asked.reason == v1alpha1.ReasonNoDefaultClass:
+	case knowledge.hasClass(question.request.Class):
+		add(otherPools(question.request, knowledge, terms)...)
+	case question.reason == v1alpha1.ReasonNoDefaultClass:
 		add("make a class the default: kubectl ipam default-class NAME", "name a class or a pool in a new claim")
 	}
 	return all
@@ -137,15 +137,15 @@ func release(c Candidate, record *register.Record) string {
 }
 
 // otherPools describes pools with room that do not back the class, and could.
-func otherPools(request ipam.Request, known *Knowledge, terms ipam.Terms) []string {
-	request.Tenant, _ = known.operator.Catalogue.Tenant(known.Namespace)
+func otherPools(request ipam.Request, knowledge *Knowledge, terms ipam.Terms) []string {
+	request.Tenant, _ = knowledge.operator.Catalogue.Tenant(knowledge.Namespace)
 	var all []string
-	for _, pool := range known.Register.Pools {
+	for _, pool := range knowledge.Register.Pools {
 		if len(all) == remediesShown || terms.Length == ipam.NoLength {
 			break
 		}
 		isShared := pool.IsKnown() && pool.Key.Namespace == "" && pool.Network == nil && request.MayUse(pool.Pool)
-		if !isShared || pool.Names(request.Class) || known.operator.Catalogue.PoolReady(pool.Pool) != nil || !known.operator.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
+		if !isShared || pool.Names(request.Class) || knowledge.operator.Catalogue.PoolReady(pool.Pool) != nil || !knowledge.operator.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
 			continue
 		}
 		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err == nil {

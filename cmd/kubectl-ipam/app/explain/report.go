@@ -58,32 +58,32 @@ type Report struct {
 }
 
 // Explanation returns the report that explains a claim.
-func Explanation(ctx context.Context, asked *Question, known *Knowledge) *Report {
+func Explanation(ctx context.Context, question *Question, knowledge *Knowledge) *Report {
 	report := &Report{
-		TypeMeta: command.ReportType("ExplainReport"), Object: asked.kind, resource: asked.resource,
-		Namespace: asked.Obj.GetNamespace(), Name: asked.Obj.GetName(), Created: asked.Obj.GetCreationTimestamp(),
-		Phase: asked.phase, Reason: asked.reason, Message: asked.message,
+		TypeMeta: command.ReportType("ExplainReport"), Object: question.kind, resource: question.resource,
+		Namespace: question.Obj.GetNamespace(), Name: question.Obj.GetName(), Created: question.Obj.GetCreationTimestamp(),
+		Phase: question.phase, Reason: question.reason, Message: question.message,
 	}
-	if asked.bound {
-		report.Asks = target(asked.request)
-		report.Block, report.Record, report.Afterwards = asked.block, asked.record, edit.Afterwards(asked.reclaim, ipam.Keeping{})
-		if asked.pool != nil {
-			report.From = lineage(known.Register, convert.PoolKey(report.Namespace, *asked.pool))
+	if question.bound {
+		report.Asks = target(question.request)
+		report.Block, report.Record, report.Afterwards = question.block, question.record, edit.Afterwards(question.reclaim, ipam.Keeping{})
+		if question.pool != nil {
+			report.From = lineage(knowledge.Register, convert.PoolKey(report.Namespace, *question.pool))
 		}
-		if record := recordNamed(known.Register, report.Namespace, asked.record); record != nil {
+		if record := recordNamed(knowledge.Register, report.Namespace, question.record); record != nil {
 			report.RequestedBy = record.RequestedBy
 		}
 		return report
 	}
-	pools, terms, complete := candidates(ctx, asked, known)
-	report.Asks = asks(asked.request, terms)
-	report.Candidates, report.PoolsUnread = pools, !complete && len(pools) == 0 && asked.invalid == nil
-	if asked.reason == v1alpha1.ReasonPoolExhausted {
-		report.Order = order(asked, known)
-		report.OrderIsPartial = known.Register.Lacks("ipclaims")
+	pools, terms, complete := candidates(ctx, question, knowledge)
+	report.Asks = asks(question.request, terms)
+	report.Candidates, report.PoolsUnread = pools, !complete && len(pools) == 0 && question.invalid == nil
+	if question.reason == v1alpha1.ReasonPoolExhausted {
+		report.Order = order(question, knowledge)
+		report.OrderIsPartial = knowledge.Register.Lacks("ipclaims")
 	}
 	if complete {
-		report.Remedies = remedies(asked, known, terms, pools)
+		report.Remedies = remedies(question, knowledge, terms, pools)
 	}
 	return report
 }
@@ -191,11 +191,11 @@ func (r *Report) writeBound(out io.Writer, age string) {
 		fmt.Fprintf(out, "%s %s\n", word, from)
 	}
 	if r.Record != "" {
-		by := ""
+		requester := ""
 		if r.RequestedBy != "" {
-			by = ", requested by " + terminal.Printable(r.RequestedBy)
+			requester = ", requested by " + terminal.Printable(r.RequestedBy)
 		}
-		fmt.Fprintf(out, "it is recorded as ipallocation/%s%s\n", r.Record, by)
+		fmt.Fprintf(out, "it is recorded as ipallocation/%s%s\n", r.Record, requester)
 	}
 	fmt.Fprintln(out, r.Afterwards)
 	if r.Reason == v1alpha1.ReasonConflict {
@@ -205,16 +205,16 @@ func (r *Report) writeBound(out io.Writer, age string) {
 
 // writeOrder writes the claims that come before this one.
 func (r *Report) writeOrder(out io.Writer, now time.Time) {
-	of, seen := "that wait for the same pools", ""
+	scope, suffix := "that wait for the same pools", ""
 	if r.OrderIsPartial {
-		of, seen = of+", of those that you may see", " that you may see"
+		scope, suffix = scope+", of those that you may see", " that you may see"
 	}
 	if len(r.Order) == 1 {
-		fmt.Fprintf(out, "\nOrder: no other claim%s waits for the same pools.\n", seen)
+		fmt.Fprintf(out, "\nOrder: no other claim%s waits for the same pools.\n", suffix)
 		return
 	}
 	before := ahead(r.Order)
-	fmt.Fprintf(out, "\nOrder: number %d of %d claims %s. The oldest that fits is served first.\n", len(before)+1, len(r.Order), of)
+	fmt.Fprintf(out, "\nOrder: number %d of %d claims %s. The oldest that fits is served first.\n", len(before)+1, len(r.Order), scope)
 	for _, w := range before[:min(len(before), aheadShown)] {
 		fmt.Fprintf(out, "  before it: %s %s/%s, since %s (%s)\n", w.Kind, w.Namespace, w.Name, w.Since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(w.Since)))
 	}
@@ -243,11 +243,11 @@ func (w Waiter) before(other Waiter) int {
 // order returns the claims and child pools that wait for room in the same pools, oldest first, as
 // far as the caller can see them, and the explained claim among them. A claim that waits for
 // anything else has no position there: others are served before it.
-func order(asked *Question, known *Knowledge) []Waiter {
-	self := asked.holder()
-	waiters := []Waiter{{Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, Since: asked.Obj.GetCreationTimestamp().Time, Asked: true}}
-	waitsToo := known.waitsForSame(asked.request)
-	for _, w := range slices.Concat(known.claimWaiters(), known.addressWaiters(), known.poolWaiters()) {
+func order(question *Question, knowledge *Knowledge) []Waiter {
+	self := question.holder()
+	waiters := []Waiter{{Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, Since: question.Obj.GetCreationTimestamp().Time, Asked: true}}
+	waitsToo := knowledge.waitsForSame(question.request)
+	for _, w := range slices.Concat(knowledge.claimWaiters(), knowledge.addressWaiters(), knowledge.poolWaiters()) {
 		if w.Holder != self && waitsToo(w.Request) {
 			waiters = append(waiters, Waiter{Kind: w.Holder.Kind, Namespace: w.Holder.Namespace, Name: w.Holder.Name, Since: w.Since})
 		}

@@ -78,8 +78,8 @@ what you may read, and you may not read everything.`,
 }
 
 // bindOperatorNamespace binds the flag for the operator's namespace.
-func bindOperatorNamespace(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+manifests.DefaultNamespace)
+func bindOperatorNamespace(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVar(namespace, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+manifests.DefaultNamespace)
 }
 
 func check(ctx context.Context, e *command.Env, o *command.Output, f *checkFlags) error {

@@ -46,26 +46,26 @@ of the time of --wait.`,
 	}
 	o := command.BindOutput(cmd)
 	var operator string
-	var within time.Duration
-	cmd.Flags().DurationVar(&within, "wait", 0, "check again until nothing fails, for so long at most")
+	var timeout time.Duration
+	cmd.Flags().DurationVar(&timeout, "wait", 0, "check again until nothing fails, for so long at most")
 	cmd.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
 	bindOperatorNamespace(cmd, &operator)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if within < 0 {
+		if timeout < 0 {
 			return command.Coded(command.ExitUsage, errors.New("--wait: is negative: give a time such as 5m"))
 		}
 		doctor, err := doctor(cmd.Context(), e, operator)
 		if err != nil {
 			return err
 		}
-		report, err := diagnose(cmd.Context(), doctor, within)
+		report, err := diagnose(cmd.Context(), doctor, timeout)
 		if err != nil {
 			return err
 		}
 		if err := e.Print(o, report); err != nil {
 			return err
 		}
-		return report.result(within)
+		return report.result(timeout)
 	}
 	return cmd
 }
@@ -88,12 +88,12 @@ func doctor(ctx context.Context, e *command.Env, operator string) (*installation
 
 // diagnose makes all checks. With a time to wait, it repeats them until none fails or the time is
 // over.
-func diagnose(ctx context.Context, doctor *installation.Doctor, within time.Duration) (*DoctorReport, error) {
+func diagnose(ctx context.Context, doctor *installation.Doctor, timeout time.Duration) (*DoctorReport, error) {
 	report := reportOfDoctor(doctor.Run(ctx))
-	if within == 0 {
+	if timeout == 0 {
 		return report, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, within)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pause := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Steps: 100, Cap: 5 * time.Second}
 	err := pause.DelayFunc().Until(limited, true, true, func(ctx context.Context) (bool, error) {

@@ -53,8 +53,8 @@ func shippedPods() *corev1.PodTemplateSpec {
 func asksForCertificates(containers []corev1.Container) bool {
 	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool {
-			file, is := strings.CutPrefix(arg, clientCAFlag)
-			return is && file != "="
+			file, found := strings.CutPrefix(arg, clientCAFlag)
+			return found && file != "="
 		})
 	})
 }

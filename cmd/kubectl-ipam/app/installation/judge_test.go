@@ -75,18 +75,18 @@ func TestALeaseIsJudged(t *testing.T) {
 }
 
 // signed returns a certificate for a host; an authority if it signs itself.
-func signed(t *testing.T, by *x509.Certificate, key *ecdsa.PrivateKey, end time.Time) *x509.Certificate {
+func signed(t *testing.T, issuer *x509.Certificate, key *ecdsa.PrivateKey, end time.Time) *x509.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: end,
-		DNSNames: []string{"svc.ns.svc"}, IsCA: by == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		DNSNames: []string{"svc.ns.svc"}, IsCA: issuer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if by == nil {
+	if issuer == nil {
 		template.Subject.CommonName = "authority"
-		by = template
+		issuer = template
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,17 +84,17 @@ func judgeWebhooks(name string, live []*manifests.Webhook, shipped map[string]*m
 			wrong = append(wrong, want+": "+difference)
 		}
 	}
-	var others []string
+	var unknownWebhooks []string
 	for _, w := range live {
 		if shipped[w.Name] == nil {
-			others = append(others, w.Name)
+			unknownWebhooks = append(unknownWebhooks, w.Name)
 		}
 	}
 	switch {
 	case len(wrong) > 0:
 		return failed(name, remedyManifests, "%s", strings.Join(wrong, "; "))
-	case len(others) > 0:
-		return warned(name, "use a client of the operator's version, or apply the manifests of its version", "this client does not know %s", strings.Join(others, ", "))
+	case len(unknownWebhooks) > 0:
+		return warned(name, "use a client of the operator's version, or apply the manifests of its version", "this client does not know %s", strings.Join(unknownWebhooks, ", "))
 	}
 	return ok(name, "all %d are as shipped", len(live))
 }
@@ -176,26 +176,26 @@ func judgeCertificate(served, bundle []*x509.Certificate, host string, now time.
 	if len(served) == 0 {
 		return failed(name, remedy, "the Secret has no certificate that can be read")
 	}
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, c := range bundle {
 		roots.AddCert(c)
 	}
 	for _, c := range served[1:] {
-		between.AddCert(c)
+		intermediates.AddCert(c)
 	}
 	if now.After(served[0].NotAfter) {
 		return failed(name, remedy, "expired at %s", at(served[0].NotAfter))
 	}
-	if _, err := served[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: between, CurrentTime: now}); err != nil {
+	if _, err := served[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: intermediates, CurrentTime: now}); err != nil {
 		return failed(name, "let the operator write the caBundle anew; see deployment and leader", "the API server does not trust it: %v", err)
 	}
 	return judgeExpiry(name, served[:1], now, "the webhooks' certificate", "")
 }
 
 // judgeExpiry judges the certificate that ends first.
-func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, what, beside string) Check {
-	if beside != "" {
-		beside = "; " + beside
+func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, what, addition string) Check {
+	if addition != "" {
+		addition = "; " + addition
 	}
 	if len(certificates) == 0 {
 		return skipped(name, "there is none that you may read")
@@ -208,11 +208,11 @@ func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, w
 	}
 	switch {
 	case now.After(end):
-		return failed(name, "see whether the operator runs: deployment and leader", "%s expired at %s%s", what, at(end), beside)
+		return failed(name, "see whether the operator runs: deployment and leader", "%s expired at %s%s", what, at(end), addition)
 	case now.Add(expiresSoon).After(end):
-		return warned(name, "see whether the operator runs, which renews it: deployment and leader", "%s expires at %s%s", what, at(end), beside)
+		return warned(name, "see whether the operator runs, which renews it: deployment and leader", "%s expires at %s%s", what, at(end), addition)
 	}
-	return ok(name, "%s is trusted until %s%s", what, at(end), beside)
+	return ok(name, "%s is trusted until %s%s", what, at(end), addition)
 }
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -80,7 +80,7 @@ type feed struct {
 	err error
 	// refusedSince holds the time of the first refusal of a resource that was read before.
 	refusedSince time.Time
-	heard        time.Time
+	lastContact  time.Time
 	marked       bool
 	unread       *register.Unread
 }
@@ -125,8 +125,8 @@ func (f *feed) follow(ctx context.Context, namespace string, narrowed error) err
 	if narrowed != nil {
 		go f.widen(ctx, stop)
 	}
-	seen := &heardStore{ReflectorStore: f.store, feed: f, unread: f.lack(namespace, narrowed)}
-	cache.NewReflectorWithOptions(f.observed(from, stop), nil, seen, cache.ReflectorOptions{
+	notifyingStore := &contactStore{ReflectorStore: f.store, feed: f, unread: f.lack(namespace, narrowed)}
+	cache.NewReflectorWithOptions(f.observed(from, stop), nil, notifyingStore, cache.ReflectorOptions{
 		Name: f.resource, Clock: f.clock,
 		Backoff: &wait.Backoff{Duration: 300 * time.Millisecond, Cap: 3 * time.Second, Steps: 20, Factor: 1.6, Jitter: 0.3},
 	}).RunWithContext(ctx)
@@ -165,7 +165,7 @@ func (f *feed) answered(ctx context.Context, verb string, err error, stop contex
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.noted()
-	f.heard, f.marked = f.clock.Now(), false
+	f.lastContact, f.marked = f.clock.Now(), false
 	if err == nil {
 		if verb == "watch" || f.synced {
 			f.err, f.refusedSince = nil, time.Time{}
@@ -178,9 +178,9 @@ func (f *feed) answered(ctx context.Context, verb string, err error, stop contex
 		return
 	}
 	if f.refusedSince.IsZero() {
-		f.refusedSince = f.heard
+		f.refusedSince = f.lastContact
 	}
-	if !f.synced || f.heard.Sub(f.refusedSince) >= patience {
+	if !f.synced || f.lastContact.Sub(f.refusedSince) >= patience {
 		stop(err)
 	}
 }
@@ -231,7 +231,7 @@ func (f *feed) isStale() bool {
 	if f.marked {
 		limit = silent
 	}
-	if !f.synced || f.err != nil || f.clock.Since(f.heard) < limit {
+	if !f.synced || f.err != nil || f.clock.Since(f.lastContact) < limit {
 		return false
 	}
 	f.err = fmt.Errorf("nothing was heard of %s for %s: it is listed again", f.resource, limit)
@@ -274,40 +274,40 @@ func (f *feed) nothing(err error) {
 }
 
 // heardStore notifies the feed of the objects that a Reflector delivers.
-type heardStore struct {
+type contactStore struct {
 	cache.ReflectorStore
 	feed   *feed
 	unread *register.Unread
 }
 
-var _ cache.ReflectorBookmarkStore = &heardStore{}
+var _ cache.ReflectorBookmarkStore = &contactStore{}
 
 // Add implements cache.ReflectorStore.
-func (s *heardStore) Add(obj any) error {
-	s.feed.hear(false)
+func (s *contactStore) Add(obj any) error {
+	s.feed.recordContact(false)
 	return s.ReflectorStore.Add(obj)
 }
 
 // Update implements cache.ReflectorStore.
-func (s *heardStore) Update(obj any) error {
-	s.feed.hear(false)
+func (s *contactStore) Update(obj any) error {
+	s.feed.recordContact(false)
 	return s.ReflectorStore.Update(obj)
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *heardStore) Delete(obj any) error {
-	s.feed.hear(false)
+func (s *contactStore) Delete(obj any) error {
+	s.feed.recordContact(false)
 	return s.ReflectorStore.Delete(obj)
 }
 
 // Bookmark implements cache.ReflectorBookmarkStore.
-func (s *heardStore) Bookmark(string) error {
-	s.feed.hear(true)
+func (s *contactStore) Bookmark(string) error {
+	s.feed.recordContact(true)
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
-func (s *heardStore) Replace(objs []any, version string) error {
+func (s *contactStore) Replace(objs []any, version string) error {
 	if err := s.ReflectorStore.Replace(objs, version); err != nil {
 		return err
 	}
@@ -315,15 +315,15 @@ func (s *heardStore) Replace(objs []any, version string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.decided, f.synced, f.err, f.refusedSince = true, true, nil, time.Time{}
-	f.heard, f.marked, f.unread = f.clock.Now(), false, s.unread
+	f.lastContact, f.marked, f.unread = f.clock.Now(), false, s.unread
 	f.noted()
 	return nil
 }
 
-func (f *feed) hear(bookmark bool) {
+func (f *feed) recordContact(bookmark bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.heard, f.marked = f.clock.Now(), f.marked || bookmark
+	f.lastContact, f.marked = f.clock.Now(), f.marked || bookmark
 }
 
 // stand holds the condition of a feed.
@@ -341,16 +341,16 @@ func (f *feed) stand() stand {
 
 // Sources reads with the rights of the caller.
 type Sources struct {
-	config  *rest.Config
-	over    *http.Client
-	scheme  *runtime.Scheme
-	records *register.Source
+	config     *rest.Config
+	httpClient *http.Client
+	scheme     *runtime.Scheme
+	records    *register.Source
 }
 
 // NewSources returns Sources for a configuration. The scheme knows the kinds of
 // ipam.cadastre.dev and ipam.cluster.x-k8s.io.
 func NewSources(config *rest.Config, reader client.Reader, scheme *runtime.Scheme) (*Sources, error) {
-	over, err := rest.HTTPClientFor(config)
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +358,7 @@ func NewSources(config *rest.Config, reader client.Reader, scheme *runtime.Schem
 	if err != nil {
 		return nil, err
 	}
-	return &Sources{config: config, over: over, scheme: scheme, records: records}, nil
+	return &Sources{config: config, httpClient: httpClient, scheme: scheme, records: records}, nil
 }
 
 // feeds returns the feeds of a Live, the pools first.
@@ -382,6 +382,6 @@ func source[T any, P interface {
 	client.Object
 }](s *Sources, resource string, which fields.Selector, transform cache.TransformFunc) func(namespace string) (kubeutil.StreamingSource, error) {
 	return func(namespace string) (kubeutil.StreamingSource, error) {
-		return kubeutil.NewSelectingSource[T, P](s.config, s.over, s.scheme, kubeutil.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
+		return kubeutil.NewSelectingSource[T, P](s.config, s.httpClient, s.scheme, kubeutil.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
 	}
 }

@@ -43,7 +43,7 @@ func (l *Live) publishAll(ctx context.Context) {
 		case <-l.clock.After(soon):
 		}
 		began := l.clock.Now()
-		later := l.publish()
+		delay := l.publish()
 		if took := l.clock.Since(began); took*share > soon {
 			select {
 			case <-ctx.Done():
@@ -52,8 +52,8 @@ func (l *Live) publishAll(ctx context.Context) {
 			}
 		}
 		due = nil
-		if later > 0 {
-			due = l.clock.After(later)
+		if delay > 0 {
+			due = l.clock.After(delay)
 		}
 	}
 }
@@ -72,18 +72,18 @@ func (l *Live) publishChanges() time.Duration {
 	if unread := l.unreadMessage(); !reflect.DeepEqual(unread, l.state.shown.unread) {
 		l.state.shown.unread, change.unread = unread, &unread
 	}
-	if counted := l.counted(); counted != l.state.shown.counted {
-		l.state.shown.counted, l.state.structure = counted, true
+	if isCounted := l.countsRecords(); isCounted != l.state.shown.isCounted {
+		l.state.shown.isCounted, l.state.structure = isCounted, true
 	}
-	later := l.updateStructure(change)
-	later = sooner(later, l.updateUsage(change))
+	delay := l.updateStructure(change)
+	delay = sooner(delay, l.updateUsage(change))
 	l.updateBlocks(change)
 	if !change.isEmpty() {
 		for s := range l.subscribers {
 			l.offer(s, change)
 		}
 	}
-	return later
+	return delay
 }
 
 func sooner(a, b time.Duration) time.Duration {
@@ -112,7 +112,7 @@ func (l *Live) updateStructure(change *Change) time.Duration {
 	pools := map[ipam.PoolKey]bool{}
 	for _, pool := range s.shown.register.Pools {
 		pools[pool.Key] = true
-		l.updatePool(change, pool, s.shown.counted)
+		l.updatePool(change, pool, s.shown.isCounted)
 	}
 	for key, was := range s.shown.pools {
 		if !pools[key] {
@@ -129,7 +129,7 @@ func (l *Live) updateStructure(change *Change) time.Duration {
 }
 
 // updatePool shows a pool that is new or has changed.
-func (l *Live) updatePool(change *Change, pool *register.Pool, counted bool) {
+func (l *Live) updatePool(change *Change, pool *register.Pool, isCounted bool) {
 	s := &l.state
 	t := s.tallies[pool.Key]
 	if t == nil {
@@ -145,12 +145,12 @@ func (l *Live) updatePool(change *Change, pool *register.Pool, counted bool) {
 	}
 	if was != nil {
 		now.Usage, now.UsageFrom = was.Usage, was.UsageFrom
-		if counted && was.UsageFrom == fromRecords && reflect.DeepEqual(was.Pool, now) {
+		if isCounted && was.UsageFrom == fromRecords && reflect.DeepEqual(was.Pool, now) {
 			s.used[pool.Key] = true // it may have other pools below it
 			return
 		}
 	}
-	now.Usage, now.UsageFrom = l.usage(pool, counted)
+	now.Usage, now.UsageFrom = l.usage(pool, isCounted)
 	if was != nil && reflect.DeepEqual(was.Pool, now) {
 		return
 	}
@@ -163,11 +163,11 @@ func (l *Live) updatePool(change *Change, pool *register.Pool, counted bool) {
 // them: each once in a while.
 func (l *Live) updateUsage(change *Change) time.Duration {
 	s, now := &l.state, l.clock.Now()
-	if !s.shown.counted {
+	if !s.shown.isCounted {
 		clear(s.used) // the operator counts
 		return 0
 	}
-	var later time.Duration
+	var delay time.Duration
 	var pools []Pool
 	for key := range s.used {
 		for pool := s.shown.register.Pool(key); pool != nil; pool = pool.Parent {
@@ -181,7 +181,7 @@ func (l *Live) updateUsage(change *Change) time.Duration {
 			continue
 		}
 		if since := now.Sub(was.at); since < usageEvery {
-			later = sooner(later, usageEvery-since)
+			delay = sooner(delay, usageEvery-since)
 			continue
 		}
 		delete(s.used, key)
@@ -194,7 +194,7 @@ func (l *Live) updateUsage(change *Change) time.Duration {
 	}
 	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Compare(a.ID, b.ID) })
 	change.pools = append(change.pools, pools...)
-	return later
+	return delay
 }
 
 // updateBlocks shows the blocks that have changed.
@@ -224,7 +224,7 @@ func (l *Live) updateClaims(change *Change) {
 	s := &l.state
 	waiting := l.waiting()
 	for uid, now := range waiting {
-		if was, shown := s.shown.claims[uid]; !shown || !reflect.DeepEqual(was, now) {
+		if was, ok := s.shown.claims[uid]; !ok || !reflect.DeepEqual(was, now) {
 			change.claims = append(change.claims, now)
 		}
 	}
@@ -240,7 +240,7 @@ func (l *Live) updateClaims(change *Change) {
 
 // counted reports whether the usage is counted from the records, as all of them have been read.
 // Otherwise the operator counts it.
-func (l *Live) counted() bool {
+func (l *Live) countsRecords() bool {
 	for _, f := range l.feeds {
 		if f.resource == "ipallocations" {
 			now := f.stand()
@@ -251,13 +251,13 @@ func (l *Live) counted() bool {
 }
 
 // usage returns the usage of a pool, and its source; it returns nil if the usage is not known.
-func (l *Live) usage(pool *register.Pool, counted bool) (*Usage, string) {
+func (l *Live) usage(pool *register.Pool, isCounted bool) (*Usage, string) {
 	if !pool.IsKnown() {
 		return nil, ""
 	}
-	if !counted {
-		usage, known := pool.UsageOfStatus()
-		if !known {
+	if !isCounted {
+		usage, ok := pool.UsageOfStatus()
+		if !ok {
 			return nil, ""
 		}
 		return usageMessage(usage, false), fromStatus

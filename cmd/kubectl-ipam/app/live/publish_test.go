@@ -93,7 +93,7 @@ type follower struct {
 	claims map[string]Waiting
 }
 
-func begun(s *Subscription) *follower {
+func followerOf(s *Subscription) *follower {
 	f := &follower{map[string]Pool{}, map[string]Block{}, map[string]Waiting{}}
 	for blocks := range s.Blocks() {
 		f.take(&Change{blocks: blocks})
@@ -147,7 +147,7 @@ func TestWhoFollowsHasWhatWhoBeginsHas(t *testing.T) {
 			random, stored := rand.New(rand.NewPCG(seed, 0)), objects{}
 			l := newLive(clock.RealClock{})
 			subscription := l.Subscribe()
-			following := begun(subscription)
+			following := followerOf(subscription)
 			for step := range 120 {
 				change(t, l, random, stored)
 				if random.IntN(3) > 0 {
@@ -165,18 +165,18 @@ func TestWhoFollowsHasWhatWhoBeginsHas(t *testing.T) {
 				for len(subscription.changes) > 0 {
 					following.take(<-subscription.changes)
 				}
-				anew := newLive(clock.RealClock{})
+				fresh := newLive(clock.RealClock{})
 				for _, obj := range stored {
-					if err := storeOf(anew, obj).Update(obj.DeepCopyObject()); err != nil {
+					if err := storeOf(fresh, obj).Update(obj.DeepCopyObject()); err != nil {
 						t.Fatal(err)
 					}
 				}
-				want := begun(anew.Subscribe())
+				want := followerOf(fresh.Subscribe())
 				if diff := cmp.Diff(want, following, cmp.AllowUnexported(follower{})); diff != "" {
 					t.Fatalf("seed %d, step %d: (-begins +follows)\n%s", seed, step, diff)
 				}
 				for _, id := range following.mentions() {
-					if _, known := following.pools[id]; !known {
+					if _, ok := following.pools[id]; !ok {
 						t.Fatalf("seed %d, step %d: %s is mentioned, and is not among the pools", seed, step, id)
 					}
 				}
@@ -303,7 +303,7 @@ func TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt(t *testing.T) {
 	stored, l := objects{}, newLive(clock.RealClock{})
 	l.publish()
 	subscription := l.Subscribe()
-	following := begun(subscription)
+	following := followerOf(subscription)
 	has := func(want ...string) {
 		t.Helper()
 		l.publish()

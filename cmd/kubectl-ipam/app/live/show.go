@@ -71,13 +71,13 @@ func limitsOf(limit ipam.Limit) *Limits {
 
 // usageMessage returns the message of a usage; retained and cooling addresses are known if the
 // usage was counted.
-func usageMessage(u register.Usage, counted bool) *Usage {
+func usageMessage(u register.Usage, isCounted bool) *Usage {
 	usage := &Usage{
 		Total: u.Total.String(), Free: u.Free.String(), Withheld: u.Withheld.String(), Held: u.Held.String(),
 		Carved: u.Carved.String(), Drained: u.Drained.String(), Used: u.Used.String(),
 		Blocks: u.Blocks, LargestFree: u.LargestFree,
 	}
-	if counted {
+	if isCounted {
 		usage.Retained, usage.Cooling = u.Retained.String(), u.Cooling.String()
 	}
 	return usage

@@ -50,7 +50,7 @@ type shown struct {
 	claims   map[string]Waiting
 	unread   Unread
 	// counted is set if the usage was counted from the records.
-	counted bool
+	isCounted bool
 	// statusAt holds the time at which the status of pools was last taken over.
 	statusAt time.Time
 }

@@ -156,7 +156,7 @@ func (l *Live) recordStore() *store {
 
 // keyed returns the store of objects that are kept as they are in a map, except those that keep
 // refuses.
-func keyed[T client.Object](l *Live, into map[string]T, key func(T) string, keep func(T) bool) *store {
+func keyed[T client.Object](l *Live, objectsByKey map[string]T, key func(T) string, keep func(T) bool) *store {
 	dirty := func() { l.state.structure, l.state.built = true, nil }
 	put := func(obj any) error {
 		object, err := as[T](obj)
@@ -164,11 +164,11 @@ func keyed[T client.Object](l *Live, into map[string]T, key func(T) string, keep
 		case err != nil:
 			return err
 		case keep(object):
-			into[key(object)] = trim(object)
+			objectsByKey[key(object)] = trim(object)
 			dirty()
 		default:
-			if _, has := into[key(object)]; has {
-				delete(into, key(object))
+			if _, has := objectsByKey[key(object)]; has {
+				delete(objectsByKey, key(object))
 				dirty()
 			}
 		}
@@ -180,13 +180,13 @@ func keyed[T client.Object](l *Live, into map[string]T, key func(T) string, keep
 		remove: func(obj any) error {
 			object, err := as[T](obj)
 			if err == nil {
-				delete(into, key(object))
+				delete(objectsByKey, key(object))
 				dirty()
 			}
 			return err
 		},
 		replace: func(objs []any) error {
-			clear(into)
+			clear(objectsByKey)
 			dirty()
 			for _, obj := range objs {
 				if err := put(obj); err != nil {

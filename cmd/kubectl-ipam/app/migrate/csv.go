@@ -37,8 +37,8 @@ func CSVColumns() []string {
 }
 
 // CSV imports pools, and the held blocks of them, from a CSV file with CSVColumns.
-func CSV(ctx context.Context, c client.Client, o Options, in io.Reader) error {
-	g, err := readCSV(in, o)
+func CSV(ctx context.Context, c client.Client, o Options, reader io.Reader) error {
+	g, err := readCSV(reader, o)
 	if err != nil {
 		return err
 	}
@@ -55,14 +55,14 @@ func lineAt(number int) location { return location{fmt.Sprintf("line %d", number
 
 // readCSV reads a CSV file. Its errors concern the file as a whole; the register lists the
 // problems of a line.
-func readCSV(in io.Reader, o Options) (*register, error) {
+func readCSV(reader io.Reader, o Options) (*register, error) {
 	g := newRegister("csv")
 	g.columns = map[string]string{
 		"metadata.name": "name", "metadata.annotations": "description", "spec.cidr": "cidr", "spec.poolRef.name": "pool", "spec.poolRef": "pool",
 		"spec.parentRef.name": "parent", "spec.routingDomain": "routingDomain", "spec.network.prefixLength": "network", "spec.network.gateway": "gateway",
 		"spec.prefixLength": "cidr", "spec.reserved": "reserved rows",
 	}
-	lines, err := g.linesOf(in)
+	lines, err := g.linesOf(reader)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +96,8 @@ func readCSV(in io.Reader, o Options) (*register, error) {
 }
 
 // linesOf reads the lines that have a value. It lists the lines that cannot be read.
-func (g *register) linesOf(in io.Reader) ([]line, error) {
-	text, err := io.ReadAll(in)
+func (g *register) linesOf(input io.Reader) ([]line, error) {
+	text, err := io.ReadAll(input)
 	if err != nil {
 		return nil, fmt.Errorf("reading: %w", err)
 	}

@@ -219,7 +219,7 @@ func (h *holder) rollback(ctx context.Context) error {
 		if err := h.deleteImported(ctx, pool.DeepCopy()); err != nil {
 			return err
 		}
-		if err := h.gone(ctx, pool); err != nil {
+		if err := h.awaitDeletion(ctx, pool); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func held(namespace, name, pool, cidr string) []client.Object {
 }
 
 // told returns the result of a register in a cluster, a line each.
-func told(t *testing.T, c client.Client, g *register) []string {
+func resultLines(t *testing.T, c client.Client, g *register) []string {
 	t.Helper()
 	g.sort()
 	if err := g.judge(t.Context(), c); err != nil {
@@ -146,7 +146,7 @@ reserved,,10.1.0.100-10.1.0.199,,,,,,,
 		"claim team/db 10.1.0.7/32 of hosts database",
 		"claim default/block-10-2-0-0-16 10.2.0.0/16 of lab",
 	}
-	if diff := cmp.Diff(want, told(t, clusterWith(""), g)); diff != "" {
+	if diff := cmp.Diff(want, resultLines(t, clusterWith(""), g)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -172,7 +172,7 @@ host,g,10.0.0.9,,team,
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := problemsOf(told(t, clusterWith(""), g))
+	got := problemsOf(resultLines(t, clusterWith(""), g))
 	want := []string{
 		`line 3: name: there are two pools "lab": rename one`,
 		`line 4: name: "Lab": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
@@ -244,7 +244,7 @@ func TestAnExportOfNetBox(t *testing.T) {
 		"IP address 172.16.0.1/24 | cannot be mapped | no prefix of the global VRF has it: export that as well",
 		"IP range 10.1.0.100/24-10.1.0.199/24 | reserved in IPPool net-10-1-0-0-24 | is active",
 	}
-	if diff := cmp.Diff(want, told(t, clusterWith(""), g)); diff != "" {
+	if diff := cmp.Diff(want, resultLines(t, clusterWith(""), g)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -358,7 +358,7 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := problemsOf(told(t, clusterWith(test.forbidden, test.exists...), csvOf(t, test.lines)))
+			got := problemsOf(resultLines(t, clusterWith(test.forbidden, test.exists...), csvOf(t, test.lines)))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -367,7 +367,7 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 }
 
 func TestCSVPoolsAreNestedByTheLongestMatch(t *testing.T) {
-	got := told(t, clusterWith("", made(build.Pool("old").CIDR("10.40.0.0/16").Obj())...), csvOf(t, `pool,small,10.36.1.0/24,,,,,,
+	got := resultLines(t, clusterWith("", made(build.Pool("old").CIDR("10.40.0.0/16").Obj())...), csvOf(t, `pool,small,10.36.1.0/24,,,,,,
 pool,big,10.36.0.0/16,,,,,,
 pool,red,10.36.2.0/24,,,,red,,
 pool,part,10.36.2.0/25,,,,red,,

@@ -116,8 +116,8 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 		return nil
 	}
 	j.seen[refOfPool(pool)] = true
-	if there := j.existing.pools[pool.Name]; there != nil {
-		if why := differs(there, pool); why != "" {
+	if current := j.existing.pools[pool.Name]; current != nil {
+		if why := differs(current, pool); why != "" {
 			j.refuse(pool, "%s", why)
 			return nil
 		}
@@ -131,13 +131,13 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 		return nil
 	}
 	if parent := pool.Spec.ParentRef; parent != nil {
-		if _, is := j.refused[parent.Name]; is {
+		if _, ok := j.refused[parent.Name]; ok {
 			j.refused[parent.Name]++
 			j.refused[pool.Name] += 0
 			return nil
 		}
 	}
-	if may, err := j.may(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ippools"}); err != nil || !may {
+	if allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ippools"}); err != nil || !allowed {
 		j.refuse(pool, "you may not create ippools: ask for the right")
 		return err
 	}
@@ -210,10 +210,10 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 		return false, nil
 	}
 	j.seen[ref] = true
-	if there := j.existing.claims[keyOf(claim)]; there != nil {
-		j.exists[claim] = holds(there, claim)
+	if current := j.existing.claims[keyOf(claim)]; current != nil {
+		j.exists[claim] = holds(current, claim)
 		if !j.exists[claim] {
-			j.problem(at, "IPClaim %s exists, for %s in place of %s of IPPool %s: rename or delete it", keyOf(claim), textOfBlock(there), claim.Spec.CIDR, claim.Spec.PoolRef.Name)
+			j.problem(at, "IPClaim %s exists, for %s in place of %s of IPPool %s: rename or delete it", keyOf(claim), textOfBlock(current), claim.Spec.CIDR, claim.Spec.PoolRef.Name)
 		}
 		return j.exists[claim], nil
 	}
@@ -222,15 +222,15 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 		j.problem(at, "%s", j.texts(errs))
 		return false, nil
 	}
-	if active, known := j.namespaces[claim.Namespace]; !known || !active {
+	if active, ok := j.namespaces[claim.Namespace]; !ok || !active {
 		j.absent[claim.Namespace]++
 		return false, nil
 	}
-	if _, is := j.refused[claim.Spec.PoolRef.Name]; is {
+	if _, ok := j.refused[claim.Spec.PoolRef.Name]; ok {
 		j.refused[claim.Spec.PoolRef.Name]++
 		return false, nil
 	}
-	if may, err := j.may(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ipclaims", Namespace: claim.Namespace}); err != nil || !may {
+	if allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ipclaims", Namespace: claim.Namespace}); err != nil || !allowed {
 		j.problem(at, "you may not create ipclaims in namespace %s: ask for the right, or choose another", claim.Namespace)
 		return false, err
 	}
@@ -273,24 +273,24 @@ func (j *judge) invalid(kind string, obj client.Object, namespaced bool) field.E
 
 // mayUse returns the right of the user to use a pool; nil if there is none.
 func (j *judge) mayUse(ctx context.Context, pool string) (*ipam.Grant, error) {
-	may, err := j.may(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
-	if err != nil || !may {
+	allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
+	if err != nil || !allowed {
 		return nil, err
 	}
 	return &ipam.Grant{}, nil
 }
 
 // may reports whether the user has a right. It asks the API server once for each right.
-func (j *judge) may(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
-	what.Group = v1alpha1.GroupVersion.Group
-	if may, known := j.rights[what]; known {
-		return may, nil
+func (j *judge) isAllowed(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
+	attributes.Group = v1alpha1.GroupVersion.Group
+	if allowed, ok := j.rights[attributes]; ok {
+		return allowed, nil
 	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	if err := j.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking whether you may %s %s: %w", what.Verb, what.Resource, err)
+		return false, fmt.Errorf("asking whether you may %s %s: %w", attributes.Verb, attributes.Resource, err)
 	}
-	j.rights[what] = review.Status.Allowed
+	j.rights[attributes] = review.Status.Allowed
 	return review.Status.Allowed, nil
 }
 
@@ -298,7 +298,7 @@ func (j *judge) may(ctx context.Context, what authorizationv1.ResourceAttributes
 func (j *judge) sumUp() {
 	for _, name := range slices.Sorted(maps.Keys(j.absent)) {
 		why := "does not exist: create it"
-		if _, known := j.namespaces[name]; known {
+		if _, ok := j.namespaces[name]; ok {
 			why = "is being deleted: wait until it is gone, and create it again"
 		}
 		j.problem(location{text: "namespace " + name}, "%s is to have %s, and %s", name, ipam.Counted(j.absent[name], "claim"), why)

@@ -236,7 +236,7 @@ func TestPlanIsAppliedAsJudged(t *testing.T) {
 		cluster := newAdmitting(t)
 		g := csvOf(t, strings.Join(rows, "\n")+"\n")
 		pools, claims := g.pools, g.claims
-		want := withoutLines(told(t, clusterWith(""), csvOf(t, strings.Join(rows, "\n")+"\n")))
+		want := withoutLines(resultLines(t, clusterWith(""), csvOf(t, strings.Join(rows, "\n")+"\n")))
 		var out strings.Builder
 		err := g.run(t.Context(), cluster, Options{Action: Apply, SkipProblems: true, Out: &out})
 		if err != nil {
@@ -258,7 +258,7 @@ func TestPlanIsAppliedAsJudged(t *testing.T) {
 			}
 		}
 		dice.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		if diff := cmp.Diff(want, withoutLines(told(t, clusterWith(""), csvOf(t, strings.Join(rows, "\n")+"\n")))); diff != "" {
+		if diff := cmp.Diff(want, withoutLines(resultLines(t, clusterWith(""), csvOf(t, strings.Join(rows, "\n")+"\n")))); diff != "" {
 			t.Fatalf("seed %d: in another order -want +got:\n%s", seed, diff)
 		}
 		if t.Failed() {

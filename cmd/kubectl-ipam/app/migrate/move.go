@@ -112,7 +112,7 @@ func (r *run) find(ctx context.Context, obj *unstructured.Unstructured) (*unstru
 
 // still reads an object as it is now. It returns nil if the object does not name the same pool
 // any more.
-func (r *run) still(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *run) findUnmoved(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if obj == nil {
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func (r *run) still(ctx context.Context, obj *unstructured.Unstructured) (*unstr
 // IPAddress. The pool stays its owner, so that the garbage collector keeps it.
 func (r *run) detach(ctx context.Context, e entry) error {
 	return onConflict(func() error {
-		now, err := r.still(ctx, e.From.Address)
+		now, err := r.findUnmoved(ctx, e.From.Address)
 		if err != nil || now == nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (r *run) isOver(ctx context.Context, e entry) (bool, error) {
 	if err != nil || claim != nil {
 		return claim != nil && claim.GetDeletionTimestamp() != nil && namedPool(claim) == namedPool(e.To.Claim), err
 	}
-	address, err := r.still(ctx, e.From.Address)
+	address, err := r.findUnmoved(ctx, e.From.Address)
 	return address == nil, err
 }
 
@@ -219,7 +219,7 @@ func (r *run) finish(ctx context.Context, e entry, claim *unstructured.Unstructu
 // that no controller sees the deletion and releases the address.
 func (r *run) remove(ctx context.Context, obj *unstructured.Unstructured) error {
 	return onConflict(func() error {
-		now, err := r.still(ctx, obj)
+		now, err := r.findUnmoved(ctx, obj)
 		if err != nil || now == nil {
 			return err
 		}

@@ -22,8 +22,8 @@ import (
 // /api/ipam/prefixes/, /api/ipam/ip-addresses/ and /api/ipam/ip-ranges/, each in pages with
 // results, or as a list of objects. Prefixes become IPPools, and prefixes inside others their
 // children; addresses become IPClaims in the namespace of the options.
-func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) error {
-	g, err := readNetBox(in, o)
+func NetBox(ctx context.Context, c client.Client, o Options, exports ...io.Reader) error {
+	g, err := readNetBox(exports, o)
 	if err != nil {
 		return err
 	}
@@ -31,9 +31,9 @@ func NetBox(ctx context.Context, c client.Client, o Options, in ...io.Reader) er
 }
 
 // readNetBox reads exports of NetBox. Its errors concern a file as a whole.
-func readNetBox(in []io.Reader, o Options) (*register, error) {
+func readNetBox(exports []io.Reader, o Options) (*register, error) {
 	var pages []page
-	for _, reader := range in {
+	for _, reader := range exports {
 		read, err := readPages(reader)
 		if err != nil {
 			return nil, err
@@ -72,8 +72,8 @@ func registerOf(objects []netBoxObject, o Options) *register {
 	}
 	for _, object := range objects {
 		at := location{text: object.title()}
-		switch _, known := n.domains[object.vrf()]; {
-		case !known:
+		switch _, ok := n.domains[object.vrf()]; {
+		case !ok:
 			n.problem(at, "its VRF %q has no id: export it as NetBox's REST API gives it", object.VRF.Name)
 		case object.Prefix != "":
 			n.addPrefix(at, object)

@@ -13,11 +13,11 @@ import (
 // netBoxOf reads exports of NetBox, or fails the test.
 func netBoxOf(t *testing.T, exports ...string) *register {
 	t.Helper()
-	var in []io.Reader
+	var readers []io.Reader
 	for _, export := range exports {
-		in = append(in, strings.NewReader(export))
+		readers = append(readers, strings.NewReader(export))
 	}
-	g, err := readNetBox(in, Options{Namespace: "dc"})
+	g, err := readNetBox(readers, Options{Namespace: "dc"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +40,14 @@ func TestVRFsAreRoutingDomainsByTheirIDs(t *testing.T) {
 	if diff := cmp.Diff(want, domainsOf(objects)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	got := told(t, clusterWith(""), registerOf(objects, Options{Namespace: "dc"}))
+	got := resultLines(t, clusterWith(""), registerOf(objects, Options{Namespace: "dc"}))
 	if len(got) != len(objects) || len(problemsOf(got)) > 0 {
 		t.Errorf("want a pool for each VRF, got\n%s", strings.Join(got, "\n"))
 	}
 }
 
 func TestVRFWithoutIDIsAProblem(t *testing.T) {
-	got := told(t, clusterWith(""), netBoxOf(t, `[{"id": 1, "prefix": "10.0.0.0/24", "vrf": {"name": "Lab"}}]`))
+	got := resultLines(t, clusterWith(""), netBoxOf(t, `[{"id": 1, "prefix": "10.0.0.0/24", "vrf": {"name": "Lab"}}]`))
 	if diff := cmp.Diff([]string{`prefix 10.0.0.0/24 | cannot be mapped | its VRF "Lab" has no id: export it as NetBox's REST API gives it`}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -87,7 +87,7 @@ func TestNetBoxObjectsInAnyOrderComeToTheSame(t *testing.T) {
 		dice.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
 		cut := dice.IntN(len(objects))
 		files := []string{"[" + strings.Join(objects[:cut], ",") + "]", "[" + strings.Join(objects[cut:], ",") + "]"}
-		if diff := cmp.Diff(want, told(t, clusterWith(""), netBoxOf(t, files...))); diff != "" {
+		if diff := cmp.Diff(want, resultLines(t, clusterWith(""), netBoxOf(t, files...))); diff != "" {
 			t.Fatalf("of %s: -want +got:\n%s", files, diff)
 		}
 	}
@@ -140,11 +140,11 @@ func TestMissingPagesAreNamed(t *testing.T) {
 		"what was read is not JSON as NetBox's REST API gives it: invalid character '<' looking for beginning of value":                                           {"<html>"},
 		"what was read is not JSON as NetBox's REST API gives it: json: cannot unmarshal string into Go struct field page.results of type []migrate.netBoxObject": {`{"results": "none"}`},
 	} {
-		var in []io.Reader
+		var readers []io.Reader
 		for _, export := range exports {
-			in = append(in, strings.NewReader(export))
+			readers = append(readers, strings.NewReader(export))
 		}
-		if _, err := readNetBox(in, Options{}); err == nil || err.Error() != want {
+		if _, err := readNetBox(readers, Options{}); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestCSVFormatsComeToTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, told(t, clusterWith(""), g)); diff != "" {
+			if diff := cmp.Diff(want, resultLines(t, clusterWith(""), g)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -205,7 +205,7 @@ func TestUnreadableCSVRowsAreAllListed(t *testing.T) {
 		`line 4: column 9 of the text: extraneous or missing " in quoted-field: write a value that has quotes as "a ""b"" c"`,
 		`line 6: kind: "host" is none of pool, claim and reserved: correct it`,
 	}
-	got := told(t, clusterWith(""), g)
+	got := resultLines(t, clusterWith(""), g)
 	if diff := cmp.Diff(want, problemsOf(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -164,8 +164,8 @@ type page struct {
 }
 
 // readPages reads pages with their results, or lists of objects, one after the other.
-func readPages(in io.Reader) ([]page, error) {
-	text, err := io.ReadAll(in)
+func readPages(reader io.Reader) ([]page, error) {
+	text, err := io.ReadAll(reader)
 	if err != nil {
 		return nil, fmt.Errorf("reading: %w", err)
 	}

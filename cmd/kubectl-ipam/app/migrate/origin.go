@@ -74,7 +74,7 @@ func (e entry) String() string {
 
 // into returns the replacement of a claim and its IPAddress from another provider: the same
 // from our pool.
-func (p provider) into(from side, pool v1alpha1.Pool, source poolRef) entry {
+func (p provider) newReplacement(from side, pool v1alpha1.Pool, source poolRef) entry {
 	e := entry{From: from}
 	was := origin{Pool: source}
 	if from.Address != nil {

@@ -47,10 +47,10 @@ func newPlan(p provider, o Options, st state) plan {
 	}
 	used := indexed(p, st)
 	var all []*becoming
-	var others []source
+	var skippedSources []source
 	for _, obj := range st.sources {
 		if !o.takes(obj.GetNamespace(), obj.GetName()) {
-			others = append(others, p.read(obj))
+			skippedSources = append(skippedSources, p.read(obj))
 			continue
 		}
 		pp := newPoolPlan(p, o, obj, existing)
@@ -66,7 +66,7 @@ func newPlan(p provider, o Options, st state) plan {
 	}
 	slices.SortFunc(pl.pools, func(a, b *poolPlan) int { return compareRefs(a.ref, b.ref) })
 	slices.SortFunc(all, func(a, b *becoming) int { return compareRefs(a.ref, b.ref) })
-	place(all, others, st.pools)
+	place(all, skippedSources, st.pools)
 	for _, pp := range pl.pools {
 		pp.judge()
 	}
@@ -90,15 +90,15 @@ func newPoolPlan(p provider, o Options, obj *unstructured.Unstructured, existing
 	s.becomes = kind.becomes
 	pp := &poolPlan{becoming: becoming{source: s, held: &netipx.IPSet{}, kept: &netipx.IPSet{}}}
 	pp.pool = p.target(s, o)
-	there, ok := existing[refOfPool(pp.pool)]
+	current, ok := existing[refOfPool(pp.pool)]
 	if !ok {
 		return pp
 	}
-	if was, imported := originOf(there); !imported || was.Pool != s.ref {
-		pp.source = s.without("%s exists, and was not imported from %s: rename or delete it", refOfPool(there), s.ref)
+	if was, imported := originOf(current); !imported || was.Pool != s.ref {
+		pp.source = s.without("%s exists, and was not imported from %s: rename or delete it", refOfPool(current), s.ref)
 		return pp
 	}
-	pp.pool, pp.exists = there, true
+	pp.pool, pp.exists = current, true
 	return pp
 }
 
@@ -225,7 +225,7 @@ func (pp *poolPlan) add(p provider, from side) {
 		}
 		pp.holdings = append(pp.holdings, h)
 	}
-	pp.entries = append(pp.entries, p.into(from, pp.pool, pp.ref))
+	pp.entries = append(pp.entries, p.newReplacement(from, pp.pool, pp.ref))
 }
 
 // judge notes why addresses in use cannot be moved as they are.

@@ -88,7 +88,7 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := client.IgnoreNotFound(r.client.Delete(ctx, back.pool.(client.Object))); err != nil {
 		return fmt.Errorf("deleting %s: %w", own, err)
 	}
-	if err := r.gone(ctx, back.pool); err != nil {
+	if err := r.awaitDeletion(ctx, back.pool); err != nil {
 		return err
 	}
 	r.say("Gave %s back to %s, and deleted %s.", ipam.Counted(len(back.entries), "claim"), back.ref, own)
@@ -96,7 +96,7 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 }
 
 // gone waits until a pool that an import has made does not exist any more.
-func (r *run) gone(ctx context.Context, pool v1alpha1.Pool) error {
+func (r *run) awaitDeletion(ctx context.Context, pool v1alpha1.Pool) error {
 	name, obj := refOfPool(pool).String(), pool.DeepCopyObject().(client.Object)
 	return r.await(ctx, "deleted, as the operator still has a finalizer on it: see that it is running", func() ([]string, error) {
 		err := r.client.Get(ctx, keyOf(pool), obj)
@@ -264,8 +264,8 @@ func (back *returning) judge(records []v1alpha1.IPAllocation, holders map[string
 		read[nameOfHolder(kindClaim, obj)] = true
 	}
 	own := refOfPool(back.pool)
-	of := slices.DeleteFunc(slices.Clone(records), func(record v1alpha1.IPAllocation) bool { return recordedPool(&record) != own })
-	found := remainingOf(of, holders, func(record *v1alpha1.IPAllocation) bool { return read[holderName(record)] })
+	poolRecords := slices.DeleteFunc(slices.Clone(records), func(record v1alpha1.IPAllocation) bool { return recordedPool(&record) != own })
+	found := remainingOf(poolRecords, holders, func(record *v1alpha1.IPAllocation) bool { return read[holderName(record)] })
 	back.rows, back.leaving = append(back.rows, found.rows...), append(back.leaving, found.leaving...)
 }
 

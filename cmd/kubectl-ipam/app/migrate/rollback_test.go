@@ -49,7 +49,7 @@ func deleting[T client.Object](obj T) T {
 
 // rollBack runs a rollback on an API server that has the objects, beside an operator that releases
 // the rest after a while.
-func rollBack(t *testing.T, do func(context.Context, client.Client, Options) error, l left, objects ...client.Object) (there client.Client, out string, err error) {
+func rollBack(t *testing.T, do func(context.Context, client.Client, Options) error, l left, objects ...client.Object) (cluster client.Client, out string, err error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, ipamv1.AddToScheme} {
@@ -65,17 +65,17 @@ func rollBack(t *testing.T, do func(context.Context, client.Client, Options) err
 	if l.holder != nil {
 		objects = append(objects, l.holder)
 	}
-	there = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	cluster = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	if l.releasedAfter > 0 {
 		time.AfterFunc(l.releasedAfter, func() {
-			if err := there.Delete(context.Background(), l.record.DeepCopy()); err != nil {
+			if err := cluster.Delete(context.Background(), l.record.DeepCopy()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	var printed bytes.Buffer
-	err = do(t.Context(), there, Options{Action: Rollback, Out: &printed, Timeout: time.Minute, Namespace: "team"})
-	return there, printed.String(), err
+	err = do(t.Context(), cluster, Options{Action: Rollback, Out: &printed, Timeout: time.Minute, Namespace: "team"})
+	return cluster, printed.String(), err
 }
 
 // TestRollbackWaitsForReleasesUnderWay uses a pool that was imported, with a block in it that was
@@ -83,7 +83,7 @@ func rollBack(t *testing.T, do func(context.Context, client.Client, Options) err
 func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
 	lab := build.Pool("lab").CIDR("10.0.0.0/24").Obj()
 	lab.Labels = map[string]string{labelImport: "csv"}
-	of := func(state v1alpha1.AllocationState) *v1alpha1.IPAllocation {
+	recordIn := func(state v1alpha1.AllocationState) *v1alpha1.IPAllocation {
 		record := recordOf("IPClaim", "fresh", lab, "10.0.0.9/32")
 		record.Spec.State = state
 		return record
@@ -93,21 +93,21 @@ func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
 		left
 		refused string
 	}{
-		"its claim is gone":             {left{of(v1alpha1.AllocationBound), nil, 3 * time.Second}, ""},
-		"its claim is being deleted":    {left{of(v1alpha1.AllocationBound), deleting(fresh()), 3 * time.Second}, ""},
-		"it is never released":          {left{of(v1alpha1.AllocationBound), nil, 0}, "1 object (IPAllocation team/fresh-12345678): not released by the operator"},
-		"its claim exists":              {left{of(v1alpha1.AllocationBound), fresh(), 3 * time.Second}, "10.0.0.9/32 was claimed after the import: delete it"},
-		"its block is retained":         {left{of(v1alpha1.AllocationRetained), nil, 3 * time.Second}, "10.0.0.9/32 is retained, and its claim is gone: delete the IPAllocation"},
-		"its block cools down":          {left{of(v1alpha1.AllocationCooling), nil, 3 * time.Second}, "wait until the IPAllocation is gone"},
-		"its retained block is deleted": {left{deleting(of(v1alpha1.AllocationRetained)), nil, 0}, "1 object (IPAllocation team/fresh-12345678): not released by the operator"},
+		"its claim is gone":             {left{recordIn(v1alpha1.AllocationBound), nil, 3 * time.Second}, ""},
+		"its claim is being deleted":    {left{recordIn(v1alpha1.AllocationBound), deleting(fresh()), 3 * time.Second}, ""},
+		"it is never released":          {left{recordIn(v1alpha1.AllocationBound), nil, 0}, "1 object (IPAllocation team/fresh-12345678): not released by the operator"},
+		"its claim exists":              {left{recordIn(v1alpha1.AllocationBound), fresh(), 3 * time.Second}, "10.0.0.9/32 was claimed after the import: delete it"},
+		"its block is retained":         {left{recordIn(v1alpha1.AllocationRetained), nil, 3 * time.Second}, "10.0.0.9/32 is retained, and its claim is gone: delete the IPAllocation"},
+		"its block cools down":          {left{recordIn(v1alpha1.AllocationCooling), nil, 3 * time.Second}, "wait until the IPAllocation is gone"},
+		"its retained block is deleted": {left{deleting(recordIn(v1alpha1.AllocationRetained)), nil, 0}, "1 object (IPAllocation team/fresh-12345678): not released by the operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				do := func(ctx context.Context, c client.Client, o Options) error {
 					return CSV(ctx, c, o, strings.NewReader("kind,name,cidr\npool,lab,10.0.0.0/24\n"))
 				}
-				there, out, err := rollBack(t, do, test.left, lab.DeepCopy())
-				isGone := client.IgnoreNotFound(there.Get(t.Context(), keyOf(lab), lab.DeepCopy())) == nil && there.Get(t.Context(), keyOf(lab), lab.DeepCopy()) != nil
+				cluster, out, err := rollBack(t, do, test.left, lab.DeepCopy())
+				isGone := client.IgnoreNotFound(cluster.Get(t.Context(), keyOf(lab), lab.DeepCopy())) == nil && cluster.Get(t.Context(), keyOf(lab), lab.DeepCopy()) != nil
 				if refused := test.refused != ""; refused == (err == nil) || refused == isGone {
 					t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out)
 				}
@@ -143,8 +143,8 @@ func TestRollbackToAProviderWaitsForReleasesUnderWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := left{recordOf(kindClaim, "fresh", ours, "10.0.0.9/32"), test.holder, 3 * time.Second}
-				there, out, err := rollBack(t, InCluster, l, ours.DeepCopy(), objects(t, subnet)[0])
-				isGone := there.Get(t.Context(), keyOf(ours), ours.DeepCopy()) != nil
+				cluster, out, err := rollBack(t, InCluster, l, ours.DeepCopy(), objects(t, subnet)[0])
+				isGone := cluster.Get(t.Context(), keyOf(ours), ours.DeepCopy()) != nil
 				if refused := test.refused != ""; refused == (err == nil) || refused == isGone {
 					t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out)
 				}

@@ -37,14 +37,14 @@ type state struct {
 // IPAddresses.
 func readState(ctx context.Context, reader client.Reader, p provider, namespace string) (state, error) {
 	st := state{clusters: map[client.ObjectKey]*unstructured.Unstructured{}}
-	within := client.InNamespace(namespace)
+	inNamespace := client.InNamespace(namespace)
 	var err error
 	found := false
 	for _, kind := range p.kinds {
 		if namespace != "" && !kind.isLocal() {
 			continue
 		}
-		pools, served, err := list(ctx, reader, kind.GroupVersionKind, within)
+		pools, served, err := list(ctx, reader, kind.GroupVersionKind, inNamespace)
 		if err != nil {
 			return st, err
 		}
@@ -56,21 +56,21 @@ func readState(ctx context.Context, reader client.Reader, p provider, namespace 
 	}
 	version := schema.GroupVersion{Group: addressGroup, Version: addressVersion}
 	for _, read := range []struct {
-		kind schema.GroupVersionKind
-		into *[]*unstructured.Unstructured
+		kind   schema.GroupVersionKind
+		target *[]*unstructured.Unstructured
 	}{{version.WithKind(kindClaim), &st.claims}, {version.WithKind(kindAddress), &st.addresses}, {p.ownClaims, &st.ownClaims}, {p.ownAddresses, &st.ownAddresses}} {
 		if read.kind.Empty() {
 			continue
 		}
 		var served bool
-		if *read.into, served, err = list(ctx, reader, read.kind, within); err != nil {
+		if *read.target, served, err = list(ctx, reader, read.kind, inNamespace); err != nil {
 			return st, err
 		}
 		if !served && read.kind.Group == addressGroup {
 			return st, fmt.Errorf("the API server does not serve %s.%s: Cadastre takes Cluster API 1.11 or later: upgrade it first", read.kind.Kind, read.kind.GroupVersion())
 		}
 	}
-	clusters, _, err := list(ctx, reader, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}, within)
+	clusters, _, err := list(ctx, reader, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}, inNamespace)
 	if err != nil {
 		return st, err
 	}
@@ -84,10 +84,10 @@ func readState(ctx context.Context, reader client.Reader, p provider, namespace 
 const clusterGroup = "cluster.x-k8s.io"
 
 // list lists the objects of a kind. It reports whether the kind is served.
-func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, within client.InNamespace) (objects []*unstructured.Unstructured, served bool, err error) {
+func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, inNamespace client.InNamespace) (objects []*unstructured.Unstructured, served bool, err error) {
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err = reader.List(ctx, all, within)
+	err = reader.List(ctx, all, inNamespace)
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, false, nil

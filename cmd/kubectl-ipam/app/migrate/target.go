@@ -145,8 +145,8 @@ func canonical(text string) string {
 // which the other provider allows, the CIDR is the smallest block that has the pool's
 // addresses; if those overlap, too, the pool gets a separate routing domain. Pools that exist
 // come first; others holds the sources that are not imported now.
-func place(all []*becoming, others []source, existing []v1alpha1.Pool) {
-	m := newSpaces(all, others, existing)
+func place(all []*becoming, skippedSources []source, existing []v1alpha1.Pool) {
+	m := newSpaces(all, skippedSources, existing)
 	for _, b := range all {
 		if b.isNew() {
 			b.fill(m.place(b))
@@ -165,14 +165,14 @@ type spaces struct {
 	networks map[string][]netip.Prefix
 }
 
-func newSpaces(all []*becoming, others []source, existing []v1alpha1.Pool) spaces {
+func newSpaces(all []*becoming, skippedSources []source, existing []v1alpha1.Pool) spaces {
 	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
 	for _, pool := range existing {
 		if prefix, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil && pool.PoolSpec().ParentRef == nil && isInDefault(pool) {
 			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{prefix, refOfPool(pool)})
 		}
 	}
-	for _, s := range others {
+	for _, s := range skippedSources {
 		if s.network.IsValid() {
 			m.networks[s.obj.GetNamespace()] = append(m.networks[s.obj.GetNamespace()], s.network)
 		}
@@ -187,18 +187,18 @@ func newSpaces(all []*becoming, others []source, existing []v1alpha1.Pool) space
 
 // place finds the CIDR and the routing domain of a pool, and takes them.
 func (m spaces) place(b *becoming) (cidr netip.Prefix, domain string) {
-	within := b.ref.Namespace
+	namespace := b.ref.Namespace
 	cidr = b.network
-	isWanted := count(m.networks[within], func(p netip.Prefix) bool { return p.Overlaps(b.network) }) > 1
-	if isWanted || len(overlapping(m.taken[within], cidr)) > 0 {
+	isWanted := count(m.networks[namespace], func(p netip.Prefix) bool { return p.Overlaps(b.network) }) > 1
+	if isWanted || len(overlapping(m.taken[namespace], cidr)) > 0 {
 		cidr = cover(union(b.addresses, b.held))
 	}
-	if others := overlapping(m.taken[within], cidr); len(others) > 0 {
+	if overlaps := overlapping(m.taken[namespace], cidr); len(overlaps) > 0 {
 		domain = domainOf(b.pool)
-		b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", ipam.FirstFew(others), domain)
+		b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", ipam.FirstFew(overlaps), domain)
 		return cidr, domain
 	}
-	m.taken[within] = append(m.taken[within], occupied{cidr, refOfPool(b.pool)})
+	m.taken[namespace] = append(m.taken[namespace], occupied{cidr, refOfPool(b.pool)})
 	return cidr, ""
 }
 
@@ -244,10 +244,10 @@ func domainOf(pool v1alpha1.Pool) string {
 	return string(name)
 }
 
-func count[T any](all []T, is func(T) bool) int {
+func count[T any](all []T, matches func(T) bool) int {
 	n := 0
 	for _, one := range all {
-		if is(one) {
+		if matches(one) {
 			n++
 		}
 	}

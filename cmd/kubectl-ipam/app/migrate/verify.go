@@ -156,7 +156,7 @@ func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []st
 // unmark removes finalizers from an object.
 func (r *run) unmark(ctx context.Context, obj *unstructured.Unstructured, finalizers []string) error {
 	return onConflict(func() error {
-		now, err := r.still(ctx, obj)
+		now, err := r.findUnmoved(ctx, obj)
 		if err != nil || now == nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 		objects.Classes = l.classes(ctx)
 	}
 	objects.Unread = l.unread
-	for selectors := range scope.of(&objects) {
+	for selectors := range scope.selectorSteps(&objects) {
 		objects.RecordsRead = true
 		if isWhole := l.records(ctx, source, selectors, &objects); !isWhole {
 			break
@@ -92,9 +92,9 @@ type lister struct {
 }
 
 // list lists a resource, a page at a time, and calls keep for each page.
-func (l *lister) list(ctx context.Context, resource string, into client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) {
-	l.inOneOrAll(resource, clusterScoped(into), func(namespace string) error {
-		return l.pages(ctx, into, keep, append(options, client.InNamespace(namespace))...)
+func (l *lister) list(ctx context.Context, resource string, target client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) {
+	l.inOneOrAll(resource, clusterScoped(target), func(namespace string) error {
+		return l.pages(ctx, target, keep, append(options, client.InNamespace(namespace))...)
 	})
 }
 
@@ -174,10 +174,10 @@ func (l *lister) note(resource string, err error) {
 	}
 }
 
-func (l *lister) pages(ctx context.Context, into client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) error {
+func (l *lister) pages(ctx context.Context, target client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) error {
 	options = append(options, client.Limit(pageSize))
 	for next := ""; ; {
-		page := into.DeepCopyObject().(client.ObjectList)
+		page := target.DeepCopyObject().(client.ObjectList)
 		if err := l.reader.List(ctx, page, append(options, client.Continue(next))...); err != nil {
 			return err
 		}
@@ -215,12 +215,12 @@ type Source struct {
 
 // NewSource returns a source. The scheme knows the kinds of ipam.cadastre.dev.
 func NewSource(config *rest.Config, reader client.Reader, scheme *runtime.Scheme) (*Source, error) {
-	over, err := rest.HTTPClientFor(config)
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
 	kind := v1alpha1.GroupVersion.WithKind("IPAllocation")
-	records, err := apiutil.RESTClientForGVK(kind, true, false, config, serializer.NewCodecFactory(scheme), over)
+	records, err := apiutil.RESTClientForGVK(kind, true, false, config, serializer.NewCodecFactory(scheme), httpClient)
 	if err != nil {
 		return nil, err
 	}

@@ -236,13 +236,13 @@ func (r *Register) place(domains map[ipam.PoolKey]*Domain, pool *Pool) {
 func (r *Register) cutCycles() {
 	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
 		seen := map[*Pool]bool{}
-		for above := pool.Parent; above != nil && !seen[above]; above = above.Parent {
-			if above == pool {
+		for ancestor := pool.Parent; ancestor != nil && !seen[ancestor]; ancestor = ancestor.Parent {
+			if ancestor == pool {
 				pool.Parent.Children = slices.DeleteFunc(pool.Parent.Children, func(p *Pool) bool { return p == pool })
 				pool.Parent = nil
 				break
 			}
-			seen[above] = true
+			seen[ancestor] = true
 		}
 	}
 }
@@ -280,14 +280,14 @@ func (r *Register) collect(domain *Domain, pool *Pool) {
 
 // collectOthers appends the pools of which no root is known, and the pools below them.
 func (r *Register) collectOthers() {
-	var others []*Pool
+	var otherPools []*Pool
 	for _, pool := range r.pools {
 		if !pool.collected && pool.Parent == nil {
-			others = append(others, pool)
+			otherPools = append(otherPools, pool)
 		}
 	}
-	slices.SortFunc(others, byAddress)
-	for _, pool := range others {
+	slices.SortFunc(otherPools, byAddress)
+	for _, pool := range otherPools {
 		r.collect(nil, pool)
 	}
 }

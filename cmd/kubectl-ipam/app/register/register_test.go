@@ -54,7 +54,7 @@ func TestPoolsThatAreTheirOwnParentsByADetour(t *testing.T) {
 		t.Errorf("%d pools, want 3", len(r.Pools))
 	}
 	for _, pool := range r.Pools { // without an endless loop
-		if usage, known := pool.Usage(); known || !usage.Used.IsZero() {
+		if usage, ok := pool.Usage(); ok || !usage.Used.IsZero() {
 			t.Errorf("%s: %+v", pool.Key, usage)
 		}
 	}

@@ -21,7 +21,7 @@ type Scope struct {
 	steps func(*Objects) iter.Seq[[]fields.Selector]
 }
 
-func (s Scope) of(objects *Objects) iter.Seq[[]fields.Selector] {
+func (s Scope) selectorSteps(objects *Objects) iter.Seq[[]fields.Selector] {
 	if s.steps == nil {
 		return once(fields.Everything())
 	}
@@ -131,7 +131,7 @@ func (s selectors) addLengths(pool *Pool, address netip.Addr, bits int) {
 // selectAt returns the selectors of the records that are known to be of interest, and the pools
 // in which every length must be looked up.
 func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
-	known := selectors{}
+	result := selectors{}
 	var pools []*Pool
 	for _, pool := range all {
 		if !pool.CIDR.IsValid() || !pool.CIDR.Contains(address) {
@@ -140,14 +140,14 @@ func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
 		isSmall := pool.HasStatus() && pool.Object.PoolStatus().Allocations <= fewRecords
 		switch child := childAt(pool, all, address); {
 		case child != nil:
-			known.add(ofBlock(child.CIDR))
+			result.add(ofBlock(child.CIDR))
 		case isSmall, address.BitLen()-pool.shortestHeld() > mostLengths:
-			known.add(ofPool(pool.Key.Name))
+			result.add(ofPool(pool.Key.Name))
 		default:
 			pools = append(pools, pool)
 		}
 	}
-	return known, pools
+	return result, pools
 }
 
 // shortestHeld returns the shortest length that a block of the pool can have. Each of its blocks
@@ -158,11 +158,11 @@ func (p *Pool) shortestHeld() int {
 	if !p.HasStatus() || p.Object.PoolStatus().Allocations < 1 {
 		return bits
 	}
-	allocated, others := parse(p.Object.PoolStatus().Capacity.Allocated), space.CountOf64(uint64(p.Object.PoolStatus().Allocations-1)) //nolint:gosec // not negative
-	if allocated.Cmp(others) <= 0 {
+	allocated, otherBlocks := parse(p.Object.PoolStatus().Capacity.Allocated), space.CountOf64(uint64(p.Object.PoolStatus().Allocations-1)) //nolint:gosec // not negative
+	if allocated.Cmp(otherBlocks) <= 0 {
 		return bits // blocks overlap
 	}
-	largest := allocated.Sub(others)
+	largest := allocated.Sub(otherBlocks)
 	for space.CountOf(netip.PrefixFrom(p.CIDR.Addr(), bits)).Cmp(largest) > 0 {
 		bits++
 	}

@@ -34,7 +34,7 @@ func (s *store) hold(pool ipam.PoolKey, block netip.Prefix, purpose ipam.Purpose
 
 // read reads the scope, as Read does.
 func (s *store) read(scope Scope, objects Objects) *Register {
-	for selectors := range scope.of(&objects) {
+	for selectors := range scope.selectorSteps(&objects) {
 		objects.RecordsRead = true
 		lists := [][]*v1alpha1.IPAllocation{}
 		for _, selector := range selectors {
@@ -49,11 +49,11 @@ func (s *store) read(scope Scope, objects Objects) *Register {
 func (s *store) list(selector fields.Selector) []*v1alpha1.IPAllocation {
 	var found []*v1alpha1.IPAllocation
 	for _, record := range s.records {
-		of := fields.Set{"spec.cidr": record.Spec.CIDR}
+		recordFields := fields.Set{"spec.cidr": record.Spec.CIDR}
 		if record.Spec.PoolRef != nil {
-			of["spec.poolRef.name"] = record.Spec.PoolRef.Name
+			recordFields["spec.poolRef.name"] = record.Spec.PoolRef.Name
 		}
-		if selector.Matches(of) {
+		if selector.Matches(recordFields) {
 			found = append(found, record)
 		}
 	}

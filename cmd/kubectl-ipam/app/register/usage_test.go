@@ -84,7 +84,7 @@ func TestUsageOfPoolsWithoutRecordsOrCIDR(t *testing.T) {
 	s.hold(ipam.PoolNamed("gone"), netip.MustParsePrefix("2001:db8::/64"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	r := Build(&Objects{Pools: []v1alpha1.IPPool{*build.Pool("all").CIDR("::/0").Obj(), *build.Pool("waits").Child("all", 64).Obj()}, Allocations: s.records})
 	for name, want := range map[string]struct {
-		known       bool
+		isKnown     bool
 		total, held string
 		largest     int
 	}{
@@ -92,9 +92,9 @@ func TestUsageOfPoolsWithoutRecordsOrCIDR(t *testing.T) {
 		"waits": {false, "0", "0", ipam.NoLength},
 		"gone":  {false, "0", "18446744073709551616", ipam.NoLength},
 	} {
-		got, known := r.Pool(ipam.PoolNamed(name)).Usage()
-		if known != want.known || got.Total.String() != want.total || got.Held.String() != want.held || got.LargestFree != want.largest {
-			t.Errorf("%s: %+v, %t; want %+v", name, got, known, want)
+		got, ok := r.Pool(ipam.PoolNamed(name)).Usage()
+		if ok != want.isKnown || got.Total.String() != want.total || got.Held.String() != want.held || got.LargestFree != want.largest {
+			t.Errorf("%s: %+v, %t; want %+v", name, got, ok, want)
 		}
 	}
 }

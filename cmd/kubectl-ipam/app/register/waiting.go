@@ -39,19 +39,19 @@ func (r *Register) MayServe(request ipam.Request) []*Pool {
 		}
 		return []*Pool{r.pools[request.Pool]}
 	}
-	var by *ipam.Class
+	var requestClass *ipam.Class
 	if request.Selects == nil {
-		if by = classOf(request, r.classes); by == nil {
+		if requestClass = classOf(request, r.classes); requestClass == nil {
 			return nil
 		}
 	}
 	var pools []ipam.Pool
 	for _, pool := range r.Pools {
-		if pool.IsKnown() && isMeant(pool, request, by) {
+		if pool.IsKnown() && isMeant(pool, request, requestClass) {
 			pools = append(pools, pool.Pool)
 		}
 	}
-	terms, err := ipam.Fold(request, by, pools)
+	terms, err := ipam.Fold(request, requestClass, pools)
 	if err != nil {
 		return nil
 	}
@@ -65,12 +65,12 @@ func (r *Register) MayServe(request ipam.Request) []*Pool {
 
 // isMeant reports whether a request that does not name a pool leads to this one: by its class,
 // or if that is nil, by its selector.
-func isMeant(pool *Pool, request ipam.Request, by *ipam.Class) bool {
+func isMeant(pool *Pool, request ipam.Request, requestClass *ipam.Class) bool {
 	switch {
 	case pool.Visibility != ipam.VisibilityShared, pool.Key.Namespace != "" && pool.Key.Namespace != request.Claim.Namespace:
 		return false
-	case by != nil:
-		return pool.Names(by.Name) && by.Excludes(pool.Pool) == nil
+	case requestClass != nil:
+		return pool.Names(requestClass.Name) && requestClass.Excludes(pool.Pool) == nil
 	default:
 		return request.Selects(pool.Labels)
 	}

@@ -35,7 +35,7 @@ type cluster struct {
 	// events holds all events so far: their number is the version.
 	events []event
 	// told is closed, and another one put in its place, at each event.
-	told chan struct{}
+	eventSignal chan struct{}
 	// held lists of a resource wait until it is closed.
 	held map[string]chan struct{}
 }
@@ -49,7 +49,7 @@ type event struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{T: t, scheme: runtime.NewScheme(), objects: map[string]map[string]client.Object{}, told: make(chan struct{}), held: map[string]chan struct{}{}}
+	c := &cluster{T: t, scheme: runtime.NewScheme(), objects: map[string]map[string]client.Object{}, eventSignal: make(chan struct{}), held: map[string]chan struct{}{}}
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, ipamv1.AddToScheme} {
 		if err := add(c.scheme); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string)
 	}
 	for {
 		c.mu.Lock()
-		told, events := c.told, c.events[since:]
+		signal, events := c.eventSignal, c.events[since:]
 		c.mu.Unlock()
 		for _, e := range events {
 			since++
@@ -124,7 +124,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string)
 		select {
 		case <-r.Context().Done():
 			return
-		case <-told:
+		case <-signal:
 		}
 	}
 }
@@ -171,6 +171,6 @@ func (c *cluster) remove(resource, name string) {
 func (c *cluster) tell(resource, what string, obj client.Object) {
 	obj.SetResourceVersion(strconv.Itoa(len(c.events) + 1))
 	c.events = append(c.events, event{resource, what, obj.DeepCopyObject().(client.Object)})
-	close(c.told)
-	c.told = make(chan struct{})
+	close(c.eventSignal)
+	c.eventSignal = make(chan struct{})
 }

@@ -51,16 +51,16 @@ func (u *uiCommands) Who(ctx context.Context, r *register.Register, text string)
 
 // Explain implements ui.Commands.
 func (u *uiCommands) Explain(ctx context.Context, r *register.Register, claim Claim) (any, error) {
-	asked, err := explain.FindQuestion(ctx, u.k8s, claim.Namespace, claim.Kind+"/"+claim.Name)
+	question, err := explain.FindQuestion(ctx, u.k8s, claim.Namespace, claim.Kind+"/"+claim.Name)
 	if err != nil {
 		return nil, err
 	}
-	known := &explain.Knowledge{Register: r, Namespace: claim.Namespace}
-	if err := known.Read(ctx, u.k8s); err != nil {
+	knowledge := &explain.Knowledge{Register: r, Namespace: claim.Namespace}
+	if err := knowledge.Read(ctx, u.k8s); err != nil {
 		return nil, err
 	}
-	defer known.Close()
-	return &explainedClaim{explain.Explanation(ctx, asked, known), asked.Obj.GetUID()}, nil
+	defer knowledge.Close()
+	return &explainedClaim{explain.Explanation(ctx, question, knowledge), question.Obj.GetUID()}, nil
 }
 
 // explainedClaim holds a report and the UID of the claim, which a release of the claim must name.
@@ -70,20 +70,20 @@ type explainedClaim struct {
 }
 
 // Free implements ui.Commands.
-func (u *uiCommands) Free(ctx context.Context, r *register.Register, of FreeOf) (any, error) {
-	options := view.FreeOptions{Length: of.Length, Count: of.Count}
-	pool := r.Pool(of.Pool)
+func (u *uiCommands) Free(ctx context.Context, r *register.Register, request FreeOf) (any, error) {
+	options := view.FreeOptions{Length: request.Length, Count: request.Count}
+	pool := r.Pool(request.Pool)
 	if pool != nil && pool.IsKnown() {
 		return view.NewFreeReport(pool, options)
 	}
-	if of.Pool.Namespace != "" || !r.Lacks("ippools") {
-		return nil, view.NoPool(of.Pool.Namespace, of.Pool.Name)
+	if request.Pool.Namespace != "" || !r.Lacks("ippools") {
+		return nil, view.NoPool(request.Pool.Namespace, request.Pool.Name)
 	}
 	namespace, err := u.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	return view.DryRunReport(ctx, u.k8s, namespace, of.Pool, options)
+	return view.DryRunReport(ctx, u.k8s, namespace, request.Pool, options)
 }
 
 // Create implements ui.Commands.

@@ -35,11 +35,11 @@ func TestTheTokenIsInAFileThatTheCallerAloneCanReadUntilItIsRemoved(t *testing.T
 
 func TestTheTokenIsOnNoCommandLine(t *testing.T) {
 	dir := t.TempDir()
-	told := filepath.Join(dir, "told")
-	if err := syscall.Mkfifo(told, 0o600); err != nil {
+	fifo := filepath.Join(dir, "told")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\necho \"$@\" >" + told + "\n"
+	script := "#!/bin/sh\necho \"$@\" >" + fifo + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestTheTokenIsOnNoCommandLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := os.ReadFile(told) // waits for the program
+	line, err := os.ReadFile(fifo) // waits for the program
 	if err != nil {
 		t.Fatal(err)
 	}

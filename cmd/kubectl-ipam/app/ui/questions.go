@@ -21,7 +21,7 @@ import (
 type Commands interface {
 	Who(ctx context.Context, r *register.Register, asked string) (any, error)
 	Explain(ctx context.Context, r *register.Register, claim Claim) (any, error)
-	Free(ctx context.Context, r *register.Register, of FreeOf) (any, error)
+	Free(ctx context.Context, r *register.Register, request FreeOf) (any, error)
 	// Machine finds the IPAddressClaims of a Machine of Cluster API.
 	Machine(ctx context.Context, name string) (any, error)
 
@@ -88,11 +88,11 @@ func (s *server) askable() map[string]ask {
 			return s.Commands.Explain(ctx, s.Live.Register(), claim)
 		},
 		"/api/free": func(ctx context.Context, query url.Values) (any, error) {
-			of, err := freeOf(query)
+			request, err := freeOf(query)
 			if err != nil {
 				return nil, err
 			}
-			return s.Commands.Free(ctx, s.Live.Register(), of)
+			return s.Commands.Free(ctx, s.Live.Register(), request)
 		},
 		"/api/machine": func(ctx context.Context, query url.Values) (any, error) {
 			name, err := needed(query, "name")
@@ -113,25 +113,25 @@ func needed(query url.Values, name string) (string, error) {
 }
 
 func freeOf(query url.Values) (FreeOf, error) {
-	of := FreeOf{Length: ipam.NoLength, Count: 1}
+	request := FreeOf{Length: ipam.NoLength, Count: 1}
 	var err error
-	if of.Pool, err = PoolOf(query.Get("pool")); err != nil {
-		return of, err
+	if request.Pool, err = PoolOf(query.Get("pool")); err != nil {
+		return request, err
 	}
-	for name, into := range map[string]*int{"length": &of.Length, "count": &of.Count} {
+	for name, target := range map[string]*int{"length": &request.Length, "count": &request.Count} {
 		if text := query.Get(name); text != "" {
-			if *into, err = strconv.Atoi(text); err != nil {
-				return of, wrong("%s=%s: is not a number", name, text)
+			if *target, err = strconv.Atoi(text); err != nil {
+				return request, wrong("%s=%s: is not a number", name, text)
 			}
 		}
 	}
 	switch {
-	case of.Count < 1 || of.Count > mostFree:
-		return of, wrong("count=%d: must be 1 to %d", of.Count, mostFree)
-	case of.Length < ipam.NoLength || of.Length > ipam.IPv6.Bits():
-		return of, wrong("length=%d: is not a prefix length", of.Length)
+	case request.Count < 1 || request.Count > mostFree:
+		return request, wrong("count=%d: must be 1 to %d", request.Count, mostFree)
+	case request.Length < ipam.NoLength || request.Length > ipam.IPv6.Bits():
+		return request, wrong("length=%d: is not a prefix length", request.Length)
 	}
-	return of, nil
+	return request, nil
 }
 
 // PoolOf returns the pool that an ID names, in the form of the messages.

@@ -17,7 +17,7 @@ func TestQuestionsAndWrites(t *testing.T) {
 	reads, all := serve(t, l), serve(t, l, writes)
 	const claim = `{"namespace":"team","name":"new","pool":"IPPool/west","length":24}`
 	for name, tc := range map[string]struct {
-		of           *site
+		site         *site
 		method, path string
 		body         string
 		code         int
@@ -53,7 +53,7 @@ func TestQuestionsAndWrites(t *testing.T) {
 			if tc.body != "" {
 				body = strings.NewReader(tc.body)
 			}
-			answered := tc.of.request(tc.method, tc.path, body, "Content-Type", "application/json")
+			answered := tc.site.request(tc.method, tc.path, body, "Content-Type", "application/json")
 			text, err := io.ReadAll(answered)
 			if err != nil || answered.code != tc.code || !strings.Contains(string(text), tc.answer) {
 				t.Errorf("%d %s (%v); want %d %s", answered.code, text, err, tc.code, tc.answer)
@@ -70,20 +70,20 @@ func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
 	l := filled(t).live()
 	<-l.AllRead()
 	s := &server{Options: Options{Live: l, Commands: commands{}}, questions: map[string]turns{"/a": newTurns(1)}}
-	begun, end := make(chan struct{}), make(chan struct{})
-	slow := s.question("/a", func(context.Context, url.Values) (any, error) { close(begun); <-end; return "slow", nil })
+	started, end := make(chan struct{}), make(chan struct{})
+	slow := s.question("/a", func(context.Context, url.Values) (any, error) { close(started); <-end; return "slow", nil })
 	first := make(chan *httptest.ResponseRecorder)
-	ask := func(ctx context.Context, of http.HandlerFunc) *httptest.ResponseRecorder {
+	ask := func(ctx context.Context, handler http.HandlerFunc) *httptest.ResponseRecorder {
 		answered := httptest.NewRecorder()
-		of(answered, httptest.NewRequestWithContext(ctx, http.MethodGet, "/a", nil))
+		handler(answered, httptest.NewRequestWithContext(ctx, http.MethodGet, "/a", nil))
 		return answered
 	}
 	go func() { first <- ask(t.Context(), slow) }()
-	<-begun
-	gone, leave := context.WithCancel(t.Context())
+	<-started
+	canceled, leave := context.WithCancel(t.Context())
 	leave()
 	asked := false
-	if answered := ask(gone, s.question("/a", func(context.Context, url.Values) (any, error) { asked = true; return "", nil })); answered.Code != http.StatusServiceUnavailable || asked {
+	if answered := ask(canceled, s.question("/a", func(context.Context, url.Values) (any, error) { asked = true; return "", nil })); answered.Code != http.StatusServiceUnavailable || asked {
 		t.Errorf("another one while the first is answered: %d, asked: %t", answered.Code, asked)
 	}
 	close(end)
@@ -98,17 +98,17 @@ func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
 // TestTurnsAreTaken takes more turns than exist.
 func TestTurnsAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := newTurns(1)
-		if !of.tryTake() || of.tryTake() {
+		slots := newTurns(1)
+		if !slots.tryTake() || slots.tryTake() {
 			t.Error("there is more than one turn, or none")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), askWithin)
 		defer cancel()
-		if of.take(ctx) {
+		if slots.take(ctx) {
 			t.Error("a turn is taken twice")
 		}
-		of.end()
-		if !of.take(t.Context()) {
+		slots.end()
+		if !slots.take(t.Context()) {
 			t.Error("a turn that has ended cannot be taken")
 		}
 	})

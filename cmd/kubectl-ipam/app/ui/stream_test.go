@@ -180,9 +180,9 @@ func (r *reading) matches(name string) {
 }
 
 // record returns an IPAllocation.
-func record(of ipam.PoolKey, name string, block string, holder ipam.Holder, change ...func(*ipam.Record)) *v1alpha1.IPAllocation {
+func record(pool ipam.PoolKey, name string, block string, holder ipam.Holder, change ...func(*ipam.Record)) *v1alpha1.IPAllocation {
 	r := ipam.Record{
-		Name: ipam.Name{Namespace: "team", Name: name}, Pool: of, Block: netip.MustParsePrefix(block), Holder: holder,
+		Name: ipam.Name{Namespace: "team", Name: name}, Pool: pool, Block: netip.MustParsePrefix(block), Holder: holder,
 		Purpose: ipam.PurposeClaim, State: ipam.StateBound, Reclaim: ipam.ReclaimDelete, Project: "team", Class: "subnets", RequestedBy: "alice",
 	}
 	if holder.IsPool() {
@@ -346,7 +346,9 @@ func (commands) Explain(_ context.Context, _ *register.Register, claim Claim) (a
 	return claim, nil
 }
 
-func (commands) Free(_ context.Context, _ *register.Register, of FreeOf) (any, error) { return of, nil }
+func (commands) Free(_ context.Context, _ *register.Register, request FreeOf) (any, error) {
+	return request, nil
+}
 
 func (commands) Machine(_ context.Context, name string) (any, error) { return name, nil }
 

@@ -274,7 +274,7 @@ func (a *atlas) contentOf(block netip.Prefix) content {
 }
 
 // occupied returns the runs of addresses that are recorded, withheld or waited for, in order.
-func (a *atlas) occupied(within space.Range) []space.Range {
+func (a *atlas) occupied(bounds space.Range) []space.Range {
 	var ranges []space.Range
 	for _, record := range a.pool.Records {
 		ranges = append(ranges, space.RangeOf(record.Block))
@@ -287,14 +287,14 @@ func (a *atlas) occupied(within space.Range) []space.Range {
 	}
 	var clipped []space.Range
 	for r := range space.NewRanges(a.pool.CIDR, ranges).All() {
-		if r.To.Less(within.From) || within.To.Less(r.From) {
+		if r.To.Less(bounds.From) || bounds.To.Less(r.From) {
 			continue
 		}
-		if r.From.Less(within.From) {
-			r.From = within.From
+		if r.From.Less(bounds.From) {
+			r.From = bounds.From
 		}
-		if within.To.Less(r.To) {
-			r.To = within.To
+		if bounds.To.Less(r.To) {
+			r.To = bounds.To
 		}
 		clipped = append(clipped, r)
 	}

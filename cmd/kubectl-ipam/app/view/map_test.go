@@ -12,10 +12,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func mapOf(t *testing.T, o *objects, within string) *MapReport {
+func mapOf(t *testing.T, o *objects, bounds string) *MapReport {
 	t.Helper()
 	pool := o.named(t, "p")
-	r, err := drawnRange(pool, within)
+	r, err := drawnRange(pool, bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,15 +37,15 @@ func TestEachKindOfContentHasItsCharacter(t *testing.T) {
 		held("p", "10.0.0.2/32", ipam.StateBound).held("p", "10.0.0.3/32", ipam.StateRetained).
 		held("p", "10.0.0.4/32", ipam.StateCooling).held("p", "10.0.0.6/32", ipam.StateBound).
 		carved("p", "10.0.0.8/31", "child").waits(build.Claim("team", "w").Pool("p").CIDR("10.0.0.12/32"))
-	for within, want := range map[string]string{
+	for bounds, want := range map[string]string{
 		"":                    "10.0.0.0 /32 xx#RC.DxPP..W..x",
 		"10.0.0.5-10.0.0.8":   "10.0.0.5 /32 .DxP",
 		"10.0.0.15":           "10.0.0.15 /32 x",
 		"10.0.0.8/29":         "10.0.0.8 /32 PP..W..x",
 		"10.0.0.12-10.0.0.12": "10.0.0.12 /32 W",
 	} {
-		if diff := cmp.Diff([]string{want}, lines(mapOf(t, o, within))); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", within, diff)
+		if diff := cmp.Diff([]string{want}, lines(mapOf(t, o, bounds))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", bounds, diff)
 		}
 	}
 }

@@ -165,20 +165,20 @@ const (
 
 // reportOfPools returns the report of all pools of the register, and of the pools that the
 // operator reports in answers to dry runs.
-func reportOfPools(r *register.Register, told map[ipam.PoolKey]candidate) *PoolReport {
+func reportOfPools(r *register.Register, candidates map[ipam.PoolKey]candidate) *PoolReport {
 	report := &PoolReport{TypeMeta: command.ReportType("PoolReport"), Pools: []PoolUse{}}
 	for _, pool := range r.Pools {
 		use := poolUse(pool, r.RecordsRead)
-		if c, ok := told[pool.Key]; ok && !pool.IsKnown() {
+		if c, ok := candidates[pool.Key]; ok && !pool.IsKnown() {
 			use.tell(c)
 		}
 		report.Pools = append(report.Pools, use)
 	}
-	others := slices.DeleteFunc(slices.Collect(maps.Keys(told)), func(key ipam.PoolKey) bool { return r.Pool(key) != nil })
-	slices.SortFunc(others, func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) })
-	for _, key := range others {
+	otherKeys := slices.DeleteFunc(slices.Collect(maps.Keys(candidates)), func(key ipam.PoolKey) bool { return r.Pool(key) != nil })
+	slices.SortFunc(otherKeys, func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) })
+	for _, key := range otherKeys {
 		use := PoolUse{Kind: string(key.Kind), Namespace: key.Namespace, Name: key.Name}
-		use.tell(told[key])
+		use.tell(candidates[key])
 		report.Pools = append(report.Pools, use)
 	}
 	return report
@@ -188,21 +188,21 @@ func (p *PoolUse) key() ipam.PoolKey {
 	return ipam.PoolKey{Kind: ipam.PoolKind(p.Kind), Namespace: p.Namespace, Name: p.Name}
 }
 
-func poolUse(pool *register.Pool, counted bool) PoolUse {
-	usage, known := pool.UsageOfStatus()
+func poolUse(pool *register.Pool, isCounted bool) PoolUse {
+	usage, ok := pool.UsageOfStatus()
 	use := PoolUse{
 		Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name,
 		RoutingDomain: pool.Domain.Name(), Source: sourceStatus, Waiting: len(pool.Waiting),
 		depth: pool.Depth(), percent: "0%", readable: pool.IsKnown(),
 	}
-	if counted {
-		usage, known = pool.Usage()
+	if isCounted {
+		usage, ok = pool.Usage()
 		use.Source = sourceRecords
 	}
 	use.Held, use.Blocks = usage.Held.String(), usage.Blocks
-	if known {
+	if ok {
 		use.CIDR = pool.CIDR.String()
-		use.fill(&usage, counted)
+		use.fill(&usage, isCounted)
 	}
 	if pool.IsKnown() {
 		use.Phase = string(pool.Object.PoolStatus().Phase)
@@ -213,10 +213,10 @@ func poolUse(pool *register.Pool, counted bool) PoolUse {
 	return use
 }
 
-func (p *PoolUse) fill(u *register.Usage, counted bool) {
+func (p *PoolUse) fill(u *register.Usage, isCounted bool) {
 	p.Total, p.Carved, p.Withheld, p.Free = u.Total.String(), u.Carved.String(), u.Withheld.String(), u.Free.String()
 	p.Drained, p.Used = u.Drained.String(), u.Used.String()
-	if counted {
+	if isCounted {
 		p.Retained, p.Cooling = u.Retained.String(), u.Cooling.String()
 	}
 	usable := u.Total.Sub(u.Withheld)

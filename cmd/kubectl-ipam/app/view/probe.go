@@ -41,10 +41,10 @@ func probe(ctx context.Context, c client.Client, claim *v1alpha1.IPClaim) (*v1al
 // from which the block would come.
 func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
 	var all []candidate
-	for _, told := range claim.Status.Candidates {
+	for _, entry := range claim.Status.Candidates {
 		all = append(all, candidate{
-			pool: convert.PoolKey(claim.Namespace, told.PoolRef), message: told.Message,
-			available: told.Available, largestFreePrefix: told.LargestFreePrefix,
+			pool: convert.PoolKey(claim.Namespace, entry.PoolRef), message: entry.Message,
+			available: entry.Available, largestFreePrefix: entry.LargestFreePrefix,
 		})
 	}
 	if len(all) == 0 && claim.Status.PoolRef != nil {
@@ -56,17 +56,17 @@ func candidatesOf(claim *v1alpha1.IPClaim) []candidate {
 // candidatesFor asks for the blocks that claims of the namespace could get from pools that the
 // caller cannot list: by each class, and from each pool of which the namespace has a block.
 func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map[ipam.PoolKey]candidate {
-	told := map[ipam.PoolKey]candidate{}
+	candidates := map[ipam.PoolKey]candidate{}
 	if !r.Lacks("ippools") {
-		return told
+		return candidates
 	}
 	c, err := e.Client()
 	if err != nil {
-		return told
+		return candidates
 	}
 	namespace, err := e.Namespace()
 	if err != nil {
-		return told
+		return candidates
 	}
 	for i, claim := range probes(cmd.Context(), c, r) {
 		if i == mostProbes {
@@ -78,18 +78,18 @@ func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map
 		switch {
 		case apierrors.IsForbidden(err):
 			e.Note("you may not create ipclaims in namespace %s, so it is not known what is free in pools that you may not list", namespace)
-			return told
+			return candidates
 		case err != nil && !isRefusal(err):
 			e.Note("it is not known what is free in pools that you may not list: %v", err)
-			return told
+			return candidates
 		case err != nil: // the claim is not allowed, and the answer names no pools
 			continue
 		}
 		for _, candidate := range candidatesOf(answer) {
-			told[candidate.pool] = candidate
+			candidates[candidate.pool] = candidate
 		}
 	}
-	return told
+	return candidates
 }
 
 // isRefusal reports whether the operator refuses a claim because of its request.

@@ -133,16 +133,16 @@ func who(e *command.Env, cmd *cobra.Command, o *command.Output, request whoReque
 
 // places collects the rows of all pools about the requested addresses, and limits their number.
 type places struct {
-	asked netip.Prefix
-	left  int
-	into  *WhoReport
+	asked  netip.Prefix
+	left   int
+	report *WhoReport
 }
 
 // NewWhoReport finds every pool that contains the addresses or lies in them, with its blocks,
 // withheld ranges and free addresses among them. It leaves out pools that have none of these.
 func NewWhoReport(r *register.Register, asked netip.Prefix, most int) *WhoReport {
 	report := &WhoReport{TypeMeta: command.ReportType("WhoReport"), Asked: Bare(asked), Places: []Place{}}
-	p := &places{asked: asked, left: most, into: report}
+	p := &places{asked: asked, left: most, report: report}
 	for _, domain := range r.Domains {
 		p.addDomain(domain)
 	}
@@ -206,12 +206,12 @@ func (p *places) addRest(place *Place, pool *register.Pool) {
 			p.addWithheld(place, w)
 		}
 	}
-	within := p.asked
-	if within.Bits() < pool.CIDR.Bits() {
-		within = pool.CIDR
+	bounds := p.asked
+	if bounds.Bits() < pool.CIDR.Bits() {
+		bounds = pool.CIDR
 	}
 	used := pool.Space()
-	free := space.CountOf(within).Sub(used.UsedIn(within))
+	free := space.CountOf(bounds).Sub(used.UsedIn(bounds))
 	place.Free = free.String()
 	if free.IsZero() {
 		return
@@ -239,7 +239,7 @@ func (p *places) addBlock(place *Place, pool *register.Pool, record *register.Re
 // room reports whether the report can list one more row, and counts the rows that it omits.
 func (p *places) room() bool {
 	if p.left == 0 {
-		p.into.Omitted++
+		p.report.Omitted++
 		return false
 	}
 	p.left--
@@ -248,7 +248,7 @@ func (p *places) room() bool {
 
 func (p *places) add(place *Place) {
 	if len(place.Blocks) > 0 || len(place.Withheld) > 0 || place.PoolCIDR != "" {
-		p.into.Places = append(p.into.Places, *place)
+		p.report.Places = append(p.report.Places, *place)
 	}
 }
 

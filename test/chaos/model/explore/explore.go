@@ -53,20 +53,20 @@ func Completely[S any, K comparable, T fmt.Stringer](m System[S, K, T], stuck st
 	found := Found{}
 	for at := int32(0); len(work) > 0 && found.Violation == ""; at++ {
 		current, work = work[0], work[1:]
-		m.Next(&current, func(by T, n S) {
+		m.Next(&current, func(step T, n S) {
 			found.Steps++
 			after = n
 			k := m.Key(&after)
-			to, known := index[k]
-			if !known {
+			to, ok := index[k]
+			if !ok {
 				to = int32(len(visits))
 				index[k] = to
-				work, visits = append(work, after), append(visits, visit[T]{from: at, by: by, quiet: m.Quiet(&after)})
+				work, visits = append(work, after), append(visits, visit[T]{from: at, by: step, quiet: m.Quiet(&after)})
 				if v := m.Violation(&after); v != "" && found.Violation == "" {
 					found.Violation, found.Trace = v, trace(visits, to)
 				}
 			}
-			if stuck != "" && to != at && m.Expected(by) {
+			if stuck != "" && to != at && m.Expected(step) {
 				edges = append(edges, edge{at, to})
 			}
 		})

@@ -16,32 +16,32 @@ var (
 )
 
 // in returns a claim that a client creates once, in a pool.
-func in(pool, block uint8) Claim { return Claim{Pool: pool, Block: block, Requests: 1} }
+func claimIn(pool, block uint8) Claim { return Claim{Pool: pool, Block: block, Requests: 1} }
 
 // scenarios are explored completely. Each is as large as memory and patience allow.
 var scenarios = []Scenario{
 	{Name: "a pool is deleted or forced away, and another made on its CIDR", Replicas: 3, Force: true,
-		Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+		Pools: []Pool{there, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}},
 	{Name: "the same, crashes and a relist", Replicas: 2, Force: true, Crashes: 2, Relists: 1,
-		Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+		Pools: []Pool{there, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}},
 	{Name: "the same, a pool that is taken for gone, a relist", Replicas: 2, Mistakes: 1, Relists: 1,
-		Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+		Pools: []Pool{there, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}},
 	{Name: "a pool goes, and is made again under its own name", Replicas: 3, Force: true,
-		Pools: []Pool{again}, Claims: []Claim{in(0, Whole), in(0, Half)}},
+		Pools: []Pool{again}, Claims: []Claim{claimIn(0, Whole), claimIn(0, Half)}},
 	{Name: "a pool goes, another is made on its CIDR, and it is to be made again", Replicas: 2, Force: true,
-		Pools: []Pool{again, {Block: Whole, Requests: 1, Stays: true}}, Claims: []Claim{in(0, Whole), in(1, Half)}},
+		Pools: []Pool{again, {Block: Whole, Requests: 1, Stays: true}}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}},
 	{Name: "a child pool goes, and another is made on its CIDR", Replicas: 3, Force: true,
-		Pools: []Pool{stays, childOf0(there), childOf0(made)}, Claims: []Claim{in(1, Whole), in(2, Half)}},
+		Pools: []Pool{stays, childOf0(there), childOf0(made)}, Claims: []Claim{claimIn(1, Whole), claimIn(2, Half)}},
 	{Name: "a child pool goes, and its parent hands its CIDR out", Replicas: 3, Force: true,
-		Pools: []Pool{stays, childOf0(there)}, Claims: []Claim{in(1, Whole), in(0, Half)}},
+		Pools: []Pool{stays, childOf0(there)}, Claims: []Claim{claimIn(1, Whole), claimIn(0, Half)}},
 	{Name: "a parent goes while a child is made, and another pool on its CIDR", Replicas: 2, Force: true,
-		Pools: []Pool{there, childOf0(made), made}, Claims: []Claim{in(1, Whole), in(2, Half)}},
+		Pools: []Pool{there, childOf0(made), made}, Claims: []Claim{claimIn(1, Whole), claimIn(2, Half)}},
 	{Name: "three claims of a project in a pool, of which it may have two", Replicas: 3, PerPool: 2,
-		Pools: []Pool{stays}, Claims: []Claim{in(0, 0b001), in(0, 0b010), in(0, 0b100)}},
+		Pools: []Pool{stays}, Claims: []Claim{claimIn(0, 0b001), claimIn(0, 0b010), claimIn(0, 0b100)}},
 	{Name: "two claims of a project in a pool, of which it may have one, a crash and a relist", Replicas: 3, PerPool: 1, Relists: 1, Crashes: 1,
-		Pools: []Pool{stays}, Claims: []Claim{{Block: 0b001, Requests: 2}, in(0, 0b010)}},
+		Pools: []Pool{stays}, Claims: []Claim{{Block: 0b001, Requests: 2}, claimIn(0, 0b010)}},
 	{Name: "three claims of two projects in two pools, of which each may have one overall", Replicas: 3, Overall: 1,
-		Pools: []Pool{stays, {Block: 0b1100, There: true, Stays: true}}, Claims: []Claim{in(0, Half), in(1, 0b0100), {Pool: 1, Block: 0b1000, Project: 1, Requests: 1}}},
+		Pools: []Pool{stays, {Block: 0b1100, There: true, Stays: true}}, Claims: []Claim{claimIn(0, Half), claimIn(1, 0b0100), {Pool: 1, Block: 0b1000, Project: 1, Requests: 1}}},
 }
 
 // large are the scenarios of more than 700,000 states but the first, which go test
@@ -75,19 +75,19 @@ func TestNoBlockOfAPoolThatGoesHasTwoHolders(t *testing.T) {
 
 // TestEveryRuleAboutPoolsIsNeeded leaves one out at a time.
 func TestEveryRuleAboutPoolsIsNeeded(t *testing.T) {
-	remade := Scenario{Replicas: 2, Force: true, Pools: []Pool{there, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}
+	remade := Scenario{Replicas: 2, Force: true, Pools: []Pool{there, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}
 	for _, c := range []struct {
 		rule Rules
 		Scenario
 	}{
 		{OwnRecord, remade},
-		{OwnConfirmed, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}},
+		{OwnConfirmed, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}},
 		{MarkFirst, remade},
 		{SeeMark, remade},
-		{MarkVersion, Scenario{Replicas: 3, Force: true, Pools: []Pool{there}, Claims: []Claim{in(0, Whole), in(0, Half)}}},
+		{MarkVersion, Scenario{Replicas: 3, Force: true, Pools: []Pool{there}, Claims: []Claim{claimIn(0, Whole), claimIn(0, Half)}}},
 		{Unmark, remade},
-		{GiveUpMarked, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}},
-		{LimitAtConfirm, Scenario{Replicas: 2, PerPool: 1, Pools: []Pool{stays}, Claims: []Claim{in(0, Half), in(0, Other)}}},
+		{GiveUpMarked, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}},
+		{LimitAtConfirm, Scenario{Replicas: 2, PerPool: 1, Pools: []Pool{stays}, Claims: []Claim{claimIn(0, Half), claimIn(0, Other)}}},
 	} {
 		t.Run("without: "+c.rule.String(), func(t *testing.T) {
 			found := New(c.Scenario, c.rule).Explore()
@@ -100,19 +100,19 @@ func TestEveryRuleAboutPoolsIsNeeded(t *testing.T) {
 }
 
 func TestKeysTellStatesApart(t *testing.T) {
-	m := New(Scenario{Replicas: 3, Force: true, Crashes: 1, Relists: 1, Mistakes: 1, Pools: []Pool{again, made}, Claims: []Claim{in(0, Whole), in(1, Half)}}, SeeMark)
+	m := New(Scenario{Replicas: 3, Force: true, Crashes: 1, Relists: 1, Mistakes: 1, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}, SeeMark)
 	begin := m.initial()
-	known, work := map[key]state{begin.key(): begin}, []state{begin}
-	for len(work) > 0 && len(known) < 100_000 {
+	states, work := map[key]state{begin.key(): begin}, []state{begin}
+	for len(work) > 0 && len(states) < 100_000 {
 		s := work[0]
 		work = work[1:]
 		m.next(&s, func(_ step, n state) {
-			other, ok := known[n.key()]
+			other, ok := states[n.key()]
 			if ok && other != n {
 				t.Fatalf("one key for\n%+v and\n%+v", other, n)
 			}
 			if !ok {
-				known[n.key()] = n
+				states[n.key()] = n
 				work = append(work, n)
 			}
 		})

@@ -33,7 +33,7 @@ type Event struct {
 // between; after etcd was away it continues from the last revision. It returns early only with an
 // error that means that something may have been missed.
 func Follow(ctx context.Context, etcd string, tell func(Event) error) error {
-	f := &follower{etcd: etcd, tell: tell, next: 1, known: map[string]*Object{}}
+	f := &follower{etcd: etcd, tell: tell, next: 1, objects: map[string]*Object{}}
 	for ctx.Err() == nil {
 		if err := f.watch(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -51,7 +51,7 @@ type follower struct {
 	tell func(Event) error
 	next int64
 	// known is the last state of every object, by its key.
-	known map[string]*Object
+	objects map[string]*Object
 }
 
 // response holds the answer of etcd's gateway, as far as it is read.
@@ -133,15 +133,15 @@ func (f *follower) take(key string, revision int64, value []byte, deleted bool) 
 	default:
 		return nil
 	}
-	e := Event{Revision: revision, Seen: time.Now(), Kind: kind, Before: f.known[kind+"/"+name]}
+	e := Event{Revision: revision, Seen: time.Now(), Kind: kind, Before: f.objects[kind+"/"+name]}
 	if deleted {
-		delete(f.known, kind+"/"+name)
+		delete(f.objects, kind+"/"+name)
 		return f.tell(e)
 	}
 	after, err := Read(value)
 	if err != nil {
 		return fmt.Errorf("%s at revision %d: %w", key, revision, err)
 	}
-	f.known[kind+"/"+name], e.After = after, after
+	f.objects[kind+"/"+name], e.After = after, after
 	return f.tell(e)
 }

@@ -158,8 +158,8 @@ func (w *Witness) noteWaiting(e Event, h *holding) {
 		w.waiting[pool] = map[string]*holding{}
 	}
 	w.waiting[pool][h.Metadata.UID] = h
-	if h.told.IsZero() && (h.Status.Phase == "Exhausted" || h.says("PoolExhausted")) {
-		h.told = e.Seen
+	if h.reportedAt.IsZero() && (h.Status.Phase == "Exhausted" || h.says("PoolExhausted")) {
+		h.reportedAt = e.Seen
 	}
 }
 
@@ -177,19 +177,19 @@ func (w *Witness) judgeTurn(e Event, served *holding, recorded time.Time) {
 	if served.kind == Pools || served.Spec.PoolRef.Name == "" || served.Spec.PoolRef.Kind == "IPClass" || w.isAdopted(served) {
 		return
 	}
-	if !served.told.IsZero() {
+	if !served.reportedAt.IsZero() {
 		w.figures.Served++
 	}
 	for _, first := range w.waiting[served.Spec.PoolRef.Name] {
-		if first.told.IsZero() || first.told.Add(settledIn).After(recorded) || first.Spec.PrefixLength < served.Block.Bits() ||
+		if first.reportedAt.IsZero() || first.reportedAt.Add(settledIn).After(recorded) || first.Spec.PrefixLength < served.Block.Bits() ||
 			!olderThan(first.Object, served.Object) || w.isBeingServed(first) || w.hasPlenty(served.Spec.PoolRef.Name, first.Spec.PrefixLength) {
 			continue
 		}
-		if w.excused(first.told) {
+		if w.excused(first.reportedAt) {
 			w.figures.Overtaken++
 			continue
 		}
-		w.violated(e, fmt.Sprintf("%s overtook %s, which was reported as waiting at %s", describe(served), describe(first), first.told.Format(time.TimeOnly)),
+		w.violated(e, fmt.Sprintf("%s overtook %s, which was reported as waiting at %s", describe(served), describe(first), first.reportedAt.Format(time.TimeOnly)),
 			served.Object, first.Object)
 	}
 }

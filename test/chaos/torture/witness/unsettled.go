@@ -182,12 +182,12 @@ func (w *Witness) Waiting(pool string) int {
 
 // Told returns how many of them have been reported as waiting, long enough ago for every replica to
 // know.
-func (w *Witness) Told(pool string, now time.Time) int {
+func (w *Witness) CountReported(pool string, now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for _, h := range w.waiting[pool] {
-		if !h.told.IsZero() && h.told.Add(settledIn).Before(now) {
+		if !h.reportedAt.IsZero() && h.reportedAt.Add(settledIn).Before(now) {
 			n++
 		}
 	}

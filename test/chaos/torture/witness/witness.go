@@ -93,8 +93,8 @@ type holding struct {
 	// holds means that the block counts; dispossessed that a person released it by hand.
 	holds, dispossessed bool
 	// told is when the claim was first reported as waiting.
-	told time.Time
-	life *Life
+	reportedAt time.Time
+	life       *Life
 }
 
 // Figures holds the counts of events.

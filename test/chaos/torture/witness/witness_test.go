@@ -12,13 +12,13 @@ import (
 type story struct {
 	t       *testing.T
 	witness *Witness
-	known   map[string]*Object
+	objects map[string]*Object
 	excused bool
 	at      time.Time
 }
 
 func begin(t *testing.T) *story {
-	s := &story{t: t, known: map[string]*Object{}, at: time.Unix(1_000_000, 0)}
+	s := &story{t: t, objects: map[string]*Object{}, at: time.Unix(1_000_000, 0)}
 	s.witness = New(func(time.Time) bool { return s.excused })
 	return s
 }
@@ -41,10 +41,10 @@ func (s *story) stores(kind, name, uid, rest string) {
 func (s *story) loses(kind, name string) { s.tell(kind, name, nil) }
 
 func (s *story) tell(kind, name string, after *Object) {
-	before := s.known[kind+name]
-	s.known[kind+name] = after
+	before := s.objects[kind+name]
+	s.objects[kind+name] = after
 	if after == nil {
-		delete(s.known, kind+name)
+		delete(s.objects, kind+name)
 	}
 	e := Event{Revision: s.witness.Revision() + 1, Seen: s.at, Kind: kind, Before: before, After: after}
 	if err := s.witness.Take(e); err != nil {
@@ -173,11 +173,11 @@ func TestForce(t *testing.T) {
 }
 
 func TestTurns(t *testing.T) {
-	overtaking := func(t *testing.T, excused bool, told time.Duration, length int) *story {
+	overtaking := func(t *testing.T, excused bool, delay time.Duration, length int) *story {
 		s := begin(t)
 		s.excused = excused
 		s.waits("first", "c-1", length, "Exhausted")
-		s.passes(told)
+		s.passes(delay)
 		s.waits("second", "c-2", 28, "Exhausted")
 		s.passes(time.Minute)
 		s.records("second-r", "second", "r-2", "10.0.0.0/28")

@@ -52,13 +52,13 @@ func TestTheDocumentSaysWhatTheWritesOfAClaimComeToByThemselves(t *testing.T) {
 	r, used := &figures.Report{}, func(ms float64) map[string]float64 { return map[string]float64{"apiserver": ms} }
 	r.Of(figures.Key{Scenario: "bare", Shape: "8 clients"}).Add(round(1000, time.Millisecond), 0, used(2))
 	r.Of(figures.Key{Scenario: "claim", Variant: "by pool", Shape: "8 clients"}).Add(round(200, time.Millisecond), time.Second, used(9))
-	const is = "made by the client with no operator, take 6.5 ms, and 0.30 of the rate of bare creates"
-	if text := document.Markdown(r); strings.Contains(text, is) {
-		t.Errorf("says %q, which was not measured", is)
+	const sentence = "made by the client with no operator, take 6.5 ms, and 0.30 of the rate of bare creates"
+	if text := document.Markdown(r); strings.Contains(text, sentence) {
+		t.Errorf("says %q, which was not measured", sentence)
 	}
 	r.Of(figures.Key{Scenario: "writes", Shape: "8 clients"}).Add(round(300, time.Millisecond), time.Second, used(6.5))
-	if text := document.Markdown(r); !strings.Contains(text, is) {
-		t.Errorf("does not say %q:\n%s", is, text)
+	if text := document.Markdown(r); !strings.Contains(text, sentence) {
+		t.Errorf("does not say %q:\n%s", sentence, text)
 	}
 }
 

@@ -54,18 +54,18 @@ func capiPlot(r *figures.Report) Plot {
 
 func clientsPlot(r *figures.Report) Plot {
 	c := Plot{Name: "clients", Caption: "Creates by the number of clients", Title: "Creates, closed loop", X: "clients", Y: "per second"}
-	for _, of := range []struct{ name, scenario, variant string }{
+	for _, curve := range []struct{ name, scenario, variant string }{
 		{"bare", "bare", ""}, {"two writes", "writes", ""}, {"claim by pool", "claim", "by pool"}, {"claim by class", "claim", "by class"},
 		{"claim IPv6", "claim", "IPv6"}, {"host addresses", "claim", "host addresses"}, {"mixed sizes", "claim", "mixed sizes"},
 		{"Service", "service", ""},
 	} {
 		var closed []*figures.Series
-		for _, s := range r.Each(of.scenario, of.variant) {
+		for _, s := range r.Each(curve.scenario, curve.variant) {
 			if clients(s) > 0 && s.At == 0 {
 				closed = append(closed, s)
 			}
 		}
-		addLine(&c, of.name, closed, clients, (*figures.Series).PerSecond)
+		addLine(&c, curve.name, closed, clients, (*figures.Series).PerSecond)
 	}
 	return c
 }

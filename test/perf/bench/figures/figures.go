@@ -164,20 +164,20 @@ func (s *Series) CPU(part string) float64 {
 	return s.median(func(r Round) float64 { return r.CPU[part] })
 }
 
-func (s *Series) median(of func(Round) float64) float64 {
+func (s *Series) median(value func(Round) float64) float64 {
 	rates := make([]float64, len(s.Rounds))
 	for i, r := range s.Rounds {
-		rates[i] = of(r)
+		rates[i] = value(r)
 	}
 	return median(rates)
 }
 
 // Ratio is the median, over rounds that were measured next to each other, of the
 // rate of s to that of other.
-func (s *Series) Ratio(other *Series, of func(Round) float64) float64 {
+func (s *Series) Ratio(other *Series, value func(Round) float64) float64 {
 	ratios := make([]float64, min(len(s.Rounds), len(other.Rounds)))
 	for i := range ratios {
-		ratios[i] = of(s.Rounds[i]) / other.Rounds[i].PerSecond()
+		ratios[i] = value(s.Rounds[i]) / other.Rounds[i].PerSecond()
 	}
 	return median(ratios)
 }

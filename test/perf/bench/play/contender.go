@@ -127,16 +127,16 @@ func (w *World) measure(ctx context.Context, contenders []contender, p plan) err
 			}
 			series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: p.shape.String(), At: p.at})
 			result.addTo(series)
-			w.told(series, i, p.rounds)
+			w.reportRound(series, i, p.rounds)
 		}
 	}
 	return nil
 }
 
 // told says what the last round of a series was.
-func (w *World) told(s *figures.Series, round, of int) {
+func (w *World) reportRound(s *figures.Series, round, rounds int) {
 	last := s.Rounds[len(s.Rounds)-1]
-	text := fmt.Sprintf("%-8s %-16s %-10s round %d/%d: %6.0f/s, p95 %6.1f ms", s.Scenario, s.Variant, s.Shape, round+1, of, last.PerSecond(), s.Millis.P95)
+	text := fmt.Sprintf("%-8s %-16s %-10s round %d/%d: %6.0f/s, p95 %6.1f ms", s.Scenario, s.Variant, s.Shape, round+1, rounds, last.PerSecond(), s.Millis.P95)
 	if last.DoneSeconds > 0 {
 		text += fmt.Sprintf(", done %5.0f/s", last.DonePerSecond())
 	}

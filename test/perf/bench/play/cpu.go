@@ -29,8 +29,8 @@ func (w *World) cpuTimes() map[string]time.Duration {
 		}
 	}
 	times := map[string]time.Duration{}
-	for name, of := range pids {
-		for _, pid := range of {
+	for name, partPIDs := range pids {
+		for _, pid := range partPIDs {
 			if used, ok := cpuTime(pid); ok {
 				times[name] += used
 			}
@@ -78,7 +78,7 @@ const (
 // rest waits until the parts have done what they do by themselves: replicas that
 // have just become ready still list what hands out nothing, and that takes the API
 // server longer the more there is.
-func (w *World) rest(ctx context.Context) error {
+func (w *World) awaitIdle(ctx context.Context) error {
 	before := w.cpuTimes()
 	err := wait.PollUntilContextTimeout(ctx, restfulLook, restfulWait, false, func(context.Context) (bool, error) {
 		now, used := w.cpuTimes(), time.Duration(0)

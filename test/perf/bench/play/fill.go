@@ -82,7 +82,7 @@ func (w *World) memory(ctx context.Context, when string) error {
 	if leader == nil {
 		return fmt.Errorf("no manager leads")
 	}
-	found, err := w.scrape.of(ctx, leader)
+	found, err := w.scrape.fetch(ctx, leader)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (w *World) restart(ctx context.Context) error {
 	var samples []time.Duration
 	manager := w.cluster.Managers[0]
 	for range either(w, 5, 2) {
-		if err := w.rest(ctx); err != nil {
+		if err := w.awaitIdle(ctx); err != nil {
 			return err
 		}
 		if err := manager.Stop(); err != nil {
@@ -119,7 +119,7 @@ func (w *World) restart(ctx context.Context) error {
 	if err := w.awaitLeader(ctx); err != nil {
 		return err
 	}
-	if err := w.rest(ctx); err != nil { // it is ready before it has read the claims
+	if err := w.awaitIdle(ctx); err != nil { // it is ready before it has read the claims
 		return err
 	}
 	return w.memory(ctx, "restarted")

@@ -37,7 +37,7 @@ func (w *World) deny(ctx context.Context) error {
 	for _, shape := range []load.Shape{closed(1), closed(8), open(150)} {
 		series := w.report.Of(figures.Key{Scenario: "deny", Shape: shape.String()})
 		series.Add(load.Run(ctx, shape, load.Limit{For: either(w, 4*time.Second, time.Second)}, refused), 0, nil)
-		w.told(series, 0, 1)
+		w.reportRound(series, 0, 1)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (w *World) observedRound(ctx context.Context, which int, to *collector.Coll
 	if _, err := w.round(ctx, c, closed(8), load.Limit{Count: 200}); err != nil { // warms up
 		return err
 	}
-	if err := w.rest(ctx); err != nil {
+	if err := w.awaitIdle(ctx); err != nil {
 		return err
 	}
 	if which > 0 {
@@ -79,7 +79,7 @@ func (w *World) observedRound(ctx context.Context, which int, to *collector.Coll
 	}
 	series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: closed(8).String()})
 	result.addTo(series)
-	w.told(series, len(series.Rounds)-1, len(series.Rounds))
+	w.reportRound(series, len(series.Rounds)-1, len(series.Rounds))
 	if err := manager.Stop(); err != nil { // it sends what it has recorded
 		return err
 	}
@@ -97,7 +97,7 @@ func (w *World) scraped(ctx context.Context, manager *cluster.Manager) (stop fun
 		every := time.NewTicker(scrapedEvery)
 		defer every.Stop()
 		for ctx.Err() == nil {
-			if _, err := w.scrape.of(ctx, manager); err != nil && ctx.Err() == nil {
+			if _, err := w.scrape.fetch(ctx, manager); err != nil && ctx.Err() == nil {
 				w.report.Note("a scrape failed: " + err.Error())
 			}
 			select {

@@ -62,8 +62,8 @@ func (w *World) profile(ctx context.Context) error {
 	taking.Go(func() error {
 		return w.measure(ctx, []contender{byPool("by-pool")}, plan{closed(8), load.Limit{For: 14 * time.Second}, 1, 0})
 	})
-	for _, of := range []func(context.Context, string, string) error{w.take, w.takeOfManager} {
-		taking.Go(func() error { return of(ctx, "/debug/pprof/profile?seconds=10", "cpu") })
+	for _, takeProfile := range []func(context.Context, string, string) error{w.take, w.takeOfManager} {
+		taking.Go(func() error { return takeProfile(ctx, "/debug/pprof/profile?seconds=10", "cpu") })
 	}
 	if err := taking.Wait(); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (w *World) severalReplicas(ctx context.Context) error {
 				}
 				series := w.report.Of(figures.Key{Scenario: "replicas", Variant: fmt.Sprint(n), Shape: shape.String()})
 				result.addTo(series)
-				w.told(series, i, either(w, 4, 1))
+				w.reportRound(series, i, either(w, 4, 1))
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (w *World) restingReplicas(ctx context.Context, n int) error {
 	if err := w.awaitLeader(ctx); err != nil {
 		return err
 	}
-	return w.rest(ctx)
+	return w.awaitIdle(ctx)
 }
 
 func (w *World) awaitLeader(ctx context.Context) error {

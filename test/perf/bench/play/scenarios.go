@@ -89,7 +89,7 @@ func (w *World) inAllShapes(ctx context.Context, shapes []load.Shape, contenders
 // contender create for a second: the first requests for a kind are slow.
 func (w *World) afresh(ctx context.Context, contenders ...contender) error {
 	if !w.options.Quick {
-		if err := w.anew(ctx); err != nil {
+		if err := w.restartCluster(ctx); err != nil {
 			return err
 		}
 	}

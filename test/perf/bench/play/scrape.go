@@ -51,7 +51,7 @@ func newScraper(ctx context.Context, w *World) (*scraper, error) {
 // metrics of a manager, by name and labels as they are written.
 type metrics map[string]float64
 
-func (s *scraper) of(ctx context.Context, m *cluster.Manager) (metrics, error) {
+func (s *scraper) fetch(ctx context.Context, m *cluster.Manager) (metrics, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.MetricsAddress+"/metrics", nil)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (w *World) leader(ctx context.Context) (*cluster.Manager, error) {
 		if !m.Running() {
 			continue
 		}
-		found, err := w.scrape.of(ctx, m)
+		found, err := w.scrape.fetch(ctx, m)
 		if err != nil {
 			return nil, err
 		}

@@ -40,10 +40,10 @@ type sightings struct {
 	test done
 	stop func()
 
-	mu   sync.Mutex
-	at   map[string]time.Time
-	told chan struct{}
-	err  error
+	mu       sync.Mutex
+	at       map[string]time.Time
+	progress chan struct{}
+	err      error
 }
 
 // awaitAtMost bounds the wait for what follows from a round.
@@ -59,7 +59,7 @@ func (w *World) sight(ctx context.Context, path string, test done) (*sightings, 
 		cancel()
 		return nil, err
 	}
-	s := &sightings{test: test, at: map[string]time.Time{}, told: make(chan struct{}, 1), stop: cancel}
+	s := &sightings{test: test, at: map[string]time.Time{}, progress: make(chan struct{}, 1), stop: cancel}
 	go func() {
 		for s.read(ctx, body); ctx.Err() == nil; s.read(ctx, body) {
 			if body, err = w.events(ctx, path); err != nil {
@@ -126,7 +126,7 @@ func (s *sightings) fail(err error) {
 
 func (s *sightings) tell() {
 	select {
-	case s.told <- struct{}{}:
+	case s.progress <- struct{}{}:
 	default:
 	}
 }
@@ -144,7 +144,7 @@ func (s *sightings) await(ctx context.Context, count int) (time.Time, error) {
 			return last, err
 		}
 		select {
-		case <-s.told:
+		case <-s.progress:
 		case <-ctx.Done():
 			return last, fmt.Errorf("%d of %d were done: %w", seen, count, ctx.Err())
 		}
@@ -167,7 +167,7 @@ func (s *sightings) awaitName(ctx context.Context, name string) (time.Time, erro
 			return at, err
 		}
 		select {
-		case <-s.told:
+		case <-s.progress:
 		case <-ctx.Done():
 			return at, fmt.Errorf("%s was not done: %w", name, ctx.Err())
 		}

@@ -45,10 +45,10 @@ type World struct {
 	// k8s is for what is not measured.
 	k8s client.WithWatch
 	// wires are those of the clients that are.
-	wires  []*wire
-	watch  *wire
-	scrape *scraper
-	begun  time.Time
+	wires     []*wire
+	watch     *wire
+	scrape    *scraper
+	startTime time.Time
 	// held counts the blocks that the scenarios have claimed so far, in this cluster.
 	held int
 	// namespaces counts those that were made.
@@ -63,7 +63,7 @@ const managers = 3
 // Start starts the control plane and the operator as `make up` does, with one
 // manager that runs.
 func Start(ctx context.Context, options Options, report *figures.Report) (*World, error) {
-	w := &World{options: options, report: report, begun: time.Now()}
+	w := &World{options: options, report: report, startTime: time.Now()}
 	if err := w.start(ctx); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Start(ctx context.Context, options Options, report *figures.Report) (*World
 
 // anew starts another cluster in place of the one that runs, if something has been
 // claimed in that.
-func (w *World) anew(ctx context.Context) error {
+func (w *World) restartCluster(ctx context.Context) error {
 	if w.held == 0 {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (w *World) namespace(ctx context.Context) (string, error) {
 
 // say tells how far the run is.
 func (w *World) say(format string, args ...any) {
-	passed := time.Since(w.begun).Round(time.Second)
+	passed := time.Since(w.startTime).Round(time.Second)
 	_, _ = fmt.Fprintf(w.options.Progress, "[%02d:%02d] %s\n", int(passed.Minutes()), int(passed.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
