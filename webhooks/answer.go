@@ -45,9 +45,9 @@ func (s subject) refusal(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &limit):
-		return limited(apierrors.NewForbidden(s.resource(), s.name, limit))
+		return withLimitCause(apierrors.NewForbidden(s.resource(), s.name, limit))
 	case errors.As(err, &waiting):
-		return limited(apierrors.NewTooManyRequests(err.Error(), 0)) // a retry in a second would not help
+		return withLimitCause(apierrors.NewTooManyRequests(err.Error(), 0)) // a retry in a second would not help
 	case errors.As(err, &policy) && policy.Value == nil:
 		return s.invalid(field.Required(field.NewPath(policy.Field), policy.Remedy))
 	case errors.As(err, &policy):
@@ -67,14 +67,14 @@ func (s subject) refusal(err error) error {
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, context.DeadlineExceeded): // that of the request, or of one step of it
-		return tryAgain(late(err))
+		return tryAgain(describeTimeout(err))
 	default:
 		return apierrors.NewInternalError(fmt.Errorf("%w: try again", err))
 	}
 }
 
-// limited adds the cause by which a client distinguishes a limit from a missing right.
-func limited(err *apierrors.StatusError) error {
+// withLimitCause adds the cause by which a client distinguishes a limit from a missing right.
+func withLimitCause(err *apierrors.StatusError) error {
 	if err.ErrStatus.Details == nil {
 		err.ErrStatus.Details = &metav1.StatusDetails{}
 	}
@@ -82,9 +82,9 @@ func limited(err *apierrors.StatusError) error {
 	return err
 }
 
-// late describes in plain words, and without the address of the API server, the call that was not
+// describeTimeout describes in plain words, and without the address of the API server, the call that was not
 // answered in time.
-func late(err error) error {
+func describeTimeout(err error) error {
 	cause := context.DeadlineExceeded.Error()
 	if call, ok := errors.AsType[*url.Error](err); ok {
 		cause = call.Error()
@@ -99,10 +99,10 @@ func tryAgain(err error) error {
 // invalid returns an error with the first errors, and the number of the others: the library takes
 // quadratic time to join them.
 func (s subject) invalid(errs ...*field.Error) error {
-	more := len(errs) - maxErrors
+	omittedCount := len(errs) - maxErrors
 	err := apierrors.NewInvalid(s.groupKind(), s.name, errs[:min(len(errs), maxErrors)])
-	if more > 0 {
-		err.ErrStatus.Message += fmt.Sprintf("; and %s", ipam.Counted(more, "more error"))
+	if omittedCount > 0 {
+		err.ErrStatus.Message += fmt.Sprintf("; and %s", ipam.FormatCount(omittedCount, "more error"))
 	}
 	return err
 }
@@ -120,22 +120,22 @@ func (s subject) conflict(err error) error {
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: %w: %s", err, s.ifTaken))
 }
 
-// awaited returns the refusal to delete a class for which claims wait.
-func (s subject) awaited(waiting []ipam.Holder) error {
-	named := waiting[:min(len(waiting), holdersNamed)]
+// waitingConflict returns the refusal to delete a class for which claims wait.
+func (s subject) waitingConflict(waiting []ipam.Holder) error {
+	firstHolders := waiting[:min(len(waiting), maxListedHolders)]
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("class %s is in use by %s (%s): delete %s first, or give the class a pool that has room",
-		s.name, ipam.Counted(len(waiting), "waiting claim"), list(named, len(waiting)), pronoun(len(waiting))))
+		s.name, ipam.FormatCount(len(waiting), "waiting claim"), list(firstHolders, len(waiting)), pronoun(len(waiting))))
 }
 
 // list returns the names of the given holders, and the number of the remaining ones out of the
 // total.
-func list(holders []ipam.Holder, of int) string {
+func list(holders []ipam.Holder, total int) string {
 	names := make([]string, 0, len(holders)+1)
 	for _, h := range holders {
 		names = append(names, h.String())
 	}
-	if of > len(names) {
-		names = append(names, fmt.Sprintf("and %d more", of-len(names)))
+	if total > len(names) {
+		names = append(names, fmt.Sprintf("and %d more", total-len(names)))
 	}
 	return strings.Join(names, ", ")
 }
@@ -170,11 +170,11 @@ func canWait(err error) bool {
 }
 
 const (
-	// occupantsRead bounds the number of holders that are checked to find the ones that are not
+	// maxOccupants bounds the number of holders that are checked to find the ones that are not
 	// being deleted.
-	occupantsRead = 64
-	// holdersNamed is the number of holders that a refusal names.
-	holdersNamed = 3
+	maxOccupants = 64
+	// maxListedHolders is the number of holders that a refusal names.
+	maxListedHolders = 3
 )
 
 func pronoun(n int) string {

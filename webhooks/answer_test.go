@@ -27,7 +27,7 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 	again := answer{429, 1}
 	pool, block := ipam.PoolNamed("p"), netip.MustParsePrefix("10.0.0.0/24")
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: "b"}
-	limit := &ipam.LimitError{Of: "pool q", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
+	limit := &ipam.LimitError{Subject: "pool q", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
 	claim := subject{kind: "IPClaim", plural: "ipclaims", name: "a", ifTaken: "leave cidr out to get a free block, or ask for another"}
 	var rows []messages.Row
 	for name, tc := range map[string]struct {
@@ -99,7 +99,7 @@ func ofAnswer(t *testing.T, response admission.Response, err error) []messages.R
 func TestACallThatIsLateIsReportedWithoutItsURL(t *testing.T) {
 	call := &url.Error{Op: "Get", URL: "https://10.0.0.1/apis/x", Err: context.DeadlineExceeded}
 	for _, err := range []error{context.DeadlineExceeded, call} {
-		if got := late(fmt.Errorf("reading namespace a: %w", err)).Error(); got != "reading namespace a: the API server did not answer in time" {
+		if got := describeTimeout(fmt.Errorf("reading namespace a: %w", err)).Error(); got != "reading namespace a: the API server did not answer in time" {
 			t.Errorf("%v reads %q", err, got)
 		}
 	}

@@ -36,15 +36,15 @@ func furnished(t *testing.T, s *stage) {
 			pool.Project, pool.Spec.UID = "others", "uid-of-"+name
 		}
 		s.Ledger.Describe(pool)
-		s.Catalogue.SetPool(pool)
+		s.Catalog.SetPool(pool)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
 			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
 		})
 	}
-	s.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
-	s.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
-	s.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
+	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
+	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
+	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
 	holder := convert.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "others", Name: "secret-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),

@@ -37,35 +37,35 @@ const (
 	maxMessageBytes = 4 << 10
 )
 
-// bounded implements a handler that refuses objects that are larger than the bounds, before any
+// boundedHandler implements a handler that refuses objects that are larger than the bounds, before any
 // part of them is decoded, and removes from all others the parts that the handler does not read. It
 // refuses an update only if the object grew beyond a bound: a stored object can be edited. An
 // object that is being deleted can be edited too, and the operator writes its status in any case.
-type bounded struct {
+type boundedHandler struct {
 	handler admission.Handler
 	// operator is the user name of the operator itself.
 	operator string
 }
 
 // Handle implements admission.Handler.
-func (b bounded) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (b boundedHandler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	object, old := measure(req.Object.Raw), measure(req.OldObject.Raw)
 	if !object.deleted && req.UserInfo.Username != b.operator {
-		if errs := object.exceeded(old); len(errs) > 0 {
+		if errs := object.checkBounds(old); len(errs) > 0 {
 			s := subject{group: req.Kind.Group, kind: req.Kind.Kind, name: req.Name}
 			return denied(s.invalid(errs...))
 		}
 	}
 	creates := req.Operation == admissionv1.Create
 	req.Object.Raw, req.OldObject.Raw = withoutUnread(req.Object.Raw, creates), withoutUnread(req.OldObject.Raw, creates)
-	return shortened(b.handler.Handle(ctx, req))
+	return shortenMessages(b.handler.Handle(ctx, req))
 }
 
-// measured holds the size of an object.
-type measured struct {
-	// bytes is the size without managed fields, which differ with each user that writes; whole is
+// measurements holds the size of an object.
+type measurements struct {
+	// bytes is the size without managed fields, which differ with each user that writes; totalBytes is
 	// the size with them.
-	bytes, whole                                     int
+	bytes, totalBytes                                int
 	labels, annotations, owners, finalizers, entries int
 	longest                                          int
 	deleted                                          bool
@@ -73,15 +73,15 @@ type measured struct {
 
 // measure returns the size of an object. If the text is not an object, it counts only the bytes:
 // the handler refuses the text.
-func measure(text []byte) measured {
-	m := measured{bytes: len(text), whole: len(text)}
+func measure(text []byte) measurements {
+	m := measurements{bytes: len(text), totalBytes: len(text)}
 	_ = eachMember(text, func(name, value []byte) {
 		if string(name) == "metadata" {
 			_ = eachMember(value, m.addMetadata)
 			return
 		}
 		c := count(value)
-		m.entries += c.all
+		m.entries += c.total
 		if string(name) != "status" {
 			m.longest = max(m.longest, c.longest)
 		}
@@ -89,13 +89,13 @@ func measure(text []byte) measured {
 	return m
 }
 
-func (m *measured) addMetadata(name, value []byte) {
+func (m *measurements) addMetadata(name, value []byte) {
 	if string(name) == "managedFields" {
 		m.bytes -= len(`"managedFields":`) + len(value) + len(`,`)
 		return
 	}
 	c := count(value)
-	m.entries += c.all
+	m.entries += c.total
 	if string(name) != "annotations" {
 		m.longest = max(m.longest, c.longest)
 	}
@@ -113,42 +113,42 @@ func (m *measured) addMetadata(name, value []byte) {
 	}
 }
 
-// whole is the name for all bounded parts of an object, in place of a field.
-const whole = "metadata and spec"
+// wholeObject is the name for all bounded parts of an object, in place of a field.
+const wholeObject = "metadata and spec"
 
-// exceeded returns an error for each bound that an object exceeds. It accepts an excess that the
+// checkBounds returns an error for each bound that an object exceeds. It accepts an excess that the
 // older object has too; the measure of the older object is zero if there is none.
-func (m measured) exceeded(old measured) field.ErrorList {
+func (m measurements) checkBounds(old measurements) field.ErrorList {
 	var errs field.ErrorList
 	size := m.bytes
-	if old.whole == 0 {
-		size = m.whole // the size that is stored
+	if old.totalBytes == 0 {
+		size = m.totalBytes // the size that is stored
 	}
 	if size > maxObjectBytes && size > old.bytes {
 		errs = append(errs, &field.Error{
-			Type: field.ErrorTypeTooLong, Field: whole, BadValue: field.OmitValueType{},
+			Type: field.ErrorTypeTooLong, Field: wholeObject, BadValue: field.OmitValueType{},
 			Detail: fmt.Sprintf("have %d bytes, and may have %d: remove annotations or list items", size, maxObjectBytes),
 		})
 	}
 	if m.longest > maxStringBytes && m.longest > old.longest {
 		errs = append(errs, &field.Error{
-			Type: field.ErrorTypeTooLong, Field: whole, BadValue: field.OmitValueType{},
+			Type: field.ErrorTypeTooLong, Field: wholeObject, BadValue: field.OmitValueType{},
 			Detail: fmt.Sprintf("have a name or a value of %d bytes, and each may have %d: make it shorter", m.longest, maxStringBytes),
 		})
 	}
 	metadata := field.NewPath("metadata")
 	for _, c := range []struct {
-		path             *field.Path
-		count, old, most int
+		path              *field.Path
+		count, old, limit int
 	}{
 		{metadata.Child("labels"), m.labels, old.labels, maxLabels},
 		{metadata.Child("annotations"), m.annotations, old.annotations, maxAnnotations},
 		{metadata.Child("ownerReferences"), m.owners, old.owners, maxOwners},
 		{metadata.Child("finalizers"), m.finalizers, old.finalizers, maxFinalizers},
-		{field.NewPath(whole), m.entries, old.entries, maxEntries},
+		{field.NewPath(wholeObject), m.entries, old.entries, maxEntries},
 	} {
-		if c.count > c.most && c.count > c.old {
-			tooMany := field.TooMany(c.path, c.count, c.most)
+		if c.count > c.limit && c.count > c.old {
+			tooMany := field.TooMany(c.path, c.count, c.limit)
 			tooMany.Detail += ": remove some"
 			errs = append(errs, tooMany)
 		}
@@ -160,13 +160,13 @@ func (m measured) exceeded(old measured) field.ErrorList {
 // unless the object is created, labels, owners, finalizers, and annotations of others. It returns a
 // text that is not an object unchanged.
 func withoutUnread(text []byte, creates bool) []byte {
-	annotations := func(to []byte, name string, value []byte) []byte {
+	annotations := func(dst []byte, name string, value []byte) []byte {
 		if !creates && !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
 			return nil
 		}
-		return append(to, value...)
+		return append(dst, value...)
 	}
-	metadata := func(to []byte, name string, value []byte) []byte {
+	metadata := func(dst []byte, name string, value []byte) []byte {
 		switch name {
 		case "managedFields":
 			return nil
@@ -175,15 +175,15 @@ func withoutUnread(text []byte, creates bool) []byte {
 				return nil
 			}
 		case "annotations":
-			return appendMembers(to, value, annotations)
+			return appendMembers(dst, value, annotations)
 		}
-		return append(to, value...)
+		return append(dst, value...)
 	}
-	read, err := appendObject(make([]byte, 0, len(text)), text, func(to []byte, name string, value []byte) []byte {
+	read, err := appendObject(make([]byte, 0, len(text)), text, func(dst []byte, name string, value []byte) []byte {
 		if name == "metadata" {
-			return appendMembers(to, value, metadata)
+			return appendMembers(dst, value, metadata)
 		}
-		return append(to, value...)
+		return append(dst, value...)
 	})
 	if err != nil {
 		return text
@@ -201,8 +201,8 @@ func appendMembers(to, value []byte, appendValue func(to []byte, name string, va
 	return read
 }
 
-// shortened returns an answer with its long parts cut: it can quote an object's values.
-func shortened(response admission.Response) admission.Response {
+// shortenMessages returns an answer with its long parts cut: it can quote an object's values.
+func shortenMessages(response admission.Response) admission.Response {
 	for i, warning := range response.Warnings {
 		response.Warnings[i] = shortText(warning)
 	}

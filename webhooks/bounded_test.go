@@ -22,7 +22,7 @@ func withMetadata(metadata, items string) []byte {
 }
 
 func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
-	labels := func(n int) []byte { return withMetadata(`"labels":{`+counted(n, `"#":""`)+`}`, "") }
+	labels := func(n int) []byte { return withMetadata(`"labels":{`+repeatItem(n, `"#":""`)+`}`, "") }
 	within, beyond := labels(maxLabels), labels(maxLabels+1)
 	long := func(n int) []byte { return withMetadata(`"annotations":{"a":"`+strings.Repeat("x", n)+`"}`, "") }
 	managed := func(object []byte) []byte {
@@ -39,10 +39,10 @@ func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 	}{
 		"as many labels as allowed":                {operation: create, object: within},
 		"one label more":                           {operation: create, object: beyond, refused: "metadata.labels: Too many: 257: must have at most 256 items: remove some"},
-		"too many annotations":                     {operation: create, object: withMetadata(`"annotations":{`+counted(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
-		"too many owners":                          {operation: create, object: withMetadata(`"ownerReferences":[`+counted(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
-		"too many finalizers":                      {operation: create, object: withMetadata(`"finalizers":[`+counted(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
-		"too many items":                           {operation: create, object: withMetadata("", counted(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
+		"too many annotations":                     {operation: create, object: withMetadata(`"annotations":{`+repeatItem(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
+		"too many owners":                          {operation: create, object: withMetadata(`"ownerReferences":[`+repeatItem(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
+		"too many finalizers":                      {operation: create, object: withMetadata(`"finalizers":[`+repeatItem(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
+		"too many items":                           {operation: create, object: withMetadata("", repeatItem(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
 		"too long a name":                          {operation: create, object: withMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
 		"too many bytes":                           {operation: create, object: long(maxObjectBytes), refused: "metadata and spec: Too long: have 524346 bytes, and may have 524288: remove annotations or list items"},
 		"too many managed fields":                  {operation: create, object: withMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
@@ -64,7 +64,7 @@ func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 				Kind: metav1.GroupVersionKind{Group: "ipam.cadastre.dev", Kind: "IPPool"}, Name: "p",
 			}}
 			req.UserInfo.Username = c.user
-			response := bounded{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }), operator}.Handle(t.Context(), req)
+			response := boundedHandler{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }), operator}.Handle(t.Context(), req)
 			if response.Allowed != (c.refused == "") {
 				t.Fatalf("it is answered %+v", response)
 			}
@@ -112,7 +112,7 @@ func TestAnAnswerNamesAFewErrorsAndIsShort(t *testing.T) {
 		t.Errorf("it has %d causes", n)
 	}
 	long := strings.Repeat("ä", 9<<10)
-	response = shortened(denied(subject{kind: "IPClaim", name: long}.invalid(field.Invalid(field.NewPath(long), long, long))).WithWarnings(long))
+	response = shortenMessages(denied(subject{kind: "IPClaim", name: long}.invalid(field.Invalid(field.NewPath(long), long, long))).WithWarnings(long))
 	for _, text := range []string{response.Result.Message, response.Result.Details.Name, response.Result.Details.Causes[0].Message, response.Result.Details.Causes[0].Field, response.Warnings[0]} {
 		if len(text) > maxMessageBytes+3 || !strings.HasSuffix(text, "ä...") {
 			t.Errorf("the answer has a text of %d bytes that ends with %q", len(text), text[len(text)-9:])

@@ -37,12 +37,12 @@ func newDraft(raw []byte) (*draft, error) {
 // set fills in a field, and the objects around it. It ignores the empty string and nil, and a
 // string that the field has already.
 func (d *draft) set(value any, path ...string) error {
-	text, is := value.(string)
-	if value == nil || is && (text == "" || text == d.text(path...)) {
+	text, isText := value.(string)
+	if value == nil || isText && (text == "" || text == d.text(path...)) {
 		return nil
 	}
 	for i := 1; i < len(path); i++ {
-		if there, found, _ := unstructured.NestedFieldNoCopy(d.object, path[:i]...); !found || there == nil {
+		if parent, found, _ := unstructured.NestedFieldNoCopy(d.object, path[:i]...); !found || parent == nil {
 			if err := d.add(map[string]any{}, path[:i]); err != nil {
 				return err
 			}
@@ -69,15 +69,15 @@ func pointer(path []string) string {
 }
 
 // addFinalizer adds a finalizer to the existing ones.
-func (d *draft) addFinalizer(there []string, finalizer string) error {
-	if slices.Contains(there, finalizer) {
+func (d *draft) addFinalizer(finalizers []string, finalizer string) error {
+	if slices.Contains(finalizers, finalizer) {
 		return nil
 	}
-	all := []any{}
-	for _, f := range append(slices.Clone(there), finalizer) {
-		all = append(all, f)
+	values := []any{}
+	for _, f := range append(slices.Clone(finalizers), finalizer) {
+		values = append(values, f)
 	}
-	return d.set(all, "metadata", "finalizers")
+	return d.set(values, "metadata", "finalizers")
 }
 
 // text returns a field that is a string, or "".
@@ -95,9 +95,9 @@ func (d *draft) remove(path ...string) {
 	d.changes = append(d.changes, jsonpatch.NewOperation("remove", pointer(path), nil))
 }
 
-// grant notes, in case the object must wait, that its creator can use a pool. It removes the
+// setGrant notes, in case the object must wait, that its creator can use a pool. It removes the
 // object's own notes about that.
-func (d *draft) grant(pool ipam.PoolKey, grant *ipam.Grant) {
+func (d *draft) setGrant(pool ipam.PoolKey, grant *ipam.Grant) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationUseGranted)
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequester)
 	if grant != nil {
@@ -105,17 +105,17 @@ func (d *draft) grant(pool ipam.PoolKey, grant *ipam.Grant) {
 	}
 }
 
-// requestedBy notes in an object that waits the user that created it. It removes the object's own
+// setRequestedBy notes in an object that waits the user that created it. It removes the object's own
 // note about that.
-func (d *draft) requestedBy(user string, waits bool) {
+func (d *draft) setRequestedBy(user string, isWaiting bool) {
 	d.remove("metadata", "annotations", v1alpha1.AnnotationRequestedBy)
-	if waits {
+	if isWaiting {
 		_ = d.set(convert.RequestedBy(user), "metadata", "annotations", v1alpha1.AnnotationRequestedBy) // metadata is a map: the API server has read it
 	}
 }
 
-// keep fills in a field of spec from an older object if it was left out.
-func (d *draft) keep(old map[string]any, name string) error {
+// restoreField fills in a field of spec from an older object if it was left out.
+func (d *draft) restoreField(old map[string]any, name string) error {
 	if _, found, _ := unstructured.NestedFieldNoCopy(d.object, "spec", name); found {
 		return nil
 	}
@@ -126,11 +126,11 @@ func (d *draft) keep(old map[string]any, name string) error {
 	return d.set(value, "spec", name)
 }
 
-// keepFilledIn restores fields of spec that were filled in, or are immutable, and that an
+// restoreFields restores fields of spec that were filled in, or are immutable, and that an
 // update left out, so that an object can be replaced by the manifest it was created from.
-func (d *draft) keepFilledIn(old map[string]any, names ...string) error {
+func (d *draft) restoreFields(old map[string]any, names ...string) error {
 	for _, name := range names {
-		if err := d.keep(old, name); err != nil {
+		if err := d.restoreField(old, name); err != nil {
 			return err
 		}
 	}
@@ -142,10 +142,10 @@ func (d *draft) setStatus(status v1alpha1.IPClaimStatus) {
 	d.changes = append(d.changes, jsonpatch.NewOperation("add", "/status", status))
 }
 
-// keepStatus restores the status of an older object if it was left out. An empty status counts as
+// restoreStatus restores the status of an older object if it was left out. An empty status counts as
 // left out: clients that write whole objects send one.
-func (d *draft) keepStatus(old map[string]any) error {
-	if status, is := d.object["status"].(map[string]any); is && len(status) > 0 {
+func (d *draft) restoreStatus(old map[string]any) error {
+	if status, ok := d.object["status"].(map[string]any); ok && len(status) > 0 {
 		return nil
 	}
 	return d.set(old["status"], "status")

@@ -6,9 +6,11 @@ import (
 
 func TestAFieldIsNotFilledInWhereThereIsNoObjectForIt(t *testing.T) {
 	for name, edit := range map[string]func(*draft) error{
-		"a field":     func(d *draft) error { return d.set("x", "spec", "cidr") },
-		"one deeper":  func(d *draft) error { return d.set("x", "spec", "poolRef", "name") },
-		"an old one":  func(d *draft) error { return d.keep(map[string]any{"spec": map[string]any{"cidr": "x"}}, "cidr") },
+		"a field":    func(d *draft) error { return d.set("x", "spec", "cidr") },
+		"one deeper": func(d *draft) error { return d.set("x", "spec", "poolRef", "name") },
+		"an old one": func(d *draft) error {
+			return d.restoreField(map[string]any{"spec": map[string]any{"cidr": "x"}}, "cidr")
+		},
 		"a finalizer": func(d *draft) error { return d.addFinalizer(nil, "x") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -21,7 +23,7 @@ func TestAFieldIsNotFilledInWhereThereIsNoObjectForIt(t *testing.T) {
 	}
 	d, err := newDraft([]byte(`{"spec":{}}`))
 	must(t, err)
-	if d.keep(map[string]any{"spec": "none"}, "cidr") == nil {
+	if d.restoreField(map[string]any{"spec": "none"}, "cidr") == nil {
 		t.Error("a field was kept of an object without one")
 	}
 }
@@ -39,7 +41,7 @@ func TestAStatusIsKeptWhereItIsLeftOut(t *testing.T) {
 	for sent, changes := range map[string]int{`{}`: 1, `{"status":{}}`: 1, `{"status":null}`: 1, `{"status":"none"}`: 1, `{"status":{"phase":"x"}}`: 0} {
 		d, err := newDraft([]byte(sent))
 		must(t, err)
-		if err := d.keepStatus(old); err != nil || len(d.changes) != changes {
+		if err := d.restoreStatus(old); err != nil || len(d.changes) != changes {
 			t.Errorf("%s: %v, changes %v", sent, err, d.changes)
 		}
 	}

@@ -227,10 +227,10 @@ func newStage(f testing.TB) *stage {
 		Strategy: ipam.StrategyFirstFit, Lengths: ipam.Lengths{Min: 16, Max: 32}, OnExhaustion: ipam.OnExhaustionReject,
 	}
 	view.Describe(pool)
-	alloc.Catalogue.SetPool(pool)
-	alloc.Catalogue.SetProject("team", "team")
-	alloc.Catalogue.SetProject("strangers", "strangers")
-	alloc.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
+	alloc.Catalog.SetPool(pool)
+	alloc.Catalog.SetProject("team", "team")
+	alloc.Catalog.SetProject("strangers", "strangers")
+	alloc.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
 	must(f, store.Create(ctx, convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
 		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
@@ -252,20 +252,20 @@ func newStage(f testing.TB) *stage {
 	must(f, err)
 	decoder, rights := admission.NewDecoder(scheme), authorize.NewRights(store)
 	validate := map[string]admission.Handler{
-		"IPClaim":      admission.WithValidator(scheme, &claimValidator{catalogue: alloc.Catalogue, operator: operator}).Handler,
-		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: alloc.Ledger, catalogue: alloc.Catalogue, live: store}).Handler,
-		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: alloc.Ledger, catalogue: alloc.Catalogue, live: store}).Handler,
+		"IPClaim":      admission.WithValidator(scheme, &claimValidator{catalog: alloc.Catalog, operator: operator}).Handler,
+		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: alloc.Ledger, catalog: alloc.Catalog, live: store}).Handler,
+		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: alloc.Ledger, catalog: alloc.Catalog, live: store}).Handler,
 		"IPClass":      admission.WithValidator(scheme, &classValidator{queue: alloc.Queue}).Handler,
 		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
 	}
 	s.store, s.Replica, s.changed, s.validate = store, alloc, changed, validate
 	s.mutate = map[string]admission.Handler{
-		"IPClaim":        &claimMutator{ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights},
-		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
-		"IPAddressClaim": &addressClaimMutator{catalogue: alloc.Catalogue, live: store, rights: rights},
-		"IPAddress":      &addressMutator{catalogue: alloc.Catalogue, allocator: alloc.Allocator, live: store},
-		"IPClass":        &classMutator{catalogue: alloc.Catalogue, live: store, decoder: decoder, schemas: definitions},
+		"IPClaim":        &claimMutator{ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights},
+		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
+		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
+		"IPAddressClaim": &addressClaimMutator{catalog: alloc.Catalog, live: store, rights: rights},
+		"IPAddress":      &addressMutator{catalog: alloc.Catalog, allocator: alloc.Allocator, live: store},
+		"IPClass":        &classMutator{catalog: alloc.Catalog, live: store, decoder: decoder, schemas: definitions},
 	}
 	return s
 }

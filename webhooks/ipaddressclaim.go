@@ -28,9 +28,9 @@ import (
 // pools, and notes whether their creator can use the pool of another project. Of Cluster API's
 // types it knows only the fields that it reads.
 type addressClaimMutator struct {
-	catalogue *inventory.Catalogue
-	live      client.Reader
-	rights    *authorize.Rights
+	catalog *inventory.Catalog
+	live    client.Reader
+	rights  *authorize.Rights
 }
 
 // Handle implements admission.Handler.
@@ -46,23 +46,23 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		Annotations: obj.GetAnnotations(),
 	}
 	if !convert.IsOurs(claim.PoolGroup, claim.PoolKind) {
-		return unserved(claim)
+		return unservedResponse(claim)
 	}
 	request, errs := convert.AddressRequest(claim)
 	if len(errs) > 0 {
 		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
 	// Without the project of a new namespace the claim waits, and is judged later.
-	_ = m.catalogue.KnowNamespace(ctx, m.live, req.Namespace)
-	if _, known := m.catalogue.Pool(request.Pool); request.Pool.Kind == ipam.PoolKindIPPool && !known {
-		_ = m.catalogue.Refresh(ctx, m.live, request) // without the pool, the grant is for any pool of the name
+	_ = m.catalog.EnsureNamespace(ctx, m.live, req.Namespace)
+	if _, ok := m.catalog.Pool(request.Pool); request.Pool.Kind == ipam.PoolKindIPPool && !ok {
+		_ = m.catalog.Refresh(ctx, m.live, request) // without the pool, the grant is for any pool of the name
 	}
-	request, err = withGrant(ctx, m.catalogue, m.rights, req.UserInfo, request)
+	request, err = withGrant(ctx, m.catalog, m.rights, req.UserInfo, request)
 	if err != nil {
 		return denied(addressClaimSubject(claim.Name).refusal(err))
 	}
-	d.grant(request.Pool, request.Grant)
-	d.requestedBy(req.UserInfo.Username, request.Grant != nil || m.catalogue.LacksRight(request))
+	d.setGrant(request.Pool, request.Grant)
+	d.setRequestedBy(req.UserInfo.Username, request.Grant != nil || m.catalog.LacksRight(request))
 	if err := d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
@@ -73,8 +73,8 @@ func addressClaimSubject(name string) subject {
 	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, plural: "ipaddressclaims", name: name}
 }
 
-// unserved admits a claim that names no pool or class of ours, with a warning if it uses our group.
-func unserved(claim convert.AddressClaim) admission.Response {
+// unservedResponse admits a claim that names no pool or class of ours, with a warning if it uses our group.
+func unservedResponse(claim convert.AddressClaim) admission.Response {
 	if !convert.IsOurGroup(claim.PoolGroup) {
 		return admission.Allowed("")
 	}
@@ -90,7 +90,7 @@ func unserved(claim convert.AddressClaim) admission.Response {
 // on. The webhook refuses none: an address in conflict is in use nevertheless, and the claim's
 // condition reports the conflict.
 type addressMutator struct {
-	catalogue *inventory.Catalogue
+	catalog   *inventory.Catalog
 	allocator *allocator.Allocator
 	live      client.Reader
 }
@@ -111,19 +111,19 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		key = convert.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
 	// Without the project of a new namespace the address is recorded later.
-	_ = m.catalogue.KnowNamespace(ctx, m.live, req.Namespace)
+	_ = m.catalog.EnsureNamespace(ctx, m.live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
 	address := allocator.Address{Address: d.text("spec", "address"), Gateway: d.text("spec", "gateway"), Class: class}
 	record, err := m.allocator.RecordAddress(ctx, name, key, address)
 	if err != nil {
-		return admission.Allowed("").WithWarnings(unrecorded(m.catalogue.Redacted(req.Namespace, err)))
+		return admission.Allowed("").WithWarnings(unrecordedWarning(m.catalog.Redact(req.Namespace, err)))
 	}
 	_ = d.set(record.Name.Name, "metadata", "annotations", v1alpha1.AnnotationAllocation) // metadata is a map: the API server has read it
 	return d.response()
 }
 
-// unrecorded returns a warning with the reason why an address is not recorded yet, and the remedy.
-func unrecorded(err error) string {
+// unrecordedWarning returns a warning with the reason why an address is not recorded yet, and the remedy.
+func unrecordedWarning(err error) string {
 	text := "the address is not recorded yet: " + err.Error()
 	_, isTaken := errors.AsType[*ipam.TakenError](err)
 	_, isUnserved := errors.AsType[ipam.Unserved](err)

@@ -30,7 +30,7 @@ import (
 // and restores both when an update leaves them out.
 type claimMutator struct {
 	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
+	catalog   *inventory.Catalog
 	queue     *queue.Queue
 	allocator *allocator.Allocator
 	cached    client.Reader
@@ -47,7 +47,7 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return keepAnswer(d, req.OldObject.Raw)
+		return restoreAnswer(d, req.OldObject.Raw)
 	}
 	claim := &v1alpha1.IPClaim{}
 	if err := m.decoder.Decode(req, claim); err != nil {
@@ -69,16 +69,16 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return response
 }
 
-// keepAnswer restores the parts of the answer to a claim that an update left out.
-func keepAnswer(d *draft, old []byte) admission.Response {
-	before := map[string]any{}
-	if err := json.Unmarshal(old, &before); err != nil {
+// restoreAnswer restores the parts of the answer to a claim that an update left out.
+func restoreAnswer(d *draft, old []byte) admission.Response {
+	oldObject := map[string]any{}
+	if err := json.Unmarshal(old, &oldObject); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if err := d.keepFilledIn(before, "className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy"); err != nil {
+	if err := d.restoreFields(oldObject, "className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy"); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if err := d.keepStatus(before); err != nil {
+	if err := d.restoreStatus(oldObject); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	return d.response()
@@ -108,44 +108,44 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	if len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
 	}
-	there, err := exists(ctx, m.seen(), m.live, r.claim.DeepCopy())
+	isPresent, err := exists(ctx, m.claimReader(), m.live, r.claim.DeepCopy())
 	switch {
 	case err != nil:
 		return denied(r.subject.refusal(err))
-	case there:
+	case isPresent:
 		return denied(r.subject.alreadyExists())
 	}
-	resolution, err := m.resolve(ctx, r, request)
+	resolution, err := m.refreshAndResolve(ctx, r, request)
 	r.request, r.terms = request, resolution.Terms
 	var record ipam.Record
 	if err == nil {
-		record, err = m.allocate(ctx, r, resolution)
+		record, err = m.previewOrAllocate(ctx, r, resolution)
 	}
 	if err == nil {
 		outcome := convert.ClaimBound(record, m.poolOf(record, resolution))
-		m.sayWhatIsFree(r, resolution, &outcome)
-		return m.answer(ctx, r, outcome)
+		m.setCandidates(r, resolution, &outcome)
+		return m.respond(ctx, r, outcome)
 	}
 	if !canWait(err) && !r.waitsForPolicy(err) {
-		return denied(r.subject.refusal(m.catalogue.Redacted(r.claim.Namespace, err)))
+		return denied(r.subject.refusal(m.catalog.Redact(r.claim.Namespace, err)))
 	}
-	if full := m.queue.MayWait(r.claim.Namespace, request); full != nil {
-		return denied(r.subject.refusal(full))
+	if limitErr := m.queue.MayWait(r.claim.Namespace, request); limitErr != nil {
+		return denied(r.subject.refusal(limitErr))
 	}
 	outcome := convert.ClaimWaits(err)
-	m.sayWhatIsFree(r, resolution, &outcome)
+	m.setCandidates(r, resolution, &outcome)
 	warning := err.Error() + ": the claim waits"
 	if !m.queue.Serves(r.holder()) {
 		outcome.Reason = v1alpha1.ReasonNotServed
 		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
 		warning += ", and " + outcome.Message
 	}
-	return m.answer(ctx, r, outcome, append([]string{warning}, m.classesToName(r, err)...)...)
+	return m.respond(ctx, r, outcome, append([]string{warning}, m.suggestClasses(r, err)...)...)
 }
 
-// answer returns the response that stores the claim with the decisions and its status.
-func (m *claimMutator) answer(ctx context.Context, r *claimRequest, outcome convert.ClaimOutcome, warnings ...string) admission.Response {
-	if err := fillIn(r, r.terms, outcome.Record); err != nil {
+// respond returns the response that stores the claim with the decisions and its status.
+func (m *claimMutator) respond(ctx context.Context, r *claimRequest, outcome convert.ClaimOutcome, warnings ...string) admission.Response {
+	if err := fillDraft(r, r.terms, outcome.Record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	r.draft.setStatus(outcome.Status(v1alpha1.IPClaimStatus{}))
@@ -172,7 +172,7 @@ func (m *claimMutator) poolOf(record ipam.Record, resolution inventory.Resolutio
 			return pool
 		}
 	}
-	pool, _ := m.catalogue.Pool(record.Pool)
+	pool, _ := m.catalog.Pool(record.Pool)
 	return pool
 }
 
@@ -186,9 +186,9 @@ func (r *claimRequest) order(resolution inventory.Resolution) allocator.Order {
 	}
 }
 
-// seen returns the cache once that has all claims: before, it would make the caller wait. Until
-// then, seen returns a live reader.
-func (m *claimMutator) seen() client.Reader {
+// claimReader returns the cache once that has all claims: before, it would make the caller wait. Until
+// then, claimReader returns a live reader.
+func (m *claimMutator) claimReader() client.Reader {
 	if m.allocator.KnowsClaims() {
 		return m.cached
 	}
@@ -202,33 +202,33 @@ func (r *claimRequest) waitsForPolicy(err error) bool {
 	return ok && r.claim.Spec.AllocationName != "" && r.claim.Spec.PoolRef == nil
 }
 
-// resolve resolves the request. If an object is missing, it reads that object live and resolves
+// refreshAndResolve resolves the request. If an object is missing, it reads that object live and resolves
 // once more, because the caches may be behind.
-func (m *claimMutator) resolve(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
-	if err := m.catalogue.KnowNamespace(ctx, m.live, r.claim.Namespace); err != nil {
+func (m *claimMutator) refreshAndResolve(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
+	if err := m.catalog.EnsureNamespace(ctx, m.live, r.claim.Namespace); err != nil {
 		return inventory.Resolution{}, err
 	}
-	resolution, err := m.resolveOnce(ctx, r, request)
+	resolution, err := m.resolveWithGrant(ctx, r, request)
 	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
 		return resolution, err
 	}
-	if err := m.catalogue.Refresh(ctx, m.live, request); err != nil {
+	if err := m.catalog.Refresh(ctx, m.live, request); err != nil {
 		return resolution, err
 	}
-	return m.resolveOnce(ctx, r, request)
+	return m.resolveWithGrant(ctx, r, request)
 }
 
-// resolveOnce resolves the request, with the right to use the named pool if that needs one.
-func (m *claimMutator) resolveOnce(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
+// resolveWithGrant resolves the request, with the right to use the named pool if that needs one.
+func (m *claimMutator) resolveWithGrant(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
 	var err error
-	if request, err = withGrant(ctx, m.catalogue, m.rights, r.user, request); err != nil {
+	if request, err = withGrant(ctx, m.catalog, m.rights, r.user, request); err != nil {
 		return inventory.Resolution{}, err
 	}
 	r.grant = request.Grant
 	return m.allocator.Resolve(ctx, request)
 }
 
-func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
+func (m *claimMutator) previewOrAllocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
 	order := r.order(resolution)
 	if r.dryRun {
 		record, err := m.allocator.Preview(order)
@@ -237,7 +237,7 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 	}
 	if r.claim.Spec.AllocationName != "" {
 		// A record is taken over only from a claim that certainly does not exist any more.
-		if there, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); there || err != nil {
+		if isPresent, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); isPresent || err != nil {
 			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 		}
 		if record, ok := m.allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
@@ -252,11 +252,11 @@ func (m *claimMutator) allocate(ctx context.Context, r *claimRequest, resolution
 	return record, err
 }
 
-// fillIn writes the decisions into the claim.
-func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
+// fillDraft writes the decisions into the claim.
+func fillDraft(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	d := r.draft
-	d.grant(r.request.Pool, r.grant)
-	d.requestedBy(r.user.Username, !record.Block.IsValid())
+	d.setGrant(r.request.Pool, r.grant)
+	d.setRequestedBy(r.user.Username, !record.Block.IsValid())
 	errs := []error{
 		d.markAnswered(),
 		d.set(r.claim.Name, "metadata", "name"),
@@ -280,10 +280,10 @@ func fillIn(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	return errors.Join(errs...)
 }
 
-// sayWhatIsFree adds to the answer to a dry run the pools that the claim can use, whether or not it
+// setCandidates adds to the answer to a dry run the pools that the claim can use, whether or not it
 // would be bound, and their free space. So tenants without the right to read pools learn what
 // concerns them. The list is not stored: it changes with every claim.
-func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution inventory.Resolution, outcome *convert.ClaimOutcome) {
+func (m *claimMutator) setCandidates(r *claimRequest, resolution inventory.Resolution, outcome *convert.ClaimOutcome) {
 	if !r.dryRun {
 		return
 	}
@@ -296,19 +296,19 @@ func (m *claimMutator) sayWhatIsFree(r *claimRequest, resolution inventory.Resol
 	}
 }
 
-// classesToName returns a warning that names the classes that a claim could name, if the claim
+// suggestClasses returns a warning that names the classes that a claim could name, if the claim
 // names no class that exists for it. The warning is not part of the status, as it changes with
 // every class.
-func (m *claimMutator) classesToName(r *claimRequest, err error) []string {
+func (m *claimMutator) suggestClasses(r *claimRequest, err error) []string {
 	missing, ok := errors.AsType[*ipam.MissingError](err)
 	if !ok || missing.Reason != v1alpha1.ReasonClassNotFound && missing.Reason != v1alpha1.ReasonNoDefaultClass {
 		return nil
 	}
-	classes := m.catalogue.ClassesFor(r.request)
+	classes := m.catalog.ClassesFor(r.request)
 	if len(classes) == 0 {
 		return nil
 	}
-	names := ipam.Listed(classes, ipam.Named, func(class inventory.ClassEntry) string {
+	names := ipam.FormatList(classes, ipam.MaxListed, func(class inventory.ClassEntry) string {
 		if class.Default {
 			return fmt.Sprintf("%s (default for %s)", class.Name, class.Family)
 		}

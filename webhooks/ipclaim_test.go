@@ -48,7 +48,7 @@ func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
 
 func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
 	s := newStage(t)
-	s.mutate["IPClaim"].(*claimMutator).queue = queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, WatchNamespace: "team"})
+	s.mutate["IPClaim"].(*claimMutator).queue = queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, WatchNamespace: "team"})
 	answer := s.inNew(t, "IPClaim", `{"className":"missing"}`)
 	if !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
 		t.Errorf("it is answered: %s", answer)
@@ -77,12 +77,12 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
 	cached, live := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
 	alloc := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
-	m := &claimMutator{ledger: alloc.Ledger, catalogue: alloc.Catalogue, queue: alloc.Queue, allocator: alloc.Allocator, cached: cached, live: live}
-	if m.seen() != client.Reader(cached) {
+	m := &claimMutator{ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, cached: cached, live: live}
+	if m.claimReader() != client.Reader(cached) {
 		t.Error("all claims are known, and they are not read from the cache")
 	}
 	must(t, alloc.Allocator.Feed(t.Context(), &informertest.FakeInformers{Scheme: scheme})) // and not FeedClaims
-	if m.seen() != client.Reader(live) {
+	if m.claimReader() != client.Reader(live) {
 		t.Error("not all claims are known, and they are not read live")
 	}
 }

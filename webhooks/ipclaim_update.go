@@ -17,7 +17,7 @@ import (
 // and pool decide whether blocks are retained. The claim's CEL rules check all that concerns one
 // claim alone.
 type claimValidator struct {
-	catalogue *inventory.Catalogue
+	catalog *inventory.Catalog
 	// operator is the user name of the operator itself.
 	operator string
 }
@@ -59,7 +59,7 @@ func (v *claimValidator) ValidateUpdate(ctx context.Context, before, after *v1al
 	if len(errs) > 0 {
 		return nil, claim.invalid(errs...)
 	}
-	if err := v.catalogue.MayRetain(request, after.Spec.AllocationName); err != nil {
+	if err := v.catalog.MayRetain(request, after.Spec.AllocationName); err != nil {
 		return nil, claim.refusal(err)
 	}
 	return nil, nil

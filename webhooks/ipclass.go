@@ -34,10 +34,10 @@ import (
 // one, except for a class that replaces the other. It changes nothing: it comes before the class's
 // CEL rules, which cannot name the value that is wrong.
 type classMutator struct {
-	catalogue *inventory.Catalogue
-	live      client.Reader
-	decoder   admission.Decoder
-	schemas   schemas.Schemas
+	catalog *inventory.Catalog
+	live    client.Reader
+	decoder admission.Decoder
+	schemas schemas.Schemas
 }
 
 // Handle implements admission.Handler.
@@ -70,12 +70,12 @@ func (m *classMutator) excludedWarnings(before, class *v1alpha1.IPClass) []strin
 	if !before.Spec.AllowLocalPools || class.Spec.AllowLocalPools {
 		return nil
 	}
-	local := slices.DeleteFunc(m.catalogue.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
+	local := slices.DeleteFunc(m.catalog.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
 	if len(local) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("spec.allowLocalPools: new claims of this class are no longer served from %s that have it in classNames, and blocks that are held stay: set it again if claims need these pools",
-		ipam.Counted(len(local), "LocalIPPool"))}
+		ipam.FormatCount(len(local), "LocalIPPool"))}
 }
 
 func classSubject(name string) subject {
@@ -107,7 +107,7 @@ func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClas
 	}
 	for i := range classes.Items {
 		other := &classes.Items[i]
-		if other.Name != class.Name && inventory.IsDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily && other.Name != replaced(class) {
+		if other.Name != class.Name && inventory.IsDefault(other) && other.Spec.IPFamily == class.Spec.IPFamily && other.Name != replacedClass(class) {
 			path := field.NewPath("metadata", "annotations").Key(v1alpha1.AnnotationDefaultClass)
 			return field.ErrorList{field.Invalid(path, "true", fmt.Sprintf("IPClass %q is the default class for %s already: remove the annotation here, or switch with kubectl ipam default-class %s",
 				other.Name, other.Spec.IPFamily, class.Name))}, nil
@@ -119,11 +119,11 @@ func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClas
 // becomesDefault reports whether the class is the default and was not before, or did not
 // replace the same default.
 func becomesDefault(before, class *v1alpha1.IPClass) bool {
-	return inventory.IsDefault(class) && (!inventory.IsDefault(before) || replaced(before) != replaced(class))
+	return inventory.IsDefault(class) && (!inventory.IsDefault(before) || replacedClass(before) != replacedClass(class))
 }
 
-// replaced returns the name of the default class that a class replaces.
-func replaced(class *v1alpha1.IPClass) string {
+// replacedClass returns the name of the default class that a class replaces.
+func replacedClass(class *v1alpha1.IPClass) string {
 	return class.Annotations[v1alpha1.AnnotationReplacesDefault]
 }
 
@@ -147,5 +147,5 @@ func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPCla
 	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {
 		return nil, nil
 	}
-	return nil, classSubject(class.Name).awaited(waiting)
+	return nil, classSubject(class.Name).waitingConflict(waiting)
 }

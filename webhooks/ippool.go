@@ -40,7 +40,7 @@ import (
 type poolMutator struct {
 	kind      v1alpha1.PoolKind
 	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
+	catalog   *inventory.Catalog
 	queue     *queue.Queue
 	allocator *allocator.Allocator
 	live      client.Reader
@@ -56,7 +56,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return keepPool(d, req.OldObject.Raw)
+		return restorePool(d, req.OldObject.Raw)
 	}
 	obj := v1alpha1.NewPool(m.kind)
 	if err := m.decoder.Decode(req, obj); err != nil {
@@ -69,13 +69,13 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	return m.create(ctx, r)
 }
 
-// keepPool restores the fields that were filled into a pool and that an update left out.
-func keepPool(d *draft, old []byte) admission.Response {
-	before := map[string]any{}
-	if err := json.Unmarshal(old, &before); err != nil {
+// restorePool restores the fields that were filled into a pool and that an update left out.
+func restorePool(d *draft, old []byte) admission.Response {
+	oldObject := map[string]any{}
+	if err := json.Unmarshal(old, &oldObject); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if err := d.keepFilledIn(before, "cidr", "ipFamily", "routingDomain"); err != nil {
+	if err := d.restoreFields(oldObject, "cidr", "ipFamily", "routingDomain"); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	return d.response()
@@ -103,66 +103,66 @@ func (r *poolRequest) copy() v1alpha1.Pool { return r.obj.DeepCopyObject().(v1al
 func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Response {
 	pool, errs := convert.Pool(r.obj)
 	errs = append(errs, metadataErrors(r.obj, m.kind == v1alpha1.PoolKindLocalIPPool)...)
-	errs = append(errs, m.cycle(pool)...)
-	edges, refused := edgeGateway(r.obj, pool.CIDR)
-	errs = append(errs, refused...)
+	errs = append(errs, m.checkCycle(pool)...)
+	gatewayWarnings, gatewayErrs := edgeGateway(r.obj, pool.CIDR)
+	errs = append(errs, gatewayErrs...)
 	if len(errs) == 0 {
 		errs = m.schemas.Errors(string(m.kind), r.draft.object)
 	}
 	if len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
 	}
-	there, err := exists(ctx, m.live, m.live, r.copy())
+	isPresent, err := exists(ctx, m.live, m.live, r.copy())
 	switch {
 	case err != nil:
 		return denied(r.subject.refusal(err))
-	case there:
+	case isPresent:
 		return denied(r.subject.alreadyExists())
 	}
-	record, err := m.carve(ctx, r, pool)
+	record, err := m.previewOrAllocate(ctx, r, pool)
 	if record.Block.IsValid() {
 		pool.Family = ipam.FamilyOf(record.Block)
 	}
 	if err != nil && !canWait(err) {
-		return denied(r.subject.refusal(m.catalogue.Redacted(r.obj.GetNamespace(), err)))
+		return denied(r.subject.refusal(m.catalog.Redact(r.obj.GetNamespace(), err)))
 	}
 	if err != nil {
-		if full := m.queue.MayWait(r.obj.GetNamespace(), pool.ParentRequest()); full != nil {
-			return denied(r.subject.refusal(full))
+		if limitErr := m.queue.MayWait(r.obj.GetNamespace(), pool.ParentRequest()); limitErr != nil {
+			return denied(r.subject.refusal(limitErr))
 		}
 	}
-	if errs := m.recheck(ctx, r, record); len(errs) > 0 {
+	if errs := m.checkCarvedBlock(ctx, r, record); len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
 	}
-	if err := r.fillIn(pool, record); err != nil {
+	if err := r.fillDraft(pool, record); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	warnings := slices.Concat(classWarnings(m.catalogue, pool), edges, gatewayHeld(m.ledger, m.catalogue, pool))
+	warnings := slices.Concat(classWarnings(m.catalog, pool), gatewayWarnings, gatewayHeld(m.ledger, m.catalog, pool))
 	if err != nil {
 		warnings = append(warnings, err.Error()+": the pool waits")
 	}
 	return r.draft.response(warnings...)
 }
 
-// cycle refuses a pool that is among its own ancestors.
-func (m *poolMutator) cycle(pool ipam.Pool) field.ErrorList {
-	if !pool.IsChild() || !m.catalogue.Descends(pool.Home, pool.Key) {
+// checkCycle refuses a pool that is among its own ancestors.
+func (m *poolMutator) checkCycle(pool ipam.Pool) field.ErrorList {
+	if !pool.IsChild() || !m.catalog.Descends(pool.Home, pool.Key) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("spec", "parentRef", "name"), pool.Home.Name,
 		"is itself a descendant of this pool: name a parent outside its own subtree")}
 }
 
-// carve records the pool's CIDR. For a dry run it only returns the record that would be made.
-func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool) (ipam.Record, error) {
+// previewOrAllocate records the pool's CIDR. For a dry run it only returns the record that would be made.
+func (m *poolMutator) previewOrAllocate(ctx context.Context, r *poolRequest, pool ipam.Pool) (ipam.Record, error) {
 	if namespace := pool.Key.Namespace; namespace != "" {
-		if err := m.catalogue.KnowNamespace(ctx, m.live, namespace); err != nil {
+		if err := m.catalog.EnsureNamespace(ctx, m.live, namespace); err != nil {
 			return ipam.Record{}, err
 		}
 	}
 	order, err := m.order(ctx, r, pool)
 	if _, ok := errors.AsType[*ipam.MissingError](err); ok {
-		if err := m.catalogue.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
+		if err := m.catalog.Refresh(ctx, m.live, ipam.Request{Pool: pool.Home}); err != nil {
 			return ipam.Record{}, err
 		}
 		order, err = m.order(ctx, r, pool)
@@ -183,7 +183,7 @@ func (m *poolMutator) carve(ctx context.Context, r *poolRequest, pool ipam.Pool)
 
 // order returns the order for the pool's CIDR, with the right to use its parent if that needs one.
 func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool) (allocator.Order, error) {
-	request, err := withGrant(ctx, m.catalogue, m.rights, r.user, pool.ParentRequest())
+	request, err := withGrant(ctx, m.catalog, m.rights, r.user, pool.ParentRequest())
 	if err != nil {
 		return allocator.Order{}, err
 	}
@@ -193,16 +193,16 @@ func (m *poolMutator) order(ctx context.Context, r *poolRequest, pool ipam.Pool)
 	return order, err
 }
 
-// recheck reads the pool again with its new CIDR, with which ranges, gateway and bounds must agree.
-func (m *poolMutator) recheck(ctx context.Context, r *poolRequest, record ipam.Record) field.ErrorList {
+// checkCarvedBlock reads the pool again with its new CIDR, with which ranges, gateway and bounds must agree.
+func (m *poolMutator) checkCarvedBlock(ctx context.Context, r *poolRequest, record ipam.Record) field.ErrorList {
 	if !record.Block.IsValid() || r.obj.PoolSpec().CIDR != "" {
 		return nil
 	}
-	carved := r.copy()
-	carved.PoolSpec().CIDR = record.Block.String()
-	_, errs := convert.Pool(carved)
-	_, refused := edgeGateway(carved, record.Block)
-	if errs = append(errs, refused...); len(errs) > 0 && record.UID != "" {
+	candidate := r.copy()
+	candidate.PoolSpec().CIDR = record.Block.String()
+	_, errs := convert.Pool(candidate)
+	_, gatewayErrs := edgeGateway(candidate, record.Block)
+	if errs = append(errs, gatewayErrs...); len(errs) > 0 && record.UID != "" {
 		m.allocator.Discard(ctx, record)
 	}
 	return errs
@@ -223,10 +223,10 @@ func edgeGateway(obj v1alpha1.Pool, cidr netip.Prefix) (warnings []string, errs 
 	}
 }
 
-// fillIn writes the decisions into the pool.
-func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
-	r.draft.grant(pool.Home, r.grant)
-	r.draft.requestedBy(r.user.Username, !record.Block.IsValid())
+// fillDraft writes the decisions into the pool.
+func (r *poolRequest) fillDraft(pool ipam.Pool, record ipam.Record) error {
+	r.draft.setGrant(pool.Home, r.grant)
+	r.draft.setRequestedBy(r.user.Username, !record.Block.IsValid())
 	errs := []error{r.draft.set(r.obj.GetName(), "metadata", "name"), r.draft.addFinalizer(r.obj.GetFinalizers(), v1alpha1.FinalizerPool)}
 	if record.Block.IsValid() {
 		errs = append(errs, r.draft.set(record.Block.String(), "spec", "cidr"))
@@ -238,22 +238,22 @@ func (r *poolRequest) fillIn(pool ipam.Pool, record ipam.Record) error {
 	return errors.Join(errs...)
 }
 
-// classesNamed is the number of classes that a warning names.
-const classesNamed = 5
+// maxListedClasses is the number of classes that a warning names.
+const maxListedClasses = 5
 
 // classWarnings returns warnings about the classNames of a pool that have no effect: names without
 // a class, which may be created later, classes that do not allow a namespace's own pools, and
 // classes of the other address family.
-func classWarnings(catalogue *inventory.Catalogue, pool ipam.Pool) []string {
-	var unknown, closed, other []string
+func classWarnings(catalog *inventory.Catalog, pool ipam.Pool) []string {
+	var unknown, notAllowed, other []string
 	for _, name := range pool.Classes {
-		class, ok := catalogue.Class(name)
+		class, ok := catalog.Class(name)
 		policy, _ := errors.AsType[*ipam.PolicyError](class.Excludes(pool))
 		switch {
 		case !ok:
 			unknown = append(unknown, name)
 		case policy != nil && policy.Verdict == ipam.LocalPoolNotAllowed:
-			closed = append(closed, name)
+			notAllowed = append(notAllowed, name)
 		case policy != nil:
 			other = append(other, name)
 		}
@@ -262,28 +262,28 @@ func classWarnings(catalogue *inventory.Catalogue, pool ipam.Pool) []string {
 	switch len(unknown) {
 	case 0:
 	case 1:
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: there is no IPClass %s: create it, or correct the name", firstOf(unknown)))
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: there is no IPClass %s: create it, or correct the name", listNames(unknown)))
 	default:
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: there are no IPClasses %s: create them, or correct the names", firstOf(unknown)))
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: there are no IPClasses %s: create them, or correct the names", listNames(unknown)))
 	}
-	switch len(closed) {
+	switch len(notAllowed) {
 	case 0:
 	case 1:
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not allow LocalIPPools and is not served from here: remove it, or ask for its spec.allowLocalPools", firstOf(closed)))
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not allow LocalIPPools and is not served from here: remove it, or ask for its spec.allowLocalPools", listNames(notAllowed)))
 	default:
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not allow LocalIPPools and are not served from here: remove them, or ask for their spec.allowLocalPools", firstOf(closed)))
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not allow LocalIPPools and are not served from here: remove them, or ask for their spec.allowLocalPools", listNames(notAllowed)))
 	}
 	switch len(other) {
 	case 0:
 	case 1:
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not hand out %s, the family of this pool: remove it, as it is not served from here", firstOf(other), pool.Family))
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClass %s does not hand out %s, the family of this pool: remove it, as it is not served from here", listNames(other), pool.Family))
 	default:
-		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not hand out %s, the family of this pool: remove them, as they are not served from here", firstOf(other), pool.Family))
+		warnings = append(warnings, fmt.Sprintf("spec.classNames: IPClasses %s do not hand out %s, the family of this pool: remove them, as they are not served from here", listNames(other), pool.Family))
 	}
 	return warnings
 }
 
-// firstOf returns the first few names, quoted, and the number of the others.
-func firstOf(names []string) string {
-	return ipam.Listed(names, classesNamed, strconv.Quote, ", ")
+// listNames returns the first few names, quoted, and the number of the others.
+func listNames(names []string) string {
+	return ipam.FormatList(names, maxListedClasses, strconv.Quote, ", ")
 }

@@ -14,13 +14,13 @@ import (
 )
 
 func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
-	known := inventory.New(inventory.Options{Ledger: ledger.New(ledger.Options{})})
-	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
-	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
-	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "sixty", Family: ipam.IPv6}})
+	catalog := inventory.New(inventory.Options{Ledger: ledger.New(ledger.Options{})})
+	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
+	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
+	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "sixty", Family: ipam.IPv6}})
 	const none, other = `spec.classNames: there is no IPClass `, `spec.classNames: IPClass "six" does not hand out IPv4, the family of this pool: remove it, as it is not served from here`
 	const closed = `spec.classNames: IPClass "four" does not allow LocalIPPools and is not served from here: remove it, or ask for its spec.allowLocalPools`
-	known.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "open", Family: ipam.IPv4, LocalPools: true}})
+	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "open", Family: ipam.IPv4, LocalPools: true}})
 	own := ipam.LocalPoolNamed("team", "own")
 	var rows []messages.Row
 	for name, tc := range map[string]struct {
@@ -40,7 +40,7 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 		"a LocalIPPool with several classes that exclude it": {own, ipam.IPv4, []string{"open", "four", "six"}, []string{`spec.classNames: IPClasses "four", "six" do not allow LocalIPPools and are not served from here: remove them, or ask for their spec.allowLocalPools`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := classWarnings(known, ipam.Pool{Key: tc.key, Family: tc.family, Classes: tc.classes})
+			got := classWarnings(catalog, ipam.Pool{Key: tc.key, Family: tc.family, Classes: tc.classes})
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q\nwant: %q", got, tc.want)
 			}
@@ -56,10 +56,10 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 func TestClassThatExcludesLocalPoolsWarns(t *testing.T) {
 	r := replica.New(replica.Options{})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "own"), ipam.LocalPoolNamed("other", "own")} {
-		r.Catalogue.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
+		r.Catalog.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
 	}
-	r.Catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("q"), Classes: []string{"lead"}})
-	m := &classMutator{catalogue: r.Catalogue}
+	r.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("q"), Classes: []string{"lead"}})
+	m := &classMutator{catalog: r.Catalog}
 	open, closed := build.Class("gold").LocalPools(), build.Class("gold")
 	got := m.excludedWarnings(open.Obj(), closed.Obj())
 	want := []string{"spec.allowLocalPools: new claims of this class are no longer served from 2 LocalIPPools that have it in classNames, and blocks that are held stay: set it again if claims need these pools"}

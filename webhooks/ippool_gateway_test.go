@@ -59,7 +59,7 @@ func TestGatewayThatStaysIsNotJudged(t *testing.T) {
 	}
 	before := pool(func(*v1alpha1.IPPoolSpec) {})
 	r := replica.New(replica.Options{})
-	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
+	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}
 	for name, tc := range map[string]struct {
 		edit    func(*v1alpha1.IPPoolSpec)
 		refused bool

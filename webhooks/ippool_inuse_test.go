@@ -42,13 +42,13 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 		use  use
 		want string
 	}{
-		"one claim":                  {use{live: []ipam.Holder{claimHolder("b")}}, "pool p is in use by 1 allocation (IPClaim a/b): delete it first"},
-		"more than are named":        {use{live: []ipam.Holder{claimHolder("b"), convert.HolderOfPool(ipam.PoolNamed("c"))}, more: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
-		"retained for ever":          {use{kept: []string{keptBy(retained)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained: delete it to release the block"},
-		"retained for a time":        {use{kept: []string{keptBy(ending)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained until 2026-03-04T05:06:07Z: delete it to release the block"},
-		"cooling down":               {use{kept: []string{keptBy(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down: wait until 2026-03-04T05:06:07Z, when the block is released"},
-		"unclaimed, and others":      {use{kept: []string{keptBy(unclaimed)}, more: 2}, "pool p is in use by 3 allocations: IPAllocation a/x-abc is not claimed: wait until the block is released after the grace period for orphans, unless IPClaim a/x claims it; and 2 more"},
-		"a claim and a retained one": {use{live: []ipam.Holder{claimHolder("b")}, kept: []string{keptBy(retained)}}, "pool p is in use by 2 allocations (IPClaim a/b): delete it first; IPAllocation a/x-abc is retained: delete it to release the block"},
+		"one claim":                  {use{liveHolders: []ipam.Holder{claimHolder("b")}}, "pool p is in use by 1 allocation (IPClaim a/b): delete it first"},
+		"more than are named":        {use{liveHolders: []ipam.Holder{claimHolder("b"), convert.HolderOfPool(ipam.PoolNamed("c"))}, moreCount: 4}, "pool p is in use by 6 allocations (IPClaim a/b, IPPool c, and 4 more): delete them first"},
+		"retained for ever":          {use{keptReasons: []string{keptReason(retained)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained: delete it to release the block"},
+		"retained for a time":        {use{keptReasons: []string{keptReason(ending)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is retained until 2026-03-04T05:06:07Z: delete it to release the block"},
+		"cooling down":               {use{keptReasons: []string{keptReason(cooling)}}, "pool p is in use by 1 allocation: IPAllocation a/x-abc is cooling down: wait until 2026-03-04T05:06:07Z, when the block is released"},
+		"unclaimed, and others":      {use{keptReasons: []string{keptReason(unclaimed)}, moreCount: 2}, "pool p is in use by 3 allocations: IPAllocation a/x-abc is not claimed: wait until the block is released after the grace period for orphans, unless IPClaim a/x claims it; and 2 more"},
+		"a claim and a retained one": {use{liveHolders: []ipam.Holder{claimHolder("b")}, keptReasons: []string{keptReason(retained)}}, "pool p is in use by 2 allocations (IPClaim a/b): delete it first; IPAllocation a/x-abc is retained: delete it to release the block"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := `Operation cannot be fulfilled on ippools.ipam.cadastre.dev "p": ` + tc.want
@@ -96,7 +96,7 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 		"a holder of a foreign API":        {ledger.Occupant{Record: bound(ipam.Holder{Group: "x", Kind: "Y", Name: "gone"}), Claimed: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := areGoing(t.Context(), isGoingLive(live), []ledger.Occupant{tc.occupant})
+			got, err := areGoing(t.Context(), liveGoingCheck(live), []ledger.Occupant{tc.occupant})
 			if err != nil || got[0] != tc.want {
 				t.Errorf("got %v, %v, want %t", got, err, tc.want)
 			}
@@ -106,7 +106,7 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 
 func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	s := newStage(t)
-	for i := range occupantsRead + 6 {
+	for i := range maxOccupants + 6 {
 		name := fmt.Sprint("c", i)
 		record := ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
@@ -119,8 +119,8 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	}
 	check := func(when string, live, kept, more int) {
 		t.Helper()
-		got, err := useOf(t.Context(), isGoingLive(s.store), s.Ledger, ipam.PoolNamed("p"))
-		if err != nil || len(got.live) != live || len(got.kept) != kept || got.more != more || got.isNone() {
+		got, err := useOf(t.Context(), liveGoingCheck(s.store), s.Ledger, ipam.PoolNamed("p"))
+		if err != nil || len(got.liveHolders) != live || len(got.keptReasons) != kept || got.moreCount != more || got.isNone() {
 			t.Errorf("%s it is used by %+v (%v)", when, got, err)
 		}
 	}
@@ -128,13 +128,13 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	for i := range 3 {
 		must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("c", i+10)}}))
 	}
-	check("while three claims exist", 2, 1, occupantsRead+6-12)
+	check("while three claims exist", 2, 1, maxOccupants+6-12)
 }
 
 func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
 	for _, u := range []use{
-		{live: make([]ipam.Holder, 1)}, {kept: make([]string, 1)}, {more: 1},
-		{live: make([]ipam.Holder, 1), kept: make([]string, 1)}, {live: make([]ipam.Holder, 2), kept: make([]string, 1), more: 3},
+		{liveHolders: make([]ipam.Holder, 1)}, {keptReasons: make([]string, 1)}, {moreCount: 1},
+		{liveHolders: make([]ipam.Holder, 1), keptReasons: make([]string, 1)}, {liveHolders: make([]ipam.Holder, 2), keptReasons: make([]string, 1), moreCount: 3},
 	} {
 		if u.isNone() {
 			t.Errorf("%+v is no use", u)
@@ -171,7 +171,7 @@ func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
 		"all exist":                   {70, 0, 3, 1, 3, 67},
 		"the first two are going":     {70, 2, 5, 2, 3, 65},
 		"all are going":               {9, 9, 9, 3, 0, 0},
-		"all are going, and are many": {70, 70, occupantsRead, 22, 0, 70 - occupantsRead},
+		"all are going, and are many": {70, 70, maxOccupants, 22, 0, 70 - maxOccupants},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -186,10 +186,10 @@ func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
 				}
 				began := time.Now()
 				u, err := useOf(t.Context(), going, occupied(tc.holders), ipam.PoolNamed("p"))
-				if err != nil || len(u.live) != tc.live || u.more != tc.more {
+				if err != nil || len(u.liveHolders) != tc.live || u.moreCount != tc.more {
 					t.Errorf("it is used by %+v, %v", u, err)
 				}
-				if took := time.Since(began) / time.Second; reads.Load() != tc.reads || took != tc.rounds || most.Load() > holdersNamed {
+				if took := time.Since(began) / time.Second; reads.Load() != tc.reads || took != tc.rounds || most.Load() > maxListedHolders {
 					t.Errorf("%d are read in %d rounds, %d at a time; want %d in %d", reads.Load(), took, most.Load(), tc.reads, tc.rounds)
 				}
 			})
@@ -208,7 +208,7 @@ func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
 		<-ctx.Done() // the others are not awaited
 		return false, ctx.Err()
 	}
-	if _, err := useOf(t.Context(), going, occupied(70), ipam.PoolNamed("p")); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading IPClaim team/c1") || reads.Load() > holdersNamed {
+	if _, err := useOf(t.Context(), going, occupied(70), ipam.PoolNamed("p")); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading IPClaim team/c1") || reads.Load() > maxListedHolders {
 		t.Errorf("after %d reads: %v", reads.Load(), err)
 	}
 }
@@ -218,7 +218,7 @@ func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 	view := occupied(1)
 	r := replica.New(replica.Options{Ledger: view})
 	t.Cleanup(r.Allocator.Close)
-	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
+	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}
 	ctx := admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: new(true)}})
 	refused := func(when string, want bool) {
 		t.Helper()
@@ -227,18 +227,18 @@ func TestDryRunOfADeletionReadsNothing(t *testing.T) {
 		}
 	}
 	refused("while a claim holds a block", true)
-	view.Leaving(ipam.Name{Namespace: "team", Name: "c0"})
+	view.MarkLeaving(ipam.Name{Namespace: "team", Name: "c0"})
 	refused("while that claim is being deleted", false)
 	child := ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.2.0/24"), Family: ipam.IPv4}
-	view.Enter(ipam.Record{
+	view.PutRecord(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "child", Block: child.CIDR, Pool: child.Home, Purpose: ipam.PurposePool,
 		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(child.Key),
 	})
 	refused("while a child is not known", true)
-	r.Catalogue.SetPool(child)
+	r.Catalog.SetPool(child)
 	refused("while a child exists", true)
 	child.Terminating = true
-	r.Catalogue.SetPool(child)
+	r.Catalog.SetPool(child)
 	refused("while that child is being deleted", false)
 	if _, err := v.ValidateDelete(t.Context(), build.Pool("p").Obj()); err == nil {
 		t.Error("a deletion without a request passes")

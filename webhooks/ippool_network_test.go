@@ -56,14 +56,14 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 				return build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Network = n }).Obj()
 			}
 			r := replica.New(replica.Options{})
-			r.Catalogue.Enter(pool(tc.before))
+			r.Catalog.RecordObject(pool(tc.before))
 			if !tc.nothingHeld {
 				key := ipam.PoolNamed("p")
 				r.Ledger.Load([]ipam.Record{
 					heldIn(key, "x", "10.0.0.9", "10.0.0.1"), heldIn(key, "y", "10.0.0.8", "10.0.0.1"), heldIn(key, "z", "10.0.0.7", "fe80::1"),
 				}, nil)
 			}
-			v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalogue: r.Catalogue}
+			v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}
 			got, err := v.ValidateUpdate(t.Context(), pool(tc.before), pool(tc.after))
 			if err != nil || !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q, %v\nwant: %q", got, err, tc.want)
@@ -81,8 +81,8 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 // TestHolderOfAGatewayIsForItsProjectToKnow covers a LocalIPPool that lies in a shared pool.
 func TestHolderOfAGatewayIsForItsProjectToKnow(t *testing.T) {
 	r := replica.New(replica.Options{})
-	r.Catalogue.SetProject("a", "blue")
-	r.Catalogue.SetProject("b", "red")
+	r.Catalog.SetProject("a", "blue")
+	r.Catalog.SetProject("b", "red")
 	shared := ipam.Pool{Key: ipam.PoolNamed("shared"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/24")}
 	r.Ledger.Describe(shared)
 	r.Ledger.Load([]ipam.Record{heldIn(shared.Key, "x", "10.0.0.9", "")}, nil)
@@ -94,7 +94,7 @@ func TestHolderOfAGatewayIsForItsProjectToKnow(t *testing.T) {
 			Key: ipam.LocalPoolNamed(namespace, "own"), Home: shared.Key, CIDR: netip.MustParsePrefix("10.0.0.128/25"),
 			Network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.9")},
 		}
-		if got := gatewayHeld(r.Ledger, r.Catalogue, own); !slices.Equal(got, []string{want}) {
+		if got := gatewayHeld(r.Ledger, r.Catalog, own); !slices.Equal(got, []string{want}) {
 			t.Errorf("\ngot:  %q\nwant: %q", got, want)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) {
 	s := newStage(t)
-	limited := queue.New(queue.Options{Ledger: s.Ledger, Catalogue: s.Catalogue, Limit: 1})
+	limited := queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, Limit: 1})
 	s.mutate["LocalIPPool"].(*poolMutator).queue = limited
 	req := review("LocalIPPool", pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "the pool waits") {

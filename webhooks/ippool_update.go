@@ -33,9 +33,9 @@ import (
 // poolValidator implements a validator that judges the changes in an update of one kind of pool.
 // The mutating webhook judges a pool that is created, before its CIDR is recorded.
 type poolValidator[T v1alpha1.Pool] struct {
-	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
-	live      client.Reader
+	ledger  *ledger.Ledger
+	catalog *inventory.Catalog
+	live    client.Reader
 }
 
 // ValidateCreate adds no check to the mutating webhook.
@@ -51,14 +51,14 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 	pool, errs := convert.Pool(after)
 	var warnings []string
 	if !sameGateway(before.PoolSpec().Network, after.PoolSpec().Network) {
-		edges, refused := edgeGateway(after, pool.CIDR)
-		warnings, errs = append(warnings, edges...), append(errs, refused...)
+		gatewayWarnings, gatewayErrs := edgeGateway(after, pool.CIDR)
+		warnings, errs = append(warnings, gatewayWarnings...), append(errs, gatewayErrs...)
 	}
 	if len(errs) > 0 {
 		return nil, poolSubject(after).invalid(errs...)
 	}
 	if !slices.Equal(before.PoolSpec().ClassNames, pool.Classes) {
-		warnings = append(warnings, classWarnings(v.catalogue, pool)...)
+		warnings = append(warnings, classWarnings(v.catalog, pool)...)
 	}
 	return append(warnings, v.networkWarnings(before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
 }
@@ -86,13 +86,13 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 	if !pool.GetDeletionTimestamp().IsZero() {
 		return nil, nil
 	}
-	going := isGoingLive(v.live)
+	check := liveGoingCheck(v.live)
 	if req, err := admission.RequestFromContext(ctx); err != nil {
 		return nil, err
 	} else if req.DryRun != nil && *req.DryRun {
-		going = isGoingSeen(v.catalogue)
+		check = viewGoingCheck(v.catalog)
 	}
-	u, err := useOf(ctx, going, v.ledger, convert.KeyOf(pool))
+	u, err := useOf(ctx, check, v.ledger, convert.KeyOf(pool))
 	switch {
 	case err != nil:
 		return nil, poolSubject(pool).refusal(err)
@@ -105,45 +105,45 @@ func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admissio
 
 // use holds the reasons why a pool is in use.
 type use struct {
-	// live has the holders that exist, and are not being deleted.
-	live []ipam.Holder
-	// kept describes the records without holder, and how each is released.
-	kept []string
-	// more is the number of other occupants.
-	more int
+	// liveHolders has the holders that exist, and are not being deleted.
+	liveHolders []ipam.Holder
+	// keptReasons describes the records without holder, and how each is released.
+	keptReasons []string
+	// moreCount is the number of other occupants.
+	moreCount int
 }
 
-func (u use) isNone() bool { return len(u.live)+len(u.kept)+u.more == 0 }
+func (u use) isNone() bool { return len(u.liveHolders)+len(u.keptReasons)+u.moreCount == 0 }
 
-// isGoing reports whether a holder is being deleted, or was.
-type isGoing func(ctx context.Context, holder ipam.Holder) (bool, error)
+// goingCheck reports whether a holder is being deleted, or was.
+type goingCheck func(ctx context.Context, holder ipam.Holder) (bool, error)
 
 // useOf returns the reasons why a pool is in use. A holder that is being deleted is not one of
 // them: the pool's finalizer keeps the pool until the holder is gone. So a tree of pools, and the
 // claims in it, can be deleted in one command. useOf checks as many holders together as are still
 // to be named, and no more than are needed to name them.
-func useOf(ctx context.Context, going isGoing, view *ledger.Ledger, pool ipam.PoolKey) (use, error) {
-	occupants, all := view.Occupants(pool, occupantsRead)
-	u := use{more: all}
-	for left := occupants; len(left) > 0; {
-		missing := holdersNamed - len(u.live) - len(u.kept)
-		if missing == 0 {
+func useOf(ctx context.Context, check goingCheck, view *ledger.Ledger, pool ipam.PoolKey) (use, error) {
+	occupants, total := view.Occupants(pool, maxOccupants)
+	u := use{moreCount: total}
+	for remaining := occupants; len(remaining) > 0; {
+		missingCount := maxListedHolders - len(u.liveHolders) - len(u.keptReasons)
+		if missingCount == 0 {
 			break
 		}
-		next := left[:min(missing, len(left))]
-		left = left[len(next):]
-		gone, err := areGoing(ctx, going, next)
+		next := remaining[:min(missingCount, len(remaining))]
+		remaining = remaining[len(next):]
+		goingFlags, err := areGoing(ctx, check, next)
 		if err != nil {
 			return use{}, err
 		}
-		u.more -= len(next)
+		u.moreCount -= len(next)
 		for i, o := range next {
 			switch {
-			case gone[i]:
+			case goingFlags[i]:
 			case isHeld(o.Record) && o.Claimed:
-				u.live = append(u.live, o.Record.Holder)
+				u.liveHolders = append(u.liveHolders, o.Record.Holder)
 			default:
-				u.kept = append(u.kept, keptBy(o.Record))
+				u.keptReasons = append(u.keptReasons, keptReason(o.Record))
 			}
 		}
 	}
@@ -152,21 +152,21 @@ func useOf(ctx context.Context, going isGoing, view *ledger.Ledger, pool ipam.Po
 
 // areGoing reports for each occupant whether it leaves with its holder, and whether that holder is
 // being deleted.
-func areGoing(ctx context.Context, going isGoing, occupants []ledger.Occupant) ([]bool, error) {
-	gone := make([]bool, len(occupants))
+func areGoing(ctx context.Context, check goingCheck, occupants []ledger.Occupant) ([]bool, error) {
+	goingFlags := make([]bool, len(occupants))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, o := range occupants {
 		if !leavesWithHolder(o) {
 			continue
 		}
 		group.Go(func() (err error) {
-			if gone[i], err = going(ctx, o.Record.Holder); err != nil {
+			if goingFlags[i], err = check(ctx, o.Record.Holder); err != nil {
 				return fmt.Errorf("reading %s: %w", o.Record.Holder, err)
 			}
 			return nil
 		})
 	}
-	return gone, group.Wait()
+	return goingFlags, group.Wait()
 }
 
 // leavesWithHolder reports whether the block is released when its holder is deleted: the block is
@@ -176,9 +176,9 @@ func leavesWithHolder(o ledger.Occupant) bool {
 	return isHeld(r) && r.Reclaim != ipam.ReclaimRetain && r.Sticky == "" && o.Claimed && r.Holder.Group == v1alpha1.GroupVersion.Group
 }
 
-// isGoingLive returns an isGoing that asks a quorum of the API servers' storage: the state that
+// liveGoingCheck returns a goingCheck that asks a quorum of the API servers' storage: the state that
 // this process has seen may be older.
-func isGoingLive(live client.Reader) isGoing {
+func liveGoingCheck(live client.Reader) goingCheck {
 	return func(ctx context.Context, h ipam.Holder) (bool, error) {
 		holder := &metav1.PartialObjectMetadata{}
 		holder.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(h.Kind))
@@ -190,12 +190,12 @@ func isGoingLive(live client.Reader) isGoing {
 	}
 }
 
-// isGoingSeen returns an isGoing that answers from the state that this process has seen, for a dry
+// viewGoingCheck returns a goingCheck that answers from the state that this process has seen, for a dry
 // run. The view leaves out claims that are being deleted.
-func isGoingSeen(pools *inventory.Catalogue) isGoing {
+func viewGoingCheck(catalog *inventory.Catalog) goingCheck {
 	return func(_ context.Context, h ipam.Holder) (bool, error) {
-		pool, known := pools.Pool(convert.PoolOf(h))
-		return known && pool.Terminating, nil
+		pool, ok := catalog.Pool(convert.PoolOf(h))
+		return ok && pool.Terminating, nil
 	}
 }
 
@@ -203,8 +203,8 @@ func isGoingSeen(pools *inventory.Catalogue) isGoing {
 // written: the own record of a pool that is being deleted is released first.
 func isHeld(r ipam.Record) bool { return r.State == ipam.StateBound || r.State == ipam.StateReleasing }
 
-// keptBy returns a text with the state of a record without holder, and with the way to release it.
-func keptBy(r ipam.Record) string {
+// keptReason returns a text with the state of a record without holder, and with the way to release it.
+func keptReason(r ipam.Record) string {
 	name := "IPAllocation " + r.Name.String()
 	switch {
 	case r.State == ipam.StateRetained && r.ReleaseAfter.IsZero():
@@ -220,28 +220,28 @@ func keptBy(r ipam.Record) string {
 
 // inUse returns the refusal to delete a pool that is in use.
 func (s subject) inUse(u use) error {
-	var why []string
-	count := len(u.live) + len(u.kept) + u.more
-	if len(u.live) > 0 {
-		why = append(why, fmt.Sprintf("(%s): delete %s first", list(u.live, count-len(u.kept)), pronoun(count-len(u.kept))))
-	} else if u.more > 0 {
-		u.kept = append(u.kept, fmt.Sprintf("and %d more", u.more))
+	var reasons []string
+	count := len(u.liveHolders) + len(u.keptReasons) + u.moreCount
+	if len(u.liveHolders) > 0 {
+		reasons = append(reasons, fmt.Sprintf("(%s): delete %s first", list(u.liveHolders, count-len(u.keptReasons)), pronoun(count-len(u.keptReasons))))
+	} else if u.moreCount > 0 {
+		u.keptReasons = append(u.keptReasons, fmt.Sprintf("and %d more", u.moreCount))
 	}
-	text := fmt.Sprintf("pool %s is in use by %s", s.name, ipam.Counted(count, "allocation"))
-	switch kept := strings.Join(u.kept, "; "); {
-	case len(why) == 0:
-		text += ": " + kept
-	case kept == "":
-		text += " " + why[0]
+	text := fmt.Sprintf("pool %s is in use by %s", s.name, ipam.FormatCount(count, "allocation"))
+	switch keptText := strings.Join(u.keptReasons, "; "); {
+	case len(reasons) == 0:
+		text += ": " + keptText
+	case keptText == "":
+		text += " " + reasons[0]
 	default:
-		text += " " + why[0] + "; " + kept
+		text += " " + reasons[0] + "; " + keptText
 	}
 	return apierrors.NewConflict(s.resource(), s.name, errors.New(text))
 }
 
 // gatewayHeld returns a warning if the gateway of a pool is an address that a claim holds, in the
 // pool or elsewhere in its routing domain.
-func gatewayHeld(view *ledger.Ledger, known *inventory.Catalogue, pool ipam.Pool) []string {
+func gatewayHeld(view *ledger.Ledger, catalog *inventory.Catalog, pool ipam.Pool) []string {
 	if pool.Network == nil || !pool.Network.Gateway.IsValid() {
 		return nil
 	}
@@ -251,33 +251,33 @@ func gatewayHeld(view *ledger.Ledger, known *inventory.Catalogue, pool ipam.Pool
 		return nil
 	}
 	taken := &ipam.TakenError{Block: netip.PrefixFrom(gateway, gateway.BitLen()), Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
-	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, known.Redacted(pool.Key.Namespace, taken))}
+	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, catalog.Redact(pool.Key.Namespace, taken))}
 }
 
 // networkWarnings returns warnings about the effect of a network update on held addresses: their
 // holders keep the values that were handed out with them.
 func (v *poolValidator[T]) networkWarnings(before, after *v1alpha1.PoolNetwork, pool ipam.Pool) []string {
-	changed := changedSettings(before, after)
-	if len(changed) == 0 {
+	changedFields := changedSettings(before, after)
+	if len(changedFields) == 0 {
 		return nil
 	}
-	former := netip.Addr{}
+	formerGateway := netip.Addr{}
 	if before != nil {
-		former = convert.GatewayGiven(before.Gateway)
+		formerGateway = convert.GatewayGiven(before.Gateway)
 	}
-	all, with := v.ledger.HandedOut(pool.Key, former)
-	held := func(n int) string { return ipam.Numbered(n, "address", "addresses") + " still held" }
+	total, matching := v.ledger.CountHandedOut(pool.Key, formerGateway)
+	heldText := func(n int) string { return ipam.FormatNumber(n, "address", "addresses") + " still held" }
 	var warnings []string
-	if changed[0] == gatewayField {
-		changed, warnings = changed[1:], gatewayHeld(v.ledger, v.catalogue, pool)
-		if former.IsValid() && with > 0 {
+	if changedFields[0] == gatewayField {
+		changedFields, warnings = changedFields[1:], gatewayHeld(v.ledger, v.catalog, pool)
+		if formerGateway.IsValid() && matching > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: %s was handed out with %s, and stays withheld until the last is released: make such claims again, or configure the hosts; kubectl ipam check lists them",
-				gatewayField, former, held(with)))
+				gatewayField, formerGateway, heldText(matching)))
 		}
 	}
-	if len(changed) > 0 && all > 0 {
+	if len(changedFields) > 0 && total > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s: the former values were handed out with %s, and stay in their claims: make such claims again, or configure the hosts; kubectl ipam check lists them",
-			strings.Join(changed, ", "), held(all)))
+			strings.Join(changedFields, ", "), heldText(total)))
 	}
 	return warnings
 }
@@ -290,10 +290,10 @@ const gatewayField = "spec.network.gateway"
 // not change.
 func changedSettings(before, after *v1alpha1.PoolNetwork) []string {
 	a, b := cmp.Or(before, &v1alpha1.PoolNetwork{}), cmp.Or(after, &v1alpha1.PoolNetwork{})
-	var changed []string
+	var changedFields []string
 	for _, field := range []struct {
-		name string
-		same bool
+		name   string
+		isSame bool
 	}{
 		{gatewayField, a.Gateway == b.Gateway},
 		{"spec.network.dnsServers", slices.Equal(a.DNSServers, b.DNSServers)},
@@ -301,9 +301,9 @@ func changedSettings(before, after *v1alpha1.PoolNetwork) []string {
 		{"spec.network.mtu", a.MTU == b.MTU},
 		{"spec.network.vlan", a.VLAN == b.VLAN},
 	} {
-		if !field.same {
-			changed = append(changed, field.name)
+		if !field.isSame {
+			changedFields = append(changedFields, field.name)
 		}
 	}
-	return changed
+	return changedFields
 }

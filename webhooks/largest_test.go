@@ -89,8 +89,8 @@ var shapes = map[string]func(kind string, size int) (metadata, spec string){
 	"a long name": func(_ string, n int) (string, string) { return `"generateName":"` + filled(n, "x") + `"`, "" },
 	"all that is allowed": func(kind string, n int) (string, string) {
 		n = min(n, maxObjectBytes-8<<10)
-		return `"labels":{` + counted(maxLabels, `"-#":"/"`) + `},"finalizers":[` + counted(maxFinalizers, `"#"`) + `],"ownerReferences":[` + counted(maxOwners, `{"uid":"#"}`) +
-			`],"annotations":{` + counted(maxAnnotations-1, `"#":""`) + `,"a":"` + filled(n/2, "x") + `"}`, listOf(kind, counted(1024, `"#`+strings.Repeat("x", n/1024/3)+`"`))
+		return `"labels":{` + repeatItem(maxLabels, `"-#":"/"`) + `},"finalizers":[` + repeatItem(maxFinalizers, `"#"`) + `],"ownerReferences":[` + repeatItem(maxOwners, `{"uid":"#"}`) +
+			`],"annotations":{` + repeatItem(maxAnnotations-1, `"#":""`) + `,"a":"` + filled(n/2, "x") + `"}`, listOf(kind, repeatItem(1024, `"#`+strings.Repeat("x", n/1024/3)+`"`))
 	},
 }
 
@@ -103,7 +103,7 @@ func annotated(size int) int {
 	return size
 }
 
-func counted(count int, item string) string {
+func repeatItem(count int, item string) string {
 	items := make([]string, count)
 	for n := range items {
 		items[n] = strings.ReplaceAll(item, "#", strconv.Itoa(n))
@@ -167,7 +167,7 @@ func largest(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 
 // served returns a handler as the server runs it.
 func served(handler admission.Handler) http.Handler {
-	return chain{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}.around(handler)
+	return chain{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}.wrap(handler)
 }
 
 // discarded counts the written bytes, and keeps the first ones.

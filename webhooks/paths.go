@@ -27,12 +27,12 @@ func Paths() (certs.PlainPaths, error) {
 		if err != nil {
 			return paths, fmt.Errorf("reading the webhooks' manifests: %w", err)
 		}
-		into := paths.Validating
+		pathsByName := paths.Validating
 		if configuration.Kind == "MutatingWebhookConfiguration" {
-			into = paths.Mutating
+			pathsByName = paths.Mutating
 		}
 		for _, webhook := range configuration.Webhooks {
-			into[webhook.Name] = *webhook.ClientConfig.Service.Path
+			pathsByName[webhook.Name] = *webhook.ClientConfig.Service.Path
 		}
 	}
 }

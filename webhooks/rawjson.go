@@ -13,15 +13,15 @@ var errNoObject = errors.New("the text is not a JSON object")
 
 // eachMember calls f with the name and the value of each member of a JSON object, in order.
 func eachMember(text []byte, f func(name, value []byte)) error {
-	at := afterSpace(text, 0)
-	if charAt(text, at) != '{' {
+	pos := afterSpace(text, 0)
+	if charAt(text, pos) != '{' {
 		return errNoObject
 	}
-	if at = afterSpace(text, at+1); charAt(text, at) == '}' {
+	if pos = afterSpace(text, pos+1); charAt(text, pos) == '}' {
 		return nil
 	}
-	for charAt(text, at) == '"' {
-		name := afterString(text, at)
+	for charAt(text, pos) == '"' {
+		name := afterString(text, pos)
 		colon := afterSpace(text, name)
 		if charAt(text, colon) != ':' {
 			return errNoObject
@@ -31,10 +31,10 @@ func eachMember(text []byte, f func(name, value []byte)) error {
 		if end > len(text) {
 			return errNoObject
 		}
-		f(text[at+1:name-1], text[value:end])
-		switch at = afterSpace(text, end); charAt(text, at) {
+		f(text[pos+1:name-1], text[value:end])
+		switch pos = afterSpace(text, end); charAt(text, pos) {
 		case ',':
-			at = afterSpace(text, at+1)
+			pos = afterSpace(text, pos+1)
 		case '}':
 			return nil
 		default:
@@ -55,8 +55,8 @@ func appendObject(to, object []byte, appendValue func(to []byte, name string, va
 			to = append(to, ',')
 		}
 		to = append(append(append(to, '"'), name...), '"', ':')
-		if with := appendValue(to, string(name), value); with != nil {
-			to = with
+		if extended := appendValue(to, string(name), value); extended != nil {
+			to = extended
 		} else {
 			to = to[:end]
 		}
@@ -68,7 +68,7 @@ func appendObject(to, object []byte, appendValue func(to []byte, name string, va
 type counts struct {
 	// direct counts the members of the outermost object, or the items of the outermost list; all
 	// also counts those within them.
-	direct, all int
+	direct, total int
 	// longest is the length of the longest string, name or number.
 	longest int
 }
@@ -76,29 +76,29 @@ type counts struct {
 func count(text []byte) counts {
 	c, depth := counts{}, 0
 	add := func() {
-		c.all++
+		c.total++
 		if depth == 1 {
 			c.direct++
 		}
 	}
-	for at := 0; at < len(text); at++ {
-		begin := at
-		switch text[at] {
+	for pos := 0; pos < len(text); pos++ {
+		begin := pos
+		switch text[pos] {
 		case '"':
-			at = afterString(text, at) - 1
-			c.longest = max(c.longest, at-begin-1)
+			pos = afterString(text, pos) - 1
+			c.longest = max(c.longest, pos-begin-1)
 		case ',':
 			add()
 		case '{', '[':
 			depth++
-			if next := charAt(text, afterSpace(text, at+1)); next != '}' && next != ']' {
+			if next := charAt(text, afterSpace(text, pos+1)); next != '}' && next != ']' {
 				add()
 			}
 		case '}', ']':
 			depth--
 		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			at = ended(text, at, afterValue(text, at)) - 1
-			c.longest = max(c.longest, at-begin+1)
+			pos = endOrInvalid(text, pos, afterValue(text, pos)) - 1
+			c.longest = max(c.longest, pos-begin+1)
 		}
 	}
 	return c
@@ -106,34 +106,34 @@ func count(text []byte) counts {
 
 // afterValue returns the position after the JSON value that begins at a position. It is beyond the
 // end of the text if the value has no end.
-func afterValue(text []byte, at int) int {
-	begin, depth := at, 0
-	for ; at < len(text); at++ {
-		switch text[at] {
+func afterValue(text []byte, pos int) int {
+	begin, depth := pos, 0
+	for ; pos < len(text); pos++ {
+		switch text[pos] {
 		case '"':
-			if at = afterString(text, at) - 1; depth == 0 {
-				return at + 1
+			if pos = afterString(text, pos) - 1; depth == 0 {
+				return pos + 1
 			}
 		case '{', '[':
 			depth++
 		case '}', ']':
 			if depth--; depth == 0 {
-				return at + 1
+				return pos + 1
 			}
 			if depth < 0 {
-				return ended(text, begin, at)
+				return endOrInvalid(text, begin, pos)
 			}
 		case ',', ' ', '\t', '\r', '\n':
 			if depth == 0 {
-				return ended(text, begin, at)
+				return endOrInvalid(text, begin, pos)
 			}
 		}
 	}
 	return len(text) + 1
 }
 
-// ended returns the end of a number or a word, which has at least one character.
-func ended(text []byte, begin, end int) int {
+// endOrInvalid returns the end of a number or a word, which has at least one character.
+func endOrInvalid(text []byte, begin, end int) int {
 	if begin == end {
 		return len(text) + 1
 	}
@@ -142,35 +142,35 @@ func ended(text []byte, begin, end int) int {
 
 // afterString returns the position after the string that begins at a position. It is beyond the end
 // of the text if the string has no end.
-func afterString(text []byte, at int) int {
-	for at++; at < len(text); at++ {
-		quote := bytes.IndexByte(text[at:], '"')
+func afterString(text []byte, pos int) int {
+	for pos++; pos < len(text); pos++ {
+		quote := bytes.IndexByte(text[pos:], '"')
 		if quote < 0 {
 			break
 		}
-		at += quote
+		pos += quote
 		escapes := 0
-		for text[at-1-escapes] == '\\' {
+		for text[pos-1-escapes] == '\\' {
 			escapes++
 		}
 		if escapes%2 == 0 {
-			return at + 1
+			return pos + 1
 		}
 	}
 	return len(text) + 1
 }
 
-func afterSpace(text []byte, at int) int {
-	for at < len(text) && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r') {
-		at++
+func afterSpace(text []byte, pos int) int {
+	for pos < len(text) && (text[pos] == ' ' || text[pos] == '\n' || text[pos] == '\t' || text[pos] == '\r') {
+		pos++
 	}
-	return at
+	return pos
 }
 
 // charAt returns the character at a position; 0 beyond the end.
-func charAt(text []byte, at int) byte {
-	if at >= len(text) {
+func charAt(text []byte, pos int) byte {
+	if pos >= len(text) {
 		return 0
 	}
-	return text[at]
+	return text[pos]
 }

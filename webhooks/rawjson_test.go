@@ -49,7 +49,7 @@ func FuzzRawJSON(f *testing.F) {
 		if diff := cmp.Diff(want, members); diff != "" {
 			t.Errorf("members of %q (-want +got):\n%s", text, diff)
 		}
-		if all := entriesOf(decoded(t, []byte(text))); got.direct != len(want) || got.all != all {
+		if all := entriesOf(decoded(t, []byte(text))); got.direct != len(want) || got.total != all {
 			t.Errorf("%q has %+v; want %d entries, and %d in all", text, got, len(want), all)
 		}
 		same, err := appendObject(nil, []byte(text), func(to []byte, _ string, value []byte) []byte { return append(to, value...) })

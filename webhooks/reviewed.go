@@ -25,9 +25,9 @@ const (
 	// read or handled at the same time. The two bounds are separate, so that large requests do not
 	// keep small ones from being handled.
 	smallBytes, largeBytes = 16 << 20, 16 << 20
-	// uidWithin is the length of the beginning of a request that contains its UID: an API server
+	// maxUIDOffset is the length of the beginning of a request that contains its UID: an API server
 	// writes the UID near the beginning.
-	uidWithin = 1 << 10
+	maxUIDOffset = 1 << 10
 )
 
 var errTooManyBytes = errors.New("too many large requests are being handled")
@@ -64,7 +64,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// A body that waits to be read blocks all others on its connection (RFC 9113 section 5.2).
 	if !lane.TryAcquire(size) {
-		start, _ := io.ReadAll(io.LimitReader(r.Body, uidWithin))
+		start, _ := io.ReadAll(io.LimitReader(r.Body, maxUIDOffset))
 		v.refuse(w, r, admissionv1.AdmissionRequest{UID: uidIn(start)}, denied(tryAgain(errTooManyBytes)))
 		return
 	}
@@ -110,14 +110,14 @@ func read(body io.Reader, size int64) (admissionv1.AdmissionRequest, error) {
 	if err != nil {
 		return admissionv1.AdmissionRequest{}, fmt.Errorf("reading the request: %w", err)
 	}
-	rest, err := appendObject(nil, text, func(to []byte, name string, value []byte) []byte {
+	rest, err := appendObject(nil, text, func(dst []byte, name string, value []byte) []byte {
 		switch name {
 		case "object":
 			object = value
 		case "oldObject":
 			old = value
 		default:
-			return append(to, value...)
+			return append(dst, value...)
 		}
 		return nil
 	})
@@ -140,8 +140,8 @@ func read(body io.Reader, size int64) (admissionv1.AdmissionRequest, error) {
 
 // uidIn returns the UID from the beginning of a request.
 func uidIn(start []byte) types.UID {
-	_, after, _ := bytes.Cut(start, []byte(`"uid":"`))
-	uid, _, _ := bytes.Cut(after, []byte(`"`))
+	_, suffix, _ := bytes.Cut(start, []byte(`"uid":"`))
+	uid, _, _ := bytes.Cut(suffix, []byte(`"`))
 	return types.UID(uid)
 }
 

@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// linger is the time for which a stopped server continues to answer. In this time it asks its
+	// drainPeriod is the time for which a stopped server continues to answer. In this time it asks its
 	// clients to use another connection for the next request. So the server closes a connection
 	// that is in use all the time after an answer, and closes no connection while its client is
 	// sending the next request.
-	linger = time.Second
+	drainPeriod = time.Second
 	// defaultTimeout is timeoutSeconds of the manifests, for a request that does not state how long
 	// the API server waits.
 	defaultTimeout = 5 * time.Second
@@ -63,14 +63,14 @@ type PathGuard interface {
 // are in progress when it is stopped. The library's own server cancels them: the context of a
 // request is done as soon as the context of the server is. Nor does the library's server bound the
 // time in which a request is sent.
-func NewServer(of webhook.Server, paths PathGuard) webhook.Server {
-	return &server{Server: of, paths: paths}
+func NewServer(base webhook.Server, paths PathGuard) webhook.Server {
+	return &server{Server: base, paths: paths}
 }
 
 type server struct {
 	webhook.Server
-	paths  PathGuard
-	ending atomic.Bool
+	paths    PathGuard
+	isEnding atomic.Bool
 }
 
 // Register implements webhook.Server. The path is without the secret. The secret is judged first:
@@ -100,30 +100,30 @@ func (s *server) withSecret(hook http.Handler) http.Handler {
 // serve calls the hook. It notes a request that was not answered in the time that the API server
 // waits.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, hook http.Handler, secret string) {
-	waits, cancel := context.WithTimeout(r.Context(), timeoutOf(r))
+	waitCtx, cancel := context.WithTimeout(r.Context(), timeoutOf(r))
 	defer cancel()
-	answered := false
+	isAnswered := false
 	defer func() { // also if the hook panics
-		if !answered || waits.Err() != nil {
+		if !isAnswered || waitCtx.Err() != nil {
 			s.paths.Unanswered(secret)
 		}
 	}()
 	hook.ServeHTTP(w, r)
-	answered = true
+	isAnswered = true
 }
 
 // withDeadline ends a request when its time is over or its caller has gone, but not because the
 // server ends.
 func (s *server) withDeadline(hook http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.ending.Load() {
+		if s.isEnding.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerWithin(r))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTimeout(r))
 		defer cancel()
 		boundReading(ctx, w)
 		stop := context.AfterFunc(r.Context(), func() {
-			if !s.ending.Load() { // then the caller has gone
+			if !s.isEnding.Load() { // then the caller has gone
 				cancel()
 			}
 		})
@@ -134,20 +134,20 @@ func (s *server) withDeadline(hook http.Handler) http.Handler {
 
 // Start implements manager.Runnable.
 func (s *server) Start(ctx context.Context) error {
-	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	serveCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() {
-		s.ending.Store(true)
-		clock := time.NewTimer(linger) //nolint:forbidigo // of a process that ends
+		s.isEnding.Store(true)
+		clock := time.NewTimer(drainPeriod) //nolint:forbidigo // of a process that ends
 		defer clock.Stop()
 		select {
 		case <-clock.C:
 			end()
-		case <-serving.Done():
+		case <-serveCtx.Done():
 		}
 	})
 	defer stop()
-	return s.Server.Start(serving)
+	return s.Server.Start(serveCtx)
 }
 
 // timeoutOf returns the time that the API server waits for the answer: it sends that time with each
@@ -160,8 +160,8 @@ func timeoutOf(r *http.Request) time.Duration {
 	return timeout
 }
 
-// answerWithin returns the time that a request can take.
-func answerWithin(r *http.Request) time.Duration {
+// answerTimeout returns the time that a request can take.
+func answerTimeout(r *http.Request) time.Duration {
 	timeout := timeoutOf(r)
 	return max(timeout-answerMargin, timeout/2)
 }
@@ -176,7 +176,7 @@ func boundReading(ctx context.Context, w http.ResponseWriter) {
 // retryLater refuses a review in the way that makes clients of the API server try again. It reads
 // all of the request, so that the connection can be used again, and keeps its UID.
 func retryLater(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), answerWithin(r))
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout(r))
 	defer cancel()
 	boundReading(ctx, w)
 	body := http.MaxBytesReader(w, r.Body, longestReview)
@@ -209,12 +209,12 @@ type chain struct {
 	inFlight *inFlight
 }
 
-// around returns an HTTP handler around an admission handler: it bounds the bytes in flight, reads
+// wrap returns an HTTP handler around an admission handler: it bounds the bytes in flight, reads
 // the review, traces it, counts refusals, and bounds the objects.
-func (c chain) around(handler admission.Handler) http.Handler {
-	hook := &admission.Webhook{Handler: c.refusals.counted(bounded{handler, c.operator})}
+func (c chain) wrap(handler admission.Handler) http.Handler {
+	hook := &admission.Webhook{Handler: c.refusals.countRefusals(boundedHandler{handler, c.operator})}
 	if c.tracer != nil {
-		hook.Handler, hook.WithContextFunc = traced(hook.Handler, c.tracer), withParent
+		hook.Handler, hook.WithContextFunc = traceHandler(hook.Handler, c.tracer), withParent
 	}
 	return &reviewer{hook, c.inFlight, c.refusals}
 }
@@ -226,8 +226,8 @@ type refusals struct {
 	history *history.Recorder
 }
 
-// counted returns a handler that counts and notes the refusals of a handler.
-func (r refusals) counted(handler admission.Handler) admission.Handler {
+// countRefusals returns a handler that counts and notes the refusals of a handler.
+func (r refusals) countRefusals(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		response := handler.Handle(ctx, req)
 		if !response.Allowed {
@@ -260,16 +260,16 @@ func (r refusals) count(req admissionv1.AdmissionRequest, response admission.Res
 // blockIn returns the block, or the address, that an object asks for; an invalid prefix if it asks
 // for none.
 func blockIn(object []byte) netip.Prefix {
-	var asks struct {
+	var request struct {
 		Spec struct{ CIDR, Address string }
 	}
-	if len(object) > maxObjectBytes || json.Unmarshal(object, &asks) != nil { // it is refused for that
+	if len(object) > maxObjectBytes || json.Unmarshal(object, &request) != nil { // it is refused for that
 		return netip.Prefix{}
 	}
-	if block, err := netip.ParsePrefix(asks.Spec.CIDR); err == nil {
+	if block, err := netip.ParsePrefix(request.Spec.CIDR); err == nil {
 		return block.Masked()
 	}
-	if address, err := netip.ParseAddr(asks.Spec.Address); err == nil {
+	if address, err := netip.ParseAddr(request.Spec.Address); err == nil {
 		return netip.PrefixFrom(address, address.BitLen())
 	}
 	return netip.Prefix{}
@@ -290,9 +290,9 @@ func withParent(ctx context.Context, r *http.Request) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 }
 
-// traced returns a handler that adds a span for each request, as a child of the API server's. If
+// traceHandler returns a handler that adds a span for each request, as a child of the API server's. If
 // the span of a request is recorded, the log entries for the request have the ID of its trace.
-func traced(handler admission.Handler, tracer trace.Tracer) admission.Handler {
+func traceHandler(handler admission.Handler, tracer trace.Tracer) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		name := tracing.Admission + " " + string(req.Operation) + " " + req.Resource.Resource
 		ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))

@@ -39,7 +39,7 @@ func TestRefusalsAreCountedByTheirCode(t *testing.T) {
 		"conflict":  denied(subject{kind: "IPClaim", plural: "ipclaims"}.conflict(errors.New("taken"))),
 		"exhausted": admission.Errored(http.StatusInsufficientStorage, errors.New("full")),
 	}
-	handler := refusals{counter, nil}.counted(admission.HandlerFunc(
+	handler := refusals{counter, nil}.countRefusals(admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response { return answers[req.Name] }))
 	for name := range answers {
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -51,7 +51,7 @@ func TestRefusalsAreCountedByTheirCode(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(counter.Collectors()...)
-	want := "# HELP cadastre_webhook_refusals_total " + metrics.Of(metrics.Refusals).Help + `
+	want := "# HELP cadastre_webhook_refusals_total " + metrics.DefinitionOf(metrics.Refusals).Help + `
 # TYPE cadastre_webhook_refusals_total counter
 cadastre_webhook_refusals_total{code="403",operation="create",resource="ipclaims"} 1
 cadastre_webhook_refusals_total{code="409",operation="create",resource="ipclaims"} 1
@@ -67,7 +67,7 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 // up while another is handled.
 func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
 	counter, busy := metrics.New(clock.RealClock{}), newInFlight()
-	hook := chain{refusals: refusals{counter, nil}, inFlight: busy}.around(admission.HandlerFunc(
+	hook := chain{refusals: refusals{counter, nil}, inFlight: busy}.wrap(admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response {
 			t.Error("a handler is called")
 			return admission.Allowed("")
@@ -89,7 +89,7 @@ func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
 	send(t.Context(), reviewOf(2), http.StatusTooManyRequests)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(counter.Collectors()...)
-	want := "# HELP cadastre_webhook_refusals_total " + metrics.Of(metrics.Refusals).Help + `
+	want := "# HELP cadastre_webhook_refusals_total " + metrics.DefinitionOf(metrics.Refusals).Help + `
 # TYPE cadastre_webhook_refusals_total counter
 cadastre_webhook_refusals_total{code="400",operation="",resource=""} 1
 cadastre_webhook_refusals_total{code="413",operation="",resource=""} 1
@@ -106,7 +106,7 @@ cadastre_webhook_refusals_total{code="429",operation="create",resource="ipclaims
 func TestRefusalsAreInTheHistory(t *testing.T) {
 	recorder, take := entries.Recorder()
 	conflict := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "shop"}.conflict(errors.New("taken")))
-	handler := refusals{metrics.New(clock.RealClock{}), recorder}.counted(admission.HandlerFunc(
+	handler := refusals{metrics.New(clock.RealClock{}), recorder}.countRefusals(admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response {
 			if req.Name == "allowed" {
 				return admission.Allowed("")
@@ -151,7 +151,7 @@ func answered(t *testing.T, header string, answer admission.Response) (spans []s
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))).Tracer("test")
-	hook := chain{refusals: refusals{metrics.New(clock.RealClock{}), nil}, tracer: tracer}.around(admission.HandlerFunc(func(ctx context.Context, _ admission.Request) admission.Response {
+	hook := chain{refusals: refusals{metrics.New(clock.RealClock{}), nil}, tracer: tracer}.wrap(admission.HandlerFunc(func(ctx context.Context, _ admission.Request) admission.Response {
 		log.FromContext(ctx).Info("handled")
 		return answer
 	})).(*reviewer).hook
@@ -174,8 +174,8 @@ func TestARequestIsTracedAsAPartOfItsCallersTrace(t *testing.T) {
 	if span.Name() != "admission CREATE ipclaims" || span.SpanKind() != trace.SpanKindServer {
 		t.Errorf("the span is %q of kind %s", span.Name(), span.SpanKind())
 	}
-	if of := span.Parent(); of.TraceID().String() != traceOfCaller || of.SpanID().String() != "b7ad6b7169203331" {
-		t.Errorf("its parent is %v, want the caller's", of)
+	if parent := span.Parent(); parent.TraceID().String() != traceOfCaller || parent.SpanID().String() != "b7ad6b7169203331" {
+		t.Errorf("its parent is %v, want the caller's", parent)
 	}
 	got := attribute.NewSet(span.Attributes()...)
 	want := attribute.NewSet(
@@ -201,15 +201,15 @@ func TestARequestThatItsCallerDoesNotSampleIsNotTraced(t *testing.T) {
 
 // TestOnlyWhatTheOperatorCannotDecideIsAFailure counts other refusals as answers.
 func TestOnlyWhatTheOperatorCannotDecideIsAFailure(t *testing.T) {
-	of := subject{kind: "IPClaim", plural: "ipclaims"}
+	claimSubject := subject{kind: "IPClaim", plural: "ipclaims"}
 	for name, c := range map[string]struct {
 		answer admission.Response
 		code   int64
 		want   codes.Code
 	}{
 		"denied":    {admission.Denied("no"), http.StatusForbidden, codes.Unset},
-		"conflict":  {denied(of.conflict(errors.New("taken"))), http.StatusConflict, codes.Unset},
-		"no room":   {denied(of.insufficient(errors.New("full"))), http.StatusInsufficientStorage, codes.Unset},
+		"conflict":  {denied(claimSubject.conflict(errors.New("taken"))), http.StatusConflict, codes.Unset},
+		"no room":   {denied(claimSubject.insufficient(errors.New("full"))), http.StatusInsufficientStorage, codes.Unset},
 		"try again": {denied(tryAgain(errors.New("late"))), http.StatusTooManyRequests, codes.Unset},
 		"a failure": {admission.Errored(http.StatusInternalServerError, errors.New("broken")), http.StatusInternalServerError, codes.Error},
 	} {

@@ -75,9 +75,9 @@ func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
 	} {
 		t.Run(target, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				of := &bare{}
+				inner := &bare{}
 				began := time.Now()
-				answer, cut := asked(t.Context(), NewServer(of, &fixedPaths{}), of, target, func(ctx context.Context) { <-ctx.Done() })
+				answer, cut := asked(t.Context(), NewServer(inner, &fixedPaths{}), inner, target, func(ctx context.Context) { <-ctx.Done() })
 				if took := time.Since(began); took != want || !errors.Is(cut, context.DeadlineExceeded) {
 					t.Errorf("it was cut off after %v: %v; want %v", took, cut, want)
 				}
@@ -91,10 +91,10 @@ func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
 
 func TestARequestEndsWhenItsCallerGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := &bare{}
+		inner := &bare{}
 		ctx, leave := context.WithCancel(t.Context())
 		began := time.Now()
-		_, cut := asked(ctx, NewServer(of, &fixedPaths{}), of, "/", func(ctx context.Context) {
+		_, cut := asked(ctx, NewServer(inner, &fixedPaths{}), inner, "/", func(ctx context.Context) {
 			leave()
 			<-ctx.Done()
 		})
@@ -106,21 +106,21 @@ func TestARequestEndsWhenItsCallerGoes(t *testing.T) {
 
 func TestAServerThatEndsAnswersWhatIsUnderWayAndForASecondWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := &bare{serving: make(chan context.Context, 1)}
-		server := NewServer(of, &fixedPaths{})
+		inner := &bare{serving: make(chan context.Context, 1)}
+		server := NewServer(inner, &fixedPaths{})
 		until, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- server.Start(until) }()
-		serving := <-of.serving
-		_, cut := asked(serving, server, of, "/", func(context.Context) {
+		serving := <-inner.serving
+		_, cut := asked(serving, server, inner, "/", func(context.Context) {
 			end()
 			began := time.Now()
 			synctest.Wait()
-			if answer, _ := asked(serving, server, of, "/", func(context.Context) {}); answer.Header().Get("Connection") != "close" {
+			if answer, _ := asked(serving, server, inner, "/", func(context.Context) {}); answer.Header().Get("Connection") != "close" {
 				t.Errorf("a request while it ends is answered with the header %v", answer.Header())
 			}
-			if err := <-ended; err != nil || time.Since(began) != linger {
-				t.Errorf("it ended after %v: %v; want %v", time.Since(began), err, linger)
+			if err := <-ended; err != nil || time.Since(began) != drainPeriod {
+				t.Errorf("it ended after %v: %v; want %v", time.Since(began), err, drainPeriod)
 			}
 			synctest.Wait()
 		})

@@ -23,8 +23,8 @@ import (
 type Options struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
@@ -52,26 +52,26 @@ func Setup(mgr manager.Manager, o Options) error {
 	decoder := admission.NewDecoder(scheme)
 	requests := chain{refusals{o.Metrics, o.History}, o.Tracer, o.Operator, newInFlight()}
 	serve := func(path string, handler admission.Handler) {
-		mgr.GetWebhookServer().Register(path, requests.around(handler))
+		mgr.GetWebhookServer().Register(path, requests.wrap(handler))
 	}
 
 	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &claimMutator{
-		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, allocator: o.Allocator, cached: cached, live: o.Live,
+		ledger: o.Ledger, catalog: o.Catalog, queue: o.Queue, allocator: o.Allocator, cached: cached, live: o.Live,
 		decoder: decoder, schemas: definitions, rights: o.Rights,
 	})
 	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
 		serve("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &poolMutator{
-			kind: kind, ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, allocator: o.Allocator, live: o.Live,
+			kind: kind, ledger: o.Ledger, catalog: o.Catalog, queue: o.Queue, allocator: o.Allocator, live: o.Live,
 			decoder: decoder, schemas: definitions, rights: o.Rights,
 		})
 	}
-	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{catalogue: o.Catalogue, live: o.Live, decoder: decoder, schemas: definitions})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{catalogue: o.Catalogue, live: o.Live, rights: o.Rights})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{catalogue: o.Catalogue, allocator: o.Allocator, live: o.Live})
+	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{catalog: o.Catalog, live: o.Live, decoder: decoder, schemas: definitions})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{catalog: o.Catalog, live: o.Live, rights: o.Rights})
+	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{catalog: o.Catalog, allocator: o.Allocator, live: o.Live})
 
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{catalogue: o.Catalogue, operator: o.Operator}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: o.Ledger, catalogue: o.Catalogue, live: o.Live}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-localippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: o.Ledger, catalogue: o.Catalogue, live: o.Live}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{catalog: o.Catalog, operator: o.Operator}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-ippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: o.Ledger, catalog: o.Catalog, live: o.Live}).Handler)
+	serve("/validate-ipam-cadastre-dev-v1alpha1-localippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: o.Ledger, catalog: o.Catalog, live: o.Live}).Handler)
 	serve("/validate-ipam-cadastre-dev-v1alpha1-ipallocation", admission.WithValidator(scheme, &allocationValidator{operator: o.Operator}).Handler)
 	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclass", admission.WithValidator(scheme, &classValidator{queue: o.Queue}).Handler)
 	return nil

@@ -132,7 +132,7 @@ func (a *API) Write(to io.Writer) error {
 	return err
 }
 
-// of returns the conditions that have a reason on objects of a kind, with their status.
+// conditionsOf returns the conditions that have a reason on objects of a kind, with their status.
 func (a *API) conditionsOf(reason, kind string) []string {
 	var found []string
 	for _, condition := range a.Conditions {

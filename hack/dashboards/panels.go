@@ -181,7 +181,7 @@ func (b *builder) rule(alert string) lint.Rule {
 	return b.alerts.All[i]
 }
 
-// of returns the queries of an alert: its expressions, without the comparisons, with names for
+// queriesOf returns the queries of an alert: its expressions, without the comparisons, with names for
 // their time series.
 func (b *builder) queriesOf(alert string, legends ...string) []query {
 	all, err := parts(b.rule(alert))
@@ -218,7 +218,7 @@ func (b *builder) threshold(alert string) float64 {
 	return all[0].threshold
 }
 
-// about holds the texts and the unit of a panel.
+// panelText holds the texts and the unit of a panel.
 type panelText struct{ title, unit, description string }
 
 // watched adds a panel of lines of an alert, with a line at the threshold of the alert.

@@ -226,7 +226,7 @@ func parentOf(name string) string {
 }
 
 // Run turns each mutant on, one in each place at a time, and runs the tests that reach it until one
-// fails. It calls told with each result, one at a time. When ctx is done, it leaves out the
+// fails. It calls report with each result, one at a time. When ctx is done, it leaves out the
 // remaining mutants.
 func Run(ctx context.Context, all []Mutant, tests []Test, places Places, report func(Result)) {
 	var reporting sync.Mutex

@@ -25,12 +25,12 @@ import (
 )
 
 // second opens a pool beside the parent and returns it.
-func second(a *Allocator, over *steady, t *testing.T) ipam.Pool {
+func second(a *Allocator, api *steady, t *testing.T) ipam.Pool {
 	t.Helper()
 	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 	own := ownRecord(a, pool.Key, "10.1.0.0/29", ipam.StateBound)
 	own.Pool = pool.Home
-	over.stores(t, own)
+	api.stores(t, own)
 	a.ledger.Describe(pool)
 	return pool
 }
@@ -49,10 +49,10 @@ func TestPreviewIsWhatAllocateWouldGive(t *testing.T) {
 		}, "", isA[*ledger.UnknownPoolError]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				order := c.order(second(a, over, t), parent())
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				order := c.order(second(a, api, t), parent())
 				order.Record = ipam.Name{}
-				before := over.server.list().ResourceVersion
+				before := api.server.list().ResourceVersion
 				record, err := a.Preview(order)
 				if c.err == nil && (err != nil || record.Block.String() != c.want || !strings.HasPrefix(record.Name.Name, "x-")) {
 					t.Errorf("got %+v, %v; want %s", record, err, c.want)
@@ -60,7 +60,7 @@ func TestPreviewIsWhatAllocateWouldGive(t *testing.T) {
 				if c.err != nil && !c.err(err) {
 					t.Errorf("got %v", err)
 				}
-				if over.server.list().ResourceVersion != before || a.ledger.Records(parent().Key) > 0 {
+				if api.server.list().ResourceVersion != before || a.ledger.Records(parent().Key) > 0 {
 					t.Error("something was recorded")
 				}
 				if allocated, err := a.Allocate(t.Context(), order); c.err == nil && (err != nil || allocated.Block != record.Block) || c.err != nil && err == nil {
@@ -97,7 +97,7 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 		if err != nil || record.Block.String() != "10.0.0.4/30" {
 			t.Fatalf("got %+v, %v; want the other half", record, err)
 		}
-		if lost := counted(s.allocator, metrics.LostRaces); lost != 1 {
+		if lost := sumCounter(s.allocator, metrics.LostRaces); lost != 1 {
 			t.Errorf("%g lost races were counted, want 1", lost)
 		}
 		synctest.Wait()
@@ -120,8 +120,8 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 func TestWhatIsAskedOfTheLedger(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 5
-		a.catalogue.SetProject("ns", "red")
-		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
+		a.catalog.SetProject("ns", "red")
+		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
 		order := claimOrder("x", 28)
 		for _, c := range []struct {
 			what   string
@@ -134,10 +134,10 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 			}},
 			{"the order's own", func() { order.Terms.Strategy = ipam.StrategyBestFit }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Strategy == ipam.StrategyBestFit }},
 			{"a class", func() { order.Terms.Class = "gold" }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.Class == "gold" && k.ClassLimit == oneBlock }},
-			{"the block that a claim has", func() {}, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
+			{"the block that a claim has", func() {}, func() ledger.Ask { return a.askInUse(order, parent().Key) }, func(k ledger.Ask) bool {
 				return k.InUse && k.Unlimited && k.ClassLimit == ipam.Limit{} && k.Class == "gold"
 			}},
-			{"the address that an IPAddress has", func() { order.Holder.Kind = convert.AddressClaimKind }, func() ledger.Ask { return a.inUse(order, parent().Key) }, func(k ledger.Ask) bool {
+			{"the address that an IPAddress has", func() { order.Holder.Kind = convert.AddressClaimKind }, func() ledger.Ask { return a.askInUse(order, parent().Key) }, func(k ledger.Ask) bool {
 				return k.InUse && !k.Unlimited && k.ClassLimit == oneBlock
 			}},
 			{"a claim that exists", func() { order.existsAs("uid") }, func() ledger.Ask { return a.ask(order, parent()) }, func(k ledger.Ask) bool { return k.UnclaimedLimit == 0 }},
@@ -158,18 +158,18 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	for name, fail := range map[string]func(*Allocator, *steady) error{
-		"it was refused": func(_ *Allocator, over *steady) error {
-			over.fails = apierrors.NewForbidden(resource, "x", errors.New("exceeded quota"))
-			return over.fails
+		"it was refused": func(_ *Allocator, api *steady) error {
+			api.fails = apierrors.NewForbidden(resource, "x", errors.New("exceeded quota"))
+			return api.fails
 		},
 		"there is a crowd": func(a *Allocator, _ *steady) error {
-			_ = a.attempts.Acquire(context.Background(), AttemptsAtOnce)
+			_ = a.attempts.Acquire(context.Background(), MaxConcurrentAttempts)
 			return ipam.ErrCrowded
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				want := fail(a, over)
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				want := fail(a, api)
 				if _, err := a.Allocate(t.Context(), claimOrder("x", 28)); !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
 				}
@@ -184,14 +184,14 @@ func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 // TestARecordThatAppearsAfterItsCreateFailedIsDeleted covers a create that was answered with an
 // error.
 func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		over.fails = errCut
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		api.fails = errCut
 		order := claimOrder("x", 28)
 		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) || errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("got %v, want %v", err, errCut)
 		}
-		late := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
-		if over.stored(late.Name) != nil {
+		late := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+		if api.stored(late.Name) != nil {
 			t.Error("it still exists")
 		}
 	})
@@ -213,8 +213,8 @@ func TestARecordThatIsNotConfirmedInTime(t *testing.T) {
 				if _, err := s.allocator.Allocate(s.t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) {
 					t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
 				}
-				if took := time.Since(began); took != confirmWithin {
-					t.Errorf("it took %v, want %v", took, confirmWithin)
+				if took := time.Since(began); took != confirmTimeout {
+					t.Errorf("it took %v, want %v", took, confirmTimeout)
 				}
 				synctest.Wait()
 				stored := slices.DeleteFunc(s.server.records(), func(o v1alpha1.IPAllocation) bool { return !o.DeletionTimestamp.IsZero() })
@@ -255,10 +255,10 @@ func TestAPoolThatCloses(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				own := over.server.list().Items[0]
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				own := api.server.list().Items[0]
 				record, _ := convert.Record(&own)
-				if err := a.Keep(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
+				if err := a.ApplyTransition(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -271,12 +271,12 @@ func TestAPoolThatCloses(t *testing.T) {
 				}
 				rows = append(rows, messages.Row{Object: map[bool]string{true: "IPPool", false: "IPClaim"}[c.holder.IsPool()], On: "condition Ready", Answer: "False, " + c.reason, Value: "parent", Message: err.Error()})
 				synctest.Wait()
-				if n := len(over.server.records()); n != 0 {
+				if n := len(api.server.records()); n != 0 {
 					t.Errorf("%d records stay", n)
 				}
 				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 				entered, err := a.RecordExisting(t.Context(), order, parent().Key)
-				if !errors.As(err, &missing) || entered.UID == "" || over.stored(entered.Name) == nil {
+				if !errors.As(err, &missing) || entered.UID == "" || api.stored(entered.Name) == nil {
 					t.Errorf("a block in use: got %+v, %v; want it recorded in any case", entered, err)
 				}
 			})
@@ -291,7 +291,7 @@ func TestTwoThatExceedALimitTogether(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.pool.Limit = oneBlock
 		s.allocator.ledger.Describe(s.pool)
-		s.allocator.catalogue.SetProject("ns", "red")
+		s.allocator.catalog.SetProject("ns", "red")
 		close(s.lists)
 		synctest.Wait()
 		first := s.order("first", 30)
@@ -330,10 +330,10 @@ func TestWhichFailuresSurelyCreatedNothing(t *testing.T) {
 func TestAnAttemptThatRanOutOfTimeMayBeTriedAgain(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := unavailable(over, errCut); !errors.Is(err, ipam.ErrUnconfirmed) || !errors.Is(err, errCut) {
+	if err := unconfirmedIfDone(over, errCut); !errors.Is(err, ipam.ErrUnconfirmed) || !errors.Is(err, errCut) {
 		t.Errorf("when the time is over: %v", err)
 	}
-	if err := unavailable(t.Context(), errCut); !errors.Is(err, errCut) || errors.Is(err, ipam.ErrUnconfirmed) {
+	if err := unconfirmedIfDone(t.Context(), errCut); !errors.Is(err, errCut) || errors.Is(err, ipam.ErrUnconfirmed) {
 		t.Errorf("before: %v", err)
 	}
 }
@@ -358,7 +358,7 @@ func TestWhichRecordsHaveFixedNames(t *testing.T) {
 		if got := c.order.nameIsFixed(); got != c.fixed {
 			t.Errorf("%s: fixed %t, want %t", name, got, c.fixed)
 		}
-		if got := c.order.renamed() == c.order.Record; got != c.fixed {
+		if got := c.order.nextRecordName() == c.order.Record; got != c.fixed {
 			t.Errorf("%s: the next attempt has the same name: %t, want %t", name, got, c.fixed)
 		}
 	}
@@ -369,7 +369,7 @@ func TestWhatSeveralPoolsSayTogether(t *testing.T) {
 		return ipam.Pool{Key: ipam.PoolNamed(name), OnExhaustion: ipam.OnExhaustionReject}
 	}
 	full := func(largest int) error { return &ipam.ExhaustedError{Largest: largest} }
-	taken, limit, other := &ipam.TakenError{}, &ipam.LimitError{Of: "pool b"}, &ipam.LimitError{Of: "pool c"}
+	taken, limit, other := &ipam.TakenError{}, &ipam.LimitError{Subject: "pool b"}, &ipam.LimitError{Subject: "pool c"}
 	for name, c := range map[string]struct {
 		says  []error
 		takes []bool
@@ -389,9 +389,9 @@ func TestWhatSeveralPoolsSayTogether(t *testing.T) {
 	} {
 		order := claimOrder("x", 24)
 		order.Pools = []ipam.Pool{pool("a")}
-		s := order.exhausted()
+		s := order.newShortage()
 		for i, err := range c.says {
-			if got := s.take(pool(string(rune('a'+i))), err); got != c.takes[i] {
+			if got := s.addResult(pool(string(rune('a'+i))), err); got != c.takes[i] {
 				t.Errorf("%s: %v means that there is no room: %t, want %t", name, err, got, c.takes[i])
 			}
 		}

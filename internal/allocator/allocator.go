@@ -35,8 +35,8 @@ import (
 type Options struct {
 	// Ledger is the view, fed by the process that builds the allocator.
 	Ledger *ledger.Ledger
-	// Catalogue belongs to the same ledger.
-	Catalogue *inventory.Catalogue
+	// Catalog belongs to the same ledger.
+	Catalog *inventory.Catalog
 	// Queue belongs to the same ledger and catalog.
 	Queue *queue.Queue
 	// Client reads and writes without a cache, so that a read returns the state of a quorum of
@@ -55,28 +55,28 @@ type Options struct {
 	Log logr.Logger
 }
 
-// AttemptsAtOnce bounds the records that a replica makes at the same time for claims and pools that
+// MaxConcurrentAttempts bounds the records that a replica makes at the same time for claims and pools that
 // do not exist yet. If there were more than the API server has room for, none of them would be
 // confirmed in time, and each would also cost it a deletion. At 10 ms a record the bound is enough
 // for 3,200 claims a second.
-const AttemptsAtOnce = 32
+const MaxConcurrentAttempts = 32
 
 // Allocator hands out blocks.
 type Allocator struct {
-	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
-	queue     *queue.Queue
-	client    client.Client
-	limit     int
-	metrics   *metrics.Instruments
-	history   *history.Recorder
-	tracer    oteltrace.Tracer
-	log       logr.Logger
+	ledger  *ledger.Ledger
+	catalog *inventory.Catalog
+	queue   *queue.Queue
+	client  client.Client
+	limit   int
+	metrics *metrics.Instruments
+	history *history.Recorder
+	tracer  oteltrace.Tracer
+	log     logr.Logger
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
 	claims   *claims
-	// taken holds the version of each record that takeOver wrote, by its UID, while it exists.
-	taken sync.Map
+	// takenVersions holds the version of each record that takeOver wrote, by its UID, while it exists.
+	takenVersions sync.Map
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
@@ -85,12 +85,12 @@ type Allocator struct {
 // fail.
 func New(o Options) *Allocator {
 	if o.Tracer == nil {
-		o.Tracer = noTracer{}
+		o.Tracer = nopTracer{}
 	}
 	a := &Allocator{
-		ledger: o.Ledger, catalogue: o.Catalogue, queue: o.Queue, client: o.Client,
+		ledger: o.Ledger, catalog: o.Catalog, queue: o.Queue, client: o.Client,
 		limit: o.UnclaimedLimit, metrics: o.Metrics, history: o.History, tracer: o.Tracer, log: o.Log,
-		attempts: semaphore.NewWeighted(AttemptsAtOnce),
+		attempts: semaphore.NewWeighted(MaxConcurrentAttempts),
 		claims:   newClaims(o.Ledger, o.Queue, o.Log),
 	}
 	a.ledger.Listen(func(c ledger.Change) {
@@ -98,15 +98,15 @@ func New(o Options) *Allocator {
 		case ledger.Abandoned:
 			a.discard(context.Background(), c.Record)
 		case ledger.Removed:
-			a.taken.Delete(c.Record.UID)
+			a.takenVersions.Delete(c.Record.UID)
 		}
 	})
 	return a
 }
 
-// synced returns ipam.ErrNotSynced until all objects that decisions depend on have been seen once:
+// checkSynced returns ipam.ErrNotSynced until all objects that decisions depend on have been seen once:
 // records, pools, classes and the waiting claims. Nothing is handed out before.
-func (a *Allocator) synced() error { return a.queue.Synced() }
+func (a *Allocator) checkSynced() error { return a.queue.Synced() }
 
 // Close ends the queue's Run, and waits until the records that are being given up are gone.
 func (a *Allocator) Close() {
@@ -125,16 +125,16 @@ func (a *Allocator) Close() {
 // ipam.ErrTooManyUnclaimed, ipam.ErrEarlierAttempt, or an error of the API. After any error nothing
 // is held, or it will be collected.
 func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Record, err error) {
-	ctx, allocation := a.begun(ctx, order)
-	defer func() { allocation.ended(record, err) }()
-	order = a.named(order)
+	ctx, attempt := a.startAllocation(ctx, order)
+	defer func() { attempt.finish(record, err) }()
+	order = a.withRecordName(order)
 	switch {
 	case order.Holder.IsPool():
 		return a.carve(ctx, order)
 	case order.Origin == OriginController:
 		return a.bind(ctx, order)
 	}
-	return a.allocate(ctx, order)
+	return a.retakeOrFind(ctx, order)
 }
 
 // bind allocates a block for a claim that exists. If one is already recorded for the claim, bind
@@ -145,7 +145,7 @@ func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) 
 			return a.takeOver(ctx, record, order.HolderUID)
 		}
 	}
-	record, err := a.allocate(ctx, order)
+	record, err := a.retakeOrFind(ctx, order)
 	if apierrors.IsAlreadyExists(err) {
 		a.ledger.AwaitStored(ctx, order.Record, order.keys())
 		return ipam.Record{}, fmt.Errorf("another process is binding %s: %w", order.Holder, ipam.ErrUnconfirmed)
@@ -155,18 +155,18 @@ func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) 
 
 // Preview returns the block that Allocate would give now. It records nothing.
 func (a *Allocator) Preview(order Order) (ipam.Record, error) {
-	order = a.named(order)
-	if record, ok := a.retained(order); ok {
+	order = a.withRecordName(order)
+	if record, ok := a.retainedRecord(order); ok {
 		record.Gateway = order.gatewayFor(record)
 		return record, nil
 	}
-	exhausted := order.exhausted()
+	exhausted := order.newShortage()
 	for _, pool := range order.Pools {
 		block, err := a.ledger.Peek(a.ask(order, pool))
 		if err == nil {
 			return order.recordOf(pool, block), nil
 		}
-		if !exhausted.take(pool, err) {
+		if !exhausted.addResult(pool, err) {
 			return ipam.Record{}, err
 		}
 	}
@@ -176,15 +176,15 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 // Consider reports for each pool that an order may use whether the pool has a block for it now, and
 // the reason if it has none: first for the pools that Allocate would try, by name, then for the
 // others. It asks the ledger only about the first few pools. It records nothing.
-func (a *Allocator) Consider(order Order, few int) []ipam.PoolResult {
-	order = a.named(order)
-	exhausted := order.exhausted()
+func (a *Allocator) Consider(order Order, limit int) []ipam.PoolResult {
+	order = a.withRecordName(order)
+	exhausted := order.newShortage()
 	pools := slices.SortedFunc(slices.Values(order.Pools), ipam.ByName)
 	results := make([]ipam.PoolResult, len(pools), len(pools)+len(order.PassedOver))
 	for i, pool := range pools {
-		if results[i].Pool = pool.Key; i < few {
+		if results[i].Pool = pool.Key; i < limit {
 			_, err := a.ledger.Peek(a.ask(order, pool))
-			results[i].Err = exhausted.ofPool(pool, err)
+			results[i].Err = exhausted.poolError(pool, err)
 		}
 	}
 	return append(results, order.PassedOver...)
@@ -198,28 +198,28 @@ func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
 		Turn: a.queue.Turn(pool, order.Holder, order.Waiting),
 	}
-	a.account(&ask, order)
+	a.setAccount(&ask, order)
 	if order.Terms.Strategy != "" {
 		ask.Strategy = order.Terms.Strategy
 	}
 	return ask
 }
 
-// account sets the project and the class for which the block counts, and the limits of both.
-func (a *Allocator) account(ask *ledger.Ask, order Order) {
+// setAccount sets the project and the class for which the block counts, and the limits of both.
+func (a *Allocator) setAccount(ask *ledger.Ask, order Order) {
 	if order.isUnclaimed() {
 		ask.UnclaimedLimit = a.unclaimedLimit()
 	}
 	ask.Project = a.projectOf(order.Holder)
 	ask.Class = order.Terms.Class
-	class, _ := a.catalogue.Class(ask.Class)
+	class, _ := a.catalog.Class(ask.Class)
 	ask.ClassLimit = class.Limit
 }
 
 // unclaimedLimit returns the number of records of a namespace that may be unclaimed. It returns 0,
 // which means any number, as long as the unclaimed ones are not known.
 func (a *Allocator) unclaimedLimit() int {
-	if !a.claims.known() {
+	if !a.claims.isSynced() {
 		return 0
 	}
 	return a.limit
@@ -227,7 +227,7 @@ func (a *Allocator) unclaimedLimit() int {
 
 // projectOf returns the project of a holder. It returns the empty string for a cluster-scoped pool.
 func (a *Allocator) projectOf(holder ipam.Holder) string {
-	tenant, _ := a.catalogue.Tenant(holder.Namespace)
+	tenant, _ := a.catalog.Tenant(holder.Namespace)
 	return tenant.Project
 }
 
@@ -245,7 +245,7 @@ const (
 // cause. It reports whether to look for a block again.
 func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) (mayBeRoom bool) {
 	ctx, span := a.tracer.Start(ctx, tracing.Await)
-	defer func() { awaited(span, mayBeRoom) }()
+	defer func() { endAwait(span, mayBeRoom) }()
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](cause); ok && exhausted.OutOfTurn {
 		return a.awaitTurn(ctx, order)
 	}
@@ -269,10 +269,10 @@ func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
 // awaitRelease waits, for a short time, for a release that is on its way to one of the order's
 // pools. It reports whether to look for a block again.
 func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, cause error) bool {
-	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	for _, pool := range order.Pools {
-		a.lookForLeaving(ctx, pool.Key)
+		a.markLeavingRecords(ctx, pool.Key)
 	}
 	wait := patience
 	var exhausted *ipam.ExhaustedError
@@ -282,26 +282,26 @@ func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, ca
 	return a.ledger.AwaitRelease(ctx, order.keys(), order.Holder, frees, wait)
 }
 
-// lookForLeaving asks the API server, if a pool has few records, whether their claims are about to
+// markLeavingRecords asks the API server, if a pool has few records, whether their claims are about to
 // be released: the watch may not have shown that yet.
-func (a *Allocator) lookForLeaving(ctx context.Context, pool ipam.PoolKey) {
-	for _, record := range a.ledger.Few(pool, fewRecords) {
+func (a *Allocator) markLeavingRecords(ctx context.Context, pool ipam.PoolKey) {
+	for _, record := range a.ledger.FewRecords(pool, fewRecords) {
 		if record.Holder.Kind != "IPClaim" {
 			continue
 		}
 		claim := &v1alpha1.IPClaim{}
 		err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, claim)
 		if kubeutil.IsNotFound(err) || err == nil && (claim.Spec.AllocationName != record.Name.Name || !claim.DeletionTimestamp.IsZero()) {
-			a.ledger.Leaving(record.Name)
+			a.ledger.MarkLeaving(record.Name)
 		}
 	}
 }
 
-// measured returns the labels with which the metrics count an order.
-func measured(o Order) metrics.Allocation {
+// metricsOf returns the labels with which the metrics count an order.
+func metricsOf(o Order) metrics.Allocation {
 	m := metrics.Allocation{Origin: metrics.OriginController, Class: o.Terms.Class, Family: string(o.family())}
 	switch {
-	case o.existing:
+	case o.isExisting:
 		m.Origin = metrics.OriginExisting
 	case o.Origin == OriginAdmission:
 		m.Origin = metrics.OriginAdmission
@@ -349,14 +349,14 @@ func resultOf(err error) metrics.Result {
 // Time limits for the steps of a request. At admission the deadline of the request
 // (webhooks.NewServer) ends any step that would exceed it.
 const (
-	// confirmWithin bounds the whole way from finding to confirming.
-	confirmWithin = 3500 * time.Millisecond
-	// beginWithin bounds the wait until the API server may be asked: the rest of the time must
+	// confirmTimeout bounds the whole way from finding to confirming.
+	confirmTimeout = 3500 * time.Millisecond
+	// attemptTimeout bounds the wait until the API server may be asked: the rest of the time must
 	// suffice for record and confirmation.
-	beginWithin = 1500 * time.Millisecond
-	// releaseWithin bounds the wait for a release that is on its way.
-	releaseWithin = 250 * time.Millisecond
-	// discardWithin bounds giving up a record. A record that is not released in that time is left
+	attemptTimeout = 1500 * time.Millisecond
+	// releaseTimeout bounds the wait for a release that is on its way.
+	releaseTimeout = 250 * time.Millisecond
+	// discardTimeout bounds giving up a record. A record that is not released in that time is left
 	// to the collection of orphans.
-	discardWithin = 30 * time.Second
+	discardTimeout = 30 * time.Second
 )

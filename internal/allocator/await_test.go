@@ -35,7 +35,7 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 				if len(errs) > 0 {
 					t.Fatal(errs)
 				}
-				s.allocator.catalogue.SetPool(waiting)
+				s.allocator.catalog.SetPool(waiting)
 				s.allocator.queue.Wait(queue.WaiterOfPool(waiting, time.Time{}))
 				stop := time.AfterFunc(c.shown, func() {
 					own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
@@ -74,23 +74,23 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 		kind  string
 		waits time.Duration // if nothing is released
 	}{
-		"its claim is being deleted":             {[]client.Object{going}, nil, "IPClaim", releaseWithin},
-		"its claim is gone":                      {nil, nil, "IPClaim", releaseWithin},
-		"its claim has another":                  {[]client.Object{other}, nil, "IPClaim", releaseWithin},
+		"its claim is being deleted":             {[]client.Object{going}, nil, "IPClaim", releaseTimeout},
+		"its claim is gone":                      {nil, nil, "IPClaim", releaseTimeout},
+		"its claim has another":                  {[]client.Object{other}, nil, "IPClaim", releaseTimeout},
 		"its claim lives":                        {[]client.Object{lives}, nil, "IPClaim", patience},
 		"its claim cannot be read":               {nil, errCut, "IPClaim", patience},
 		"its holder is of another kind":          {nil, nil, convert.AddressClaimKind, patience},
 		"the claim must not wait":                {[]client.Object{lives}, nil, "IPClaim", 0},
-		"the claim must not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseWithin},
+		"the claim must not wait, and that goes": {[]client.Object{going}, nil, "IPClaim", releaseTimeout},
 	} {
 		for _, released := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, released: %t", name, released), func(t *testing.T) {
-				onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 					former := heldBlock("former", "10.0.0.0/16")
 					former.Name.Name, former.Holder.Kind, former.HolderUID = "former-record", c.kind, "former"
-					former = over.stores(t, former)
-					over.others = c.claim
-					over.refuses = func(verb string, _ client.Object) error {
+					former = api.stores(t, former)
+					api.otherObjects = c.claim
+					api.refuses = func(verb string, _ client.Object) error {
 						if verb == "get" {
 							return c.fails
 						}

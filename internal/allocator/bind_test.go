@@ -42,11 +42,11 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 		"it cools down":                {func(r *ipam.Record) { r.State = ipam.StateCooling }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				former := heldBlock("x", "10.0.0.0/27")
 				former.Name.Name, former.HolderUID = "x-former", "uid"
 				c.change(&former)
-				former = over.stores(t, former)
+				former = api.stores(t, former)
 				order := claimOrder("x", 28)
 				order.existsAs("uid")
 				record, err := a.Allocate(t.Context(), order)
@@ -59,7 +59,7 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 					}
 					return
 				}
-				stored := over.stored(former.Name)
+				stored := api.stored(former.Name)
 				if record.UID != former.UID || !record.Adopted || record.HolderUID != "uid" || record.Version != stored.ResourceVersion {
 					t.Errorf("got %+v, want the record that was made for it", record)
 				}
@@ -74,10 +74,10 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 // TestARecordThatWasTakenOverIsNotWrittenToAgain makes later writes fail: while the record is as it
 // was taken over, there is nothing to write.
 func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
 		former.Name.Name, former.HolderUID = "x-former", "uid"
-		over.stores(t, former)
+		api.stores(t, former)
 		order := claimOrder("x", 28)
 		order.existsAs("uid")
 		allocate := func() ipam.Record {
@@ -92,7 +92,7 @@ func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
 		if again := allocate(); again.Version != first.Version || again.UID != first.UID {
 			t.Errorf("taken over again it is %+v, want it as before: %+v", again, first)
 		}
-		changed, err := a.Reclaim(t.Context(), first, ipam.ReclaimRetain)
+		changed, err := a.SetReclaimPolicy(t.Context(), first, ipam.ReclaimRetain)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,11 +105,11 @@ func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
 
 // TestATerminatingRecordIsNotBound covers a record whose block is about to be free.
 func TestATerminatingRecordIsNotBound(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
 		former.Name.Name, former.HolderUID = "x-former", "uid"
-		former = over.stores(t, former)
-		if err := over.server.delete(convert.Allocation(former), &metav1.Preconditions{}); err != nil {
+		former = api.stores(t, former)
+		if err := api.server.delete(convert.Allocation(former), &metav1.Preconditions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -123,17 +123,17 @@ func TestATerminatingRecordIsNotBound(t *testing.T) {
 }
 
 func TestBindSaysWhyItFailed(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := claimOrder("x", 28)
 		order.existsAs("uid")
-		over.fails = errCut
+		api.fails = errCut
 		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) {
 			t.Errorf("cut off: got %v", err)
 		}
-		over.fails = nil
-		others := heldBlock("y", "10.0.0.0/28") // under the name that x's record would have
-		others.Name = convert.RecordOfHolder(order.Holder, "uid")
-		over.stores(t, others)
+		api.fails = nil
+		otherRecord := heldBlock("y", "10.0.0.0/28") // under the name that x's record would have
+		otherRecord.Name = convert.RecordOfHolder(order.Holder, "uid")
+		api.stores(t, otherRecord)
 		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) || !strings.Contains(err.Error(), "another process is binding IPClaim ns/x") {
 			t.Errorf("where there is a record of the name: got %v", err)
 		}
@@ -184,25 +184,25 @@ func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
 // TestARecordBeyondALimitIsGivenUp expects one of several records that exceed the limit together to
 // give way.
 func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		a.catalogue.SetProject("ns", "red")
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		a.catalog.SetProject("ns", "red")
 		for _, claim := range []string{"x", "y"} {
 			record := heldBlock(claim, map[string]string{"x": "10.0.0.0/28", "y": "10.0.0.16/28"}[claim])
 			record.Name, record.HolderUID, record.Class, record.Project = convert.RecordOfHolder(record.Holder, claim), claim, "gold", "red"
-			over.stores(t, record)
-			over.others = append(over.others, claimNamed(claim, claim))
+			api.stores(t, record)
+			api.otherObjects = append(api.otherObjects, claimNamed(claim, claim))
 		}
-		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
+		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
 		order := claimOrder("y", 28)
 		order.existsAs("y")
 		_, err := a.Allocate(t.Context(), order)
-		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Of != "IPClass gold" {
+		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Subject != "IPClass gold" {
 			t.Errorf("got %v, want that the limit is exceeded", err)
 		}
-		if over.stored(convert.RecordOfHolder(order.Holder, "y")) != nil {
+		if api.stored(convert.RecordOfHolder(order.Holder, "y")) != nil {
 			t.Error("the record still exists")
 		}
-		if over.stored(convert.RecordOfHolder(claimOrder("x", 28).Holder, "x")) == nil {
+		if api.stored(convert.RecordOfHolder(claimOrder("x", 28).Holder, "x")) == nil {
 			t.Error("so is not the other one, which was first")
 		}
 	})
@@ -211,10 +211,10 @@ func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 // TestWhatIsNotShownIsNotTakenOver expects that the record is not given up either: its holder is
 // not known yet.
 func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
 		record.UID = "not seen"
-		calls := over.calls(nil)
+		calls := api.calls(nil)
 		if _, err := a.takeOver(t.Context(), record, "uid"); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("taken over: got %v", err)
 		}
@@ -243,15 +243,15 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 	closed := ipam.Pool{Key: ipam.PoolNamed("closed"), Home: parent().Key, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4}
 	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				a.ledger.Describe(closed)
 				record := heldBlock("x", "10.0.1.0/28")
 				record.Pool, record.Holder = closed.Key, c.holder
 				if record.Holder.IsPool() {
 					record.Purpose = ipam.PurposePool
 				}
-				record = over.stores(t, record)
-				err := a.Confirmed(record)
+				record = api.stores(t, record)
+				err := a.CheckConfirmed(record)
 				missing, ok := errors.AsType[*ipam.MissingError](err)
 				if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
 					t.Errorf("got %v, want it with reason %s", err, c.reason)
@@ -264,12 +264,12 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 // TestARecordIsAdoptedForItsHolder covers holders that exist and holders that do not exist yet.
 func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
-		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateReleasing)
 			own.HolderUID = uid
-			own = over.stores(t, own)
+			own = api.stores(t, own)
 			adopted, err := a.adopt(t.Context(), own, own.HolderUID)
-			stored := over.stored(own.Name)
+			stored := api.stored(own.Name)
 			if err != nil || !adopted.Adopted || adopted.State != ipam.StateBound || adopted.HolderUID != uid || adopted.Version != stored.ResourceVersion {
 				t.Errorf("UID %q: got %+v, %v", uid, adopted, err)
 			}
@@ -283,12 +283,12 @@ func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 // TestARecordThatIsAdoptedAgainIsWrittenAgain expects a write of the same content: a deletion that
 // was decided on the former version is refused then.
 func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
 		own.Adopted = true
-		own = over.stores(t, own)
+		own = api.stores(t, own)
 		adopted, err := a.adopt(t.Context(), own, own.HolderUID)
-		if stored := over.stored(own.Name); err != nil || adopted.Version == own.Version || adopted.Version != stored.ResourceVersion {
+		if stored := api.stored(own.Name); err != nil || adopted.Version == own.Version || adopted.Version != stored.ResourceVersion {
 			t.Errorf("got version %s, %v; was %s, stored is %s", adopted.Version, err, own.Version, stored.ResourceVersion)
 		}
 	})
@@ -310,16 +310,16 @@ func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.ReleaseAfter = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
-				record = over.stores(t, record)
-				over.others = c.there
+				record = api.stores(t, record)
+				api.otherObjects = c.there
 				stamped, err := a.Stamp(t.Context(), record, claimNamed("x", "uid"))
 				if !c.want(err) {
 					t.Fatalf("got %v", err)
 				}
-				stored := over.stored(record.Name)
+				stored := api.stored(record.Name)
 				if err != nil {
 					if stored.ResourceVersion != record.Version {
 						t.Errorf("stored is %+v, though it failed", stored)
@@ -360,18 +360,18 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		"its name is another": {func(r *ipam.Record, _ *Order) { r.Name.Name = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 				record := order.recordOf(parent(), order.Terms.Block)
 				record.Name.Name, record.HolderUID = "x-saved", "former"
 				c.change(&record, &order)
-				record = over.stores(t, record)
+				record = api.stores(t, record)
 				restored, ok := a.Restore(t.Context(), order, "x-saved")
 				if ok != c.want {
 					t.Fatalf("got %t, want %t", ok, c.want)
 				}
-				stored := over.stored(record.Name)
+				stored := api.stored(record.Name)
 				if taken := stored.Annotations[v1alpha1.AnnotationAdopted] != ""; taken != c.want {
 					t.Errorf("stored is %+v", stored)
 				}
@@ -382,11 +382,11 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		})
 	}
 	t.Run("it is being deleted", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-			record := over.stores(t, order.recordOf(parent(), order.Terms.Block))
-			if err := over.server.delete(convert.Allocation(record), &metav1.Preconditions{}); err != nil {
+			record := api.stores(t, order.recordOf(parent(), order.Terms.Block))
+			if err := api.server.delete(convert.Allocation(record), &metav1.Preconditions{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -396,11 +396,11 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		})
 	})
 	t.Run("the API server does not answer", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-			record := over.stores(t, order.recordOf(parent(), order.Terms.Block))
-			over.calls(map[string]error{"patch": errCut})
+			record := api.stores(t, order.recordOf(parent(), order.Terms.Block))
+			api.calls(map[string]error{"patch": errCut})
 			if _, ok := a.Restore(t.Context(), order, record.Name.Name); ok {
 				t.Error("it was taken over")
 			}

@@ -158,8 +158,8 @@ func (s *scene) recorded(order Order, block string) ipam.Record {
 	return record
 }
 
-// there reports whether the API server stores exactly this record, and does not delete it.
-func (s *scene) there(record ipam.Record) bool {
+// isStored reports whether the API server stores exactly this record, and does not delete it.
+func (s *scene) isStored(record ipam.Record) bool {
 	for _, obj := range s.server.records() {
 		if string(obj.UID) == record.UID && obj.DeletionTimestamp == nil {
 			return true
@@ -168,8 +168,8 @@ func (s *scene) there(record ipam.Record) bool {
 	return false
 }
 
-// begun lets the list and all events through.
-func (s *scene) begun() {
+// deliverAll lets the list and all events through.
+func (s *scene) deliverAll() {
 	close(s.lists)
 	close(s.events)
 	synctest.Wait()
@@ -179,11 +179,11 @@ func (s *scene) begun() {
 // claims' namespace.
 func (s *scene) open() {
 	s.t.Helper()
-	s.begun()
+	s.deliverAll()
 	s.pool.Lengths = ipam.Lengths{Min: 29, Max: 32}
-	s.allocator.catalogue.SetProject("ns", "ns")
-	s.allocator.catalogue.SetPool(s.pool)
-	if err := s.allocator.synced(); err != nil {
+	s.allocator.catalog.SetProject("ns", "ns")
+	s.allocator.catalog.SetPool(s.pool)
+	if err := s.allocator.checkSynced(); err != nil {
 		s.t.Fatal(err)
 	}
 }

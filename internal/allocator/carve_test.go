@@ -22,7 +22,7 @@ import (
 func openParent(a *Allocator) ipam.Pool {
 	pool := parent()
 	pool.Lengths = ipam.Lengths{Min: 16, Max: 32}
-	a.catalogue.SetPool(pool)
+	a.catalog.SetPool(pool)
 	return pool
 }
 
@@ -47,7 +47,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 		},
 		"a namespace's child cannot use the parent": {
 			pool:   with(func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("ns", "child") }),
-			before: func(a *Allocator) { a.catalogue.SetProject("ns", "red") },
+			before: func(a *Allocator) { a.catalog.SetProject("ns", "red") },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, `there is no IPPool "parent" that this namespace may use`),
 		},
 		"a child of a namespace that is not known yet": {
@@ -63,7 +63,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 		},
 		"of a parent that is paused": {
 			pool:   child,
-			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.catalogue.SetPool(pool) },
+			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.catalog.SetPool(pool) },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, "pool parent is paused"),
 		},
 		"larger than the space that the parent does not withhold": {
@@ -75,13 +75,13 @@ func TestWhatAPoolOrders(t *testing.T) {
 					ends = append(ends, space.RangeOf(netip.MustParsePrefix(block)))
 				}
 				pool.Withheld = space.NewRanges(pool.CIDR, ends)
-				a.catalogue.SetPool(pool)
+				a.catalog.SetPool(pool)
 			},
 			err: isMissing(v1alpha1.ReasonCannotFit, "no /17 can be handed out"),
 		},
 		"larger than the parent hands out": {
 			pool:   with(func(p *ipam.Pool) { p.Length = 20 }),
-			before: func(a *Allocator) { pool := openParent(a); pool.Lengths.Min = 24; a.catalogue.SetPool(pool) },
+			before: func(a *Allocator) { pool := openParent(a); pool.Lengths.Min = 24; a.catalog.SetPool(pool) },
 			err: func(err error) bool {
 				_, ok := errors.AsType[*ipam.PolicyError](err)
 				return ok
@@ -104,7 +104,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 				if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
 					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
 				}
-				if order.Holder != convert.HolderOfPool(c.pool.Key) || a.named(order).Record != a.catalogue.RecordOfPool(c.pool.Key) ||
+				if order.Holder != convert.HolderOfPool(c.pool.Key) || a.withRecordName(order).Record != a.catalog.RecordOfPool(c.pool.Key) ||
 					order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
 					t.Errorf("got %+v", order)
 				}
@@ -134,8 +134,8 @@ func isMissing(reason, message string) func(error) bool {
 
 func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 	a := unstarted()
-	a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("parent")})
-	a.catalogue.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "parent")})
+	a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("parent")})
+	a.catalog.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "parent")})
 	for name, c := range map[string]struct {
 		pool ipam.Pool
 		want bool
@@ -146,7 +146,7 @@ func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 		"a namespace's, of an unseen pool there": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
 		"a namespace's, of a pool there":         {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
 	} {
-		if got := a.catalogue.LacksRight(c.pool.ParentRequest()); got != c.want {
+		if got := a.catalog.LacksRight(c.pool.ParentRequest()); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
@@ -156,13 +156,13 @@ func TestWhichPoolsDescend(t *testing.T) {
 	a := unstarted()
 	named := ipam.PoolNamed
 	for child, home := range map[string]ipam.PoolKey{"a": ipam.DomainNamed("default", ipam.IPv4), "b": named("a"), "c": named("b"), "x": named("y"), "y": named("x")} {
-		a.catalogue.SetPool(ipam.Pool{Key: named(child), Home: home})
+		a.catalog.SetPool(ipam.Pool{Key: named(child), Home: home})
 	}
 	for _, c := range []struct {
 		pool, ancestor string
 		want           bool
 	}{{"a", "a", true}, {"b", "a", true}, {"c", "a", true}, {"a", "c", false}, {"b", "c", false}, {"x", "a", false}, {"x", "y", true}, {"none", "a", false}} {
-		if got := a.catalogue.Descends(named(c.pool), named(c.ancestor)); got != c.want {
+		if got := a.catalog.Descends(named(c.pool), named(c.ancestor)); got != c.want {
 			t.Errorf("%s below %s: %t, want %t", c.pool, c.ancestor, got, c.want)
 		}
 	}
@@ -193,27 +193,27 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 		"where none is stored, a former pool's": {change: func(r *ipam.Record, o *Order) { r.HolderUID, o.HolderUID = "former", "" }, replaced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				pool := openParent(a)
 				child := ipam.PoolNamed("child")
-				order := Order{Holder: convert.HolderOfPool(child), HolderUID: uid, Record: a.catalogue.RecordOfPool(child)}
+				order := Order{Holder: convert.HolderOfPool(child), HolderUID: uid, Record: a.catalog.RecordOfPool(child)}
 				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.ReclaimDelete}
 				order.Pools = []ipam.Pool{pool}
 				own := order.recordOf(pool, order.Terms.Block)
 				c.change(&own, &order)
-				own = over.stores(t, own)
+				own = api.stores(t, own)
 				if c.inUse {
 					block := heldBlock("x", "10.0.7.0/28")
 					block.Pool = child
-					over.stores(t, block)
+					api.stores(t, block)
 				}
-				over.others = []client.Object{build.Pool("child").Obj()}
+				api.otherObjects = []client.Object{build.Pool("child").Obj()}
 				record, err := a.Allocate(t.Context(), order)
 				synctest.Wait()
 				if !errors.Is(err, c.err) {
 					t.Fatalf("got %v, want %v", err, c.err)
 				}
-				stored := over.stored(own.Name)
+				stored := api.stored(own.Name)
 				switch {
 				case stored == nil:
 					t.Fatal("there is no record any more")
@@ -234,33 +234,33 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
 	order := childOrder(unstarted(), 24)
 	record := order.recordOf(parent(), netip.MustParsePrefix("10.0.7.0/24"))
-	if !order.matches(record) {
+	if !order.matchesRecord(record) {
 		t.Error("it does not match its own record")
 	}
 	record.Terminating = true
-	if order.matches(record) {
+	if order.matchesRecord(record) {
 		t.Error("it matches one that is being deleted")
 	}
 	record.Terminating, order.Pools = false, nil
-	if order.matches(record) {
+	if order.matchesRecord(record) {
 		t.Error("it matches without any parent")
 	}
 }
 
 // TestACarvingThatIsCutOffSaysSo covers also a record that existed before and is given up.
 func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := childOrder(a, 24)
 		order.Terms.Block = netip.MustParsePrefix("10.0.7.0/24")
 		order.existsAs("uid")
 		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.8.0/24", ipam.StateBound)
-		over.stores(t, own)
-		over.calls(map[string]error{"patch": errCut})
+		api.stores(t, own)
+		api.calls(map[string]error{"patch": errCut})
 		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) {
 			t.Errorf("got %v, want %v", err, errCut)
 		}
-		over.refuses = nil
-		if err := over.server.delete(convert.Allocation(own), &metav1.Preconditions{}); err != nil {
+		api.refuses = nil
+		if err := api.server.delete(convert.Allocation(own), &metav1.Preconditions{}); err != nil {
 			t.Fatal(err)
 		}
 	})

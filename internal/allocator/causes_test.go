@@ -27,7 +27,7 @@ func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
 		if got := len(s.server.records()); got != written {
 			t.Errorf("before the first list: %d records were made", got-written)
 		}
-		s.begun()
+		s.deliverAll()
 		record, err := s.allocator.Allocate(s.t.Context(), s.order("later", 30))
 		if err != nil || record.Block.String() != "10.0.0.4/30" {
 			t.Errorf("after it: got %s, %v, want 10.0.0.4/30", record.Block, err)
@@ -71,7 +71,7 @@ func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
 // or after it was adopted.
 func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 	inScene(t, func(s *scene) {
-		s.begun()
+		s.deliverAll()
 		order := s.bound("c", "claim-uid", 32)
 		first := s.recorded(order, "10.0.0.1/32")
 		if err := s.allocator.Release(s.t.Context(), first); err != nil {
@@ -81,13 +81,13 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 		synctest.Wait()
 
 		_ = s.allocator.Release(s.t.Context(), first) // late, by another process
-		if !s.there(second) {
+		if !s.isStored(second) {
 			t.Fatal("the release of a record that was gone freed the one that has its name")
 		}
 		if _, err := s.allocator.takeOver(s.t.Context(), second, second.HolderUID); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.there(second) {
+		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.isStored(second) {
 			t.Errorf("the release by a maker that gave up freed an adopted block: %v", err)
 		}
 		synctest.Wait()
@@ -113,7 +113,7 @@ func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
 				order := s.bound("c", "claim-uid", 32)
 				mine := s.recorded(order, "10.0.0.0/32")
 				s.recorded(s.order("rival", 30), "10.0.0.0/30")
-				s.begun()
+				s.deliverAll()
 				claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: types.UID("claim-uid"), ResourceVersion: "1"}}
 				if c.has != "" {
 					claim.Spec.AllocationName = mine.Name.Name
@@ -121,13 +121,13 @@ func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
 				s.claims[client.ObjectKeyFromObject(claim)] = claim
 				_, err := s.allocator.Allocate(s.t.Context(), order)
 				if c.want != nil {
-					if !errors.Is(err, c.want) || !s.there(mine) {
-						t.Errorf("got %v, and the record there: %t", err, s.there(mine))
+					if !errors.Is(err, c.want) || !s.isStored(mine) {
+						t.Errorf("got %v, and the record there: %t", err, s.isStored(mine))
 					}
 					return
 				}
-				if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.there(mine) || s.fenced != 1 {
-					t.Errorf("got %v (%v), the record there: %t, the claim written to %d times", err, taken, s.there(mine), s.fenced)
+				if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.isStored(mine) || s.fenced != 1 {
+					t.Errorf("got %v (%v), the record there: %t, the claim written to %d times", err, taken, s.isStored(mine), s.fenced)
 				}
 			})
 		})

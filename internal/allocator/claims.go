@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// again is the interval at which a failed attempt is repeated, and at which it is checked
+	// retryInterval is the interval at which a failed attempt is repeated, and at which it is checked
 	// whether all claims are known.
-	again = 100 * time.Millisecond
-	// waitersSeenWithin bounds the attempts to list the waiting claims before all claims are seen.
-	waitersSeenWithin = 10 * time.Second
+	retryInterval = 100 * time.Millisecond
+	// waiterListTimeout bounds the attempts to list the waiting claims before all claims are seen.
+	waiterListTimeout = 10 * time.Second
 )
 
 // Feed keeps the catalog up to date from the informers of a cache. The caller calls it once, before
 // the cache is started; FeedClaims does the rest.
-func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
-	sources, err := a.catalogue.Feed(ctx, from)
+func (a *Allocator) Feed(ctx context.Context, informerCache ctrlcache.Cache) error {
+	sources, err := a.catalog.Feed(ctx, informerCache)
 	if err != nil {
 		return err
 	}
 	for _, synced := range sources {
-		a.queue.FedBy(synced)
+		a.queue.AddSource(synced)
 	}
-	a.claims.await()
+	a.claims.requireClaims()
 	return nil
 }
 
@@ -48,13 +48,13 @@ func (a *Allocator) Feed(ctx context.Context, from ctrlcache.Cache) error {
 // ones first, so that blocks can be handed out before the others are known, and no waiter is
 // overtaken. It returns when all claims are known, or ctx is done. The caller calls it once, after
 // Feed.
-func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
-	a.claims.feed(ctx, live, from)
+func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, informerCache ctrlcache.Cache) {
+	a.claims.feed(ctx, live, informerCache)
 }
 
 // KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of claims blocks
 // its readers, and claimed records may seem unclaimed.
-func (a *Allocator) KnowsClaims() bool { return a.claims.known() }
+func (a *Allocator) KnowsClaims() bool { return a.claims.isSynced() }
 
 // claims holds the sources of the IPClaims that this process has seen: the queue has the waiting
 // ones, the ledger the records of the others.
@@ -62,60 +62,60 @@ type claims struct {
 	ledger *ledger.Ledger
 	queue  *queue.Queue
 	log    logr.Logger
-	// synced reports whether every IPClaim has been seen once, waitersSeen whether the waiting ones
+	// synced reports whether every IPClaim has been seen once, areWaitersListed whether the waiting ones
 	// have been.
-	synced      atomic.Pointer[func() bool]
-	waitersSeen atomic.Bool
+	synced           atomic.Pointer[func() bool]
+	areWaitersListed atomic.Bool
 }
 
 // newClaims returns claims that are not fed yet.
 func newClaims(l *ledger.Ledger, q *queue.Queue, log logr.Logger) *claims {
 	c := &claims{ledger: l, queue: q, log: log}
-	known := func() bool { return true }
-	c.synced.Store(&known)
+	alwaysSynced := func() bool { return true }
+	c.synced.Store(&alwaysSynced)
 	return c
 }
 
-// await blocks allocation until the waiting claims have been seen.
-func (c *claims) await() {
-	unknown := func() bool { return false }
-	c.synced.Store(&unknown)
-	c.queue.FedBy(func() bool { return c.waitersSeen.Load() || c.known() })
+// requireClaims blocks allocation until the waiting claims have been seen.
+func (c *claims) requireClaims() {
+	neverSynced := func() bool { return false }
+	c.synced.Store(&neverSynced)
+	c.queue.AddSource(func() bool { return c.areWaitersListed.Load() || c.isSynced() })
 }
 
-// known reports whether every IPClaim has been seen once.
-func (c *claims) known() bool {
+// isSynced reports whether every IPClaim has been seen once.
+func (c *claims) isSynced() bool {
 	synced := c.synced.Load()
 	return synced != nil && (*synced)()
 }
 
-func (c *claims) feed(ctx context.Context, live client.Reader, from ctrlcache.Cache) {
-	err := wait.PollUntilContextTimeout(ctx, again, waitersSeenWithin, true, func(ctx context.Context) (bool, error) {
-		return c.tried(c.joinWaiters(ctx, live)), nil
+func (c *claims) feed(ctx context.Context, live client.Reader, informerCache ctrlcache.Cache) {
+	err := wait.PollUntilContextTimeout(ctx, retryInterval, waiterListTimeout, true, func(ctx context.Context) (bool, error) {
+		return c.logRetry(c.joinWaiters(ctx, live)), nil
 	})
 	if err == nil {
-		c.waitersSeen.Store(true)
+		c.areWaitersListed.Store(true)
 	}
 	// An informer that exists before its cache starts blocks every reader until it has synced.
-	if !from.WaitForCacheSync(ctx) {
+	if !informerCache.WaitForCacheSync(ctx) {
 		return
 	}
-	err = wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
-		return c.tried(c.follow(ctx, from)), nil
+	err = wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
+		return c.logRetry(c.watchClaims(ctx, informerCache)), nil
 	})
 	if err != nil {
 		return
 	}
-	err = wait.PollUntilContextCancel(ctx, again, true, func(context.Context) (bool, error) { return c.known(), nil })
+	err = wait.PollUntilContextCancel(ctx, retryInterval, true, func(context.Context) (bool, error) { return c.isSynced(), nil })
 	if err != nil {
 		return
 	}
-	c.ledger.ClaimsKnown()
+	c.ledger.MarkClaimsKnown()
 	c.queue.LeaveProvisional() // they were gone when the watch began
 }
 
-// tried reports whether there was no error, and logs it otherwise.
-func (c *claims) tried(err error) bool {
+// logRetry reports whether there was no error, and logs it otherwise.
+func (c *claims) logRetry(err error) bool {
 	if err != nil {
 		c.log.Error(err, "Could not watch IPClaims; retrying")
 	}
@@ -132,19 +132,19 @@ func (c *claims) joinWaiters(ctx context.Context, live client.Reader) error {
 		return fmt.Errorf("listing IPClaims that wait: %w", err)
 	}
 	for i := range claims.Items {
-		if w, ok := waiting(&claims.Items[i]); ok {
+		if w, ok := waiterOf(&claims.Items[i]); ok {
 			c.queue.WaitProvisionally(w)
 		}
 	}
 	return nil
 }
 
-func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
-	informer, err := from.GetInformer(ctx, &v1alpha1.IPClaim{}, ctrlcache.BlockUntilSynced(false))
+func (c *claims) watchClaims(ctx context.Context, informerCache ctrlcache.Cache) error {
+	informer, err := informerCache.GetInformer(ctx, &v1alpha1.IPClaim{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(kubeutil.Handler(c.take, c.lose))
+	registration, err := informer.AddEventHandler(kubeutil.Handler(c.onClaimUpdate, c.onClaimDelete))
 	if err != nil {
 		return err
 	}
@@ -153,27 +153,27 @@ func (c *claims) follow(ctx context.Context, from ctrlcache.Cache) error {
 	return nil
 }
 
-// take updates the queue and the ledger for a claim that was added or has changed.
-func (c *claims) take(obj *v1alpha1.IPClaim) {
+// onClaimUpdate updates the queue and the ledger for a claim that was added or has changed.
+func (c *claims) onClaimUpdate(obj *v1alpha1.IPClaim) {
 	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
 	holder := convert.HolderOfClaim(name)
 	if record := obj.Spec.AllocationName; record != "" {
 		c.queue.Leave(holder)
-		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
+		c.ledger.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
 		if !obj.DeletionTimestamp.IsZero() {
-			c.ledger.Leaving(ipam.Name{Namespace: obj.Namespace, Name: record})
+			c.ledger.MarkLeaving(ipam.Name{Namespace: obj.Namespace, Name: record})
 		}
 		return
 	}
-	if w, ok := waiting(obj); ok {
+	if w, ok := waiterOf(obj); ok {
 		c.queue.Wait(w)
 	} else {
 		c.queue.Leave(holder)
 	}
 }
 
-// waiting returns the waiter of a claim without a record; false if the claim is not to wait.
-func waiting(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
+// waiterOf returns the waiter of a claim without a record; false if the claim is not to wait.
+func waiterOf(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
 	req, errs := convert.Claim(obj)
 	return queue.Waiter{
 		Since: obj.CreationTimestamp.Time, Holder: convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}), Request: req,
@@ -195,10 +195,10 @@ func waitReason(conditions []metav1.Condition) queue.WaitReason {
 	return queue.ReasonUnknown
 }
 
-// lose updates the queue and the ledger for a claim that is gone.
-func (c *claims) lose(obj *v1alpha1.IPClaim) {
+// onClaimDelete updates the queue and the ledger for a claim that is gone.
+func (c *claims) onClaimDelete(obj *v1alpha1.IPClaim) {
 	c.queue.Leave(convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
 	if record := obj.Spec.AllocationName; record != "" {
-		c.ledger.Claimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
+		c.ledger.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
 	}
 }

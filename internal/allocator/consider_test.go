@@ -19,15 +19,15 @@ func verdicts(results []ipam.PoolResult) []string {
 // TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder covers the order of pools, which changes with
 // their utilization.
 func TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder(t *testing.T) {
-	full, limit := &ipam.ExhaustedError{Largest: 26}, &ipam.LimitError{Of: "pool c", Project: "red", Unit: "block"}
+	full, limit := &ipam.ExhaustedError{Largest: 26}, &ipam.LimitError{Subject: "pool c", Project: "red", Unit: "block"}
 	says := map[string]error{"a": full, "b": ledger.ErrOutOfTurn, "c": limit, "d": full}
 	order := claimOrder("x", 24)
 	order.PassedOver = []ipam.PoolResult{{Pool: ipam.PoolNamed("aa"), Err: &ipam.MissingError{Verdict: ipam.Paused}}}
 	message := ""
 	for _, tried := range [][]string{{"a", "b", "c", "d"}, {"d", "c", "b", "a"}, {"c", "a", "d", "b"}} {
-		s := order.exhausted()
+		s := order.newShortage()
 		for _, name := range tried {
-			if !s.take(ipam.Pool{Key: ipam.PoolNamed(name)}, says[name]) {
+			if !s.addResult(ipam.Pool{Key: ipam.PoolNamed(name)}, says[name]) {
 				t.Errorf("%v is not taken", says[name])
 			}
 		}
@@ -48,8 +48,8 @@ func TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder(t *testing.T) {
 // TestADryRunSaysOfEachPoolWhetherItFits expects that a dry run reports the present state, and
 // takes nothing.
 func TestADryRunSaysOfEachPoolWhetherItFits(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		over.stores(t, heldBlock("y", "10.0.0.0/25"))
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		api.stores(t, heldBlock("y", "10.0.0.0/25"))
 		unknown := parent()
 		unknown.Key = ipam.PoolNamed("a-unknown")
 		passed := ipam.PoolResult{Pool: ipam.PoolNamed("0-paused"), Err: &ipam.MissingError{Verdict: ipam.Paused}}
@@ -65,7 +65,7 @@ func TestADryRunSaysOfEachPoolWhetherItFits(t *testing.T) {
 				t.Errorf("of none the ledger is to be asked: got %v", few)
 			}
 		}
-		if records := over.server.records(); len(records) != 1 {
+		if records := api.server.records(); len(records) != 1 {
 			t.Errorf("%d records are stored, want 1", len(records))
 		}
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// crowded implements an API server whose calls take longer the more calls it has.
-type crowded struct {
+// loadedServer implements an API server whose calls take longer the more calls it has.
+type loadedServer struct {
 	*steady
 	each time.Duration
 
@@ -27,7 +27,7 @@ type crowded struct {
 }
 
 // Create implements client.Writer.
-func (c *crowded) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (c *loadedServer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	c.mu.Lock()
 	c.now++
 	c.most = max(c.most, c.now)
@@ -61,8 +61,8 @@ func newcomer(n int) Order {
 // TestACrowdIsServedAsFastAsTheAPIServerCan sends several times as many claims as can be recorded
 // in the time that each has. Each recorded claim is confirmed; a refused claim has cost nothing.
 func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		slow := &crowded{steady: over, each: 20 * time.Millisecond}
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		slow := &loadedServer{steady: api, each: 20 * time.Millisecond}
 		a.client = slow
 		const crowd = 1000
 		var served, refused, failed int
@@ -86,8 +86,8 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 		}
 		all.Wait()
 		took := time.Since(began)
-		if slow.most != AttemptsAtOnce {
-			t.Errorf("%d records were made at once, want %d", slow.most, AttemptsAtOnce)
+		if slow.most != MaxConcurrentAttempts {
+			t.Errorf("%d records were made at once, want %d", slow.most, MaxConcurrentAttempts)
 		}
 		if failed > 0 || served+refused != crowd {
 			t.Errorf("%d served, %d refused, %d failed", served, refused, failed)
@@ -97,7 +97,7 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 			t.Errorf("%d served in %v, the API server can store %d", served, took, can)
 		}
 		synctest.Wait()
-		if stored := len(over.server.records()); stored != served {
+		if stored := len(api.server.records()); stored != served {
 			t.Errorf("%d records are stored for %d claims", stored, served)
 		}
 	})
@@ -105,8 +105,8 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 
 // TestAClaimThatExistsDoesNotQueueBehindACrowd covers controllers.
 func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		a.client = &crowded{steady: over, each: 20 * time.Millisecond}
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		a.client = &loadedServer{steady: api, each: 20 * time.Millisecond}
 		var all sync.WaitGroup
 		for n := range 1000 {
 			all.Go(func() { _, _ = a.Allocate(t.Context(), newcomer(n)) })
@@ -118,7 +118,7 @@ func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
 		if _, err := a.Allocate(t.Context(), order); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > beginWithin {
+		if took := time.Since(began); took > attemptTimeout {
 			t.Errorf("it took %v", took)
 		}
 		all.Wait()

@@ -22,11 +22,11 @@ func TestTheRecordOfAnEarlierAttemptIsNobodyElses(t *testing.T) {
 		"seen by a controller, which waits": {"x", ipam.StateBound, OriginController, isA[*ipam.TakenError]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				openParent(a)
 				earlier := heldBlock("x", "10.0.0.0/28")
 				earlier.State = c.state
-				earlier = over.stores(t, earlier)
+				earlier = api.stores(t, earlier)
 				order := claimOrder(c.claim, 28)
 				order.Terms.Block, order.Origin, order.HolderUID = earlier.Block, c.origin, "uid"
 				if c.origin == OriginAdmission {

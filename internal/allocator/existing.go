@@ -29,24 +29,24 @@ import (
 // if the pool's own record is missing: the block is recorded nevertheless, and confirmed once the
 // pool's record exists; and the errors of Allocate that ask the caller to try again.
 func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (record ipam.Record, err error) {
-	order.existing = true
-	ctx, allocation := a.begun(ctx, order)
-	defer func() { allocation.ended(record, err) }()
-	if err := a.synced(); err != nil {
+	order.isExisting = true
+	ctx, attempt := a.startAllocation(ctx, order)
+	defer func() { attempt.finish(record, err) }()
+	if err := a.checkSynced(); err != nil {
 		return ipam.Record{}, err
 	}
 	block := order.Terms.Block
-	if known, ok := a.catalogue.Pool(pool); ok && known.CIDR.IsValid() && !known.Has(block) {
-		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, known.CIDR)}
+	if knownPool, ok := a.catalog.Pool(pool); ok && knownPool.CIDR.IsValid() && !knownPool.Has(block) {
+		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, knownPool.CIDR)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	order = a.named(order)
-	hold, err := a.ledger.Hold(a.inUse(order, pool))
+	order = a.withRecordName(order)
+	hold, err := a.ledger.Hold(a.askInUse(order, pool))
 	if err != nil {
 		return ipam.Record{}, err
 	}
-	record, err = a.confirm(ctx, hold, order)
+	record, err = a.recordHold(ctx, hold, order)
 	if apierrors.IsAlreadyExists(err) {
 		a.ledger.AwaitStored(ctx, order.Record, []ipam.PoolKey{pool})
 		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
@@ -54,15 +54,15 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 	return record, err
 }
 
-// inUse returns the request to the ledger for a block that the holder has already. An existing
+// askInUse returns the request to the ledger for a block that the holder has already. An existing
 // block is recorded whatever the limits are, except for IPAddresses, which are not made by the
 // operator.
-func (a *Allocator) inUse(order Order, pool ipam.PoolKey) ledger.Ask {
+func (a *Allocator) askInUse(order Order, pool ipam.PoolKey) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool, Bits: order.Terms.Length, Block: order.Terms.Block,
 		Record: order.Record, Holder: order.Holder, InUse: true, Gateway: order.Gateway,
 	}
-	if a.account(&ask, order); order.Holder.Kind != convert.AddressClaimKind {
+	if a.setAccount(&ask, order); order.Holder.Kind != convert.AddressClaimKind {
 		ask.Unlimited, ask.ClassLimit = true, ipam.Limit{}
 	}
 	return ask
@@ -88,12 +88,12 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 	if pool == (ipam.PoolKey{}) {
 		return ipam.Record{}, &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: fmt.Sprintf("neither spec.poolRef nor the label %s names its pool: set the label, or wait until the address is found in a pool of its class", v1alpha1.LabelPool)}
 	}
-	known, err := a.catalogue.MayHold(ipam.Request{Claim: claim}, pool)
+	isKnown, err := a.catalog.MayHold(ipam.Request{Claim: claim}, pool)
 	if err != nil {
 		return ipam.Record{}, err
 	}
-	order := Order{Origin: OriginAdmission, Holder: convert.HolderOfAddressClaim(claim), PoolUnknown: !known}
-	order.Terms = a.catalogue.TermsOfAddress(addr, address.Class)
+	order := Order{Origin: OriginAdmission, Holder: convert.HolderOfAddressClaim(claim), PoolUnknown: !isKnown}
+	order.Terms = a.catalog.TermsOfAddress(addr, address.Class)
 	order.Gateway = convert.GatewayGiven(address.Gateway)
 	record, err := a.RecordExisting(ctx, order, pool)
 	if record.UID != "" { // its controller confirms it once the pool exists
@@ -108,12 +108,12 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 // *ipam.LimitError. As long as the pool is not known, the record stays as it is, with a
 // *ipam.MissingError.
 func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.Record) (ipam.Record, error) {
-	known, err := a.catalogue.MayHold(req, record.Pool)
-	if known && err == nil {
-		err = a.withinLimits(record)
+	isKnown, err := a.catalog.MayHold(req, record.Pool)
+	if isKnown && err == nil {
+		err = a.checkRecordLimits(record)
 	}
 	switch {
-	case known && err != nil:
+	case isKnown && err != nil:
 		if err := a.Release(ctx, record); err != nil {
 			return record, err
 		}
@@ -121,20 +121,20 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 		return ipam.Record{}, err
 	case err != nil:
 		return record, err
-	case !known:
+	case !isKnown:
 		return record, inventory.NoSuchPool(req, record.Pool)
 	}
 	judged := record
 	judged.PoolUnknown = false
-	return a.update(ctx, record, judged)
+	return a.updateRecord(ctx, record, judged)
 }
 
 // takeOver adopts a record for the holder of that UID, as if it had just been made. It gives up a
 // record that is not confirmed, or that exceeds a limit.
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
-	err := a.confirmedNow(record)
+	err := a.checkConfirmedNow(record)
 	if err == nil {
-		err = a.withinLimits(record)
+		err = a.checkRecordLimits(record)
 	}
 	switch {
 	case err == nil && a.hasTakenOver(record, uid):
@@ -142,7 +142,7 @@ func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string
 	case err == nil:
 		taken, err := a.adopt(ctx, record, uid)
 		if err == nil {
-			a.taken.Store(taken.UID, taken.Version)
+			a.takenVersions.Store(taken.UID, taken.Version)
 		}
 		return taken, err
 	case errors.Is(err, ipam.ErrUnconfirmed):
@@ -154,42 +154,42 @@ func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string
 // hasTakenOver reports whether this process has taken over the record in its present version, so
 // that its maker cannot delete it: then another write is not needed.
 func (a *Allocator) hasTakenOver(record ipam.Record, uid string) bool {
-	version, ok := a.taken.Load(record.UID)
+	version, ok := a.takenVersions.Load(record.UID)
 	return ok && version == record.Version && record.HolderUID == uid && record.State == ipam.StateBound
 }
 
-// withinLimits returns a *ipam.LimitError if the record's project has more of its pool or its class
+// checkRecordLimits returns a *ipam.LimitError if the record's project has more of its pool or its class
 // than it may have.
-func (a *Allocator) withinLimits(record ipam.Record) error {
-	class, _ := a.catalogue.Class(record.Class)
-	return a.ledger.WithinLimits(record, class.Limit)
+func (a *Allocator) checkRecordLimits(record ipam.Record) error {
+	class, _ := a.catalog.Class(record.Class)
+	return a.ledger.CheckRecordLimits(record, class.Limit)
 }
 
-// Confirmed returns nil if the view shows the record and no other record has its block: a replica
+// CheckConfirmed returns nil if the view shows the record and no other record has its block: a replica
 // that records a block which overlaps it gives way. Otherwise it returns a *ipam.TakenError; a
 // *ipam.MissingError while the record's pool hands out nothing; or ipam.ErrUnconfirmed if the view
 // does not show the record.
-func (a *Allocator) Confirmed(record ipam.Record) error {
-	err := a.ledger.Confirmed(record)
+func (a *Allocator) CheckConfirmed(record ipam.Record) error {
+	err := a.ledger.CheckConfirmed(record)
 	if errors.Is(err, ledger.ErrPoolClosed) {
 		return poolClosed(record.Holder, record.Pool)
 	}
 	return err
 }
 
-// confirmedNow returns the error of Confirmed, but ipam.ErrUnconfirmed while the watch is
+// checkConfirmedNow returns the error of Confirmed, but ipam.ErrUnconfirmed while the watch is
 // interrupted: the store may have gone back to a state in which another record has the block.
-func (a *Allocator) confirmedNow(record ipam.Record) error {
+func (a *Allocator) checkConfirmedNow(record ipam.Record) error {
 	if !a.ledger.IsWatching() {
 		return ipam.ErrUnconfirmed
 	}
-	return a.Confirmed(record)
+	return a.CheckConfirmed(record)
 }
 
 // Adopt takes over a record for the holder that it names, if the record is confirmed; it may also
 // be one that is kept without holder. The error is from Confirmed.
 func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record, error) {
-	if err := a.confirmedNow(record); err != nil {
+	if err := a.checkConfirmedNow(record); err != nil {
 		return ipam.Record{}, err
 	}
 	return a.adopt(ctx, record, record.HolderUID)
@@ -217,18 +217,18 @@ func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (
 // gone, replaced by another of its name that owns this record. Therefore Stamp reads the holder
 // once more, after the record was read. If it is not the same any more, the error is a conflict.
 func (a *Allocator) Stamp(ctx context.Context, record ipam.Record, holder client.Object) (ipam.Record, error) {
-	uid, now := holder.GetUID(), holder.DeepCopyObject().(client.Object)
-	if err := a.client.Get(ctx, client.ObjectKeyFromObject(holder), now); err != nil {
+	uid, current := holder.GetUID(), holder.DeepCopyObject().(client.Object)
+	if err := a.client.Get(ctx, client.ObjectKeyFromObject(holder), current); err != nil {
 		return ipam.Record{}, fmt.Errorf("looking for %s again: %w", record.Holder, err)
 	}
-	if now.GetUID() != uid {
+	if current.GetUID() != uid {
 		return ipam.Record{}, fmt.Errorf("stamping IPAllocation %s: %w", record.Name,
 			apierrors.NewConflict(schema.GroupResource{Group: record.Holder.Group, Resource: record.Holder.Kind}, record.Holder.Name,
 				errors.New("it was deleted and made again")))
 	}
 	stamped := record
 	stamped.HolderUID, stamped.ReleaseAfter = string(uid), time.Time{}
-	return a.update(ctx, record, stamped)
+	return a.updateRecord(ctx, record, stamped)
 }
 
 // Restore takes over the record of an earlier claim when that claim was saved and is created again.
@@ -239,21 +239,21 @@ func (a *Allocator) Restore(ctx context.Context, order Order, name string) (ipam
 	if !ok || record.Holder != order.Holder || record.Block != order.Terms.Block || record.State != ipam.StateBound || record.Terminating {
 		return ipam.Record{}, false
 	}
-	may := slices.ContainsFunc(order.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
-	if !may || record.Class != order.Terms.Class || a.Confirmed(record) != nil {
+	isAllowed := slices.ContainsFunc(order.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
+	if !isAllowed || record.Class != order.Terms.Class || a.CheckConfirmed(record) != nil {
 		return ipam.Record{}, false
 	}
 	adopted, err := a.adopt(ctx, record, "")
 	return adopted, err == nil
 }
 
-// retained returns the block that was kept for a claim of this namespace and name, or of its sticky
+// retainedRecord returns the block that was kept for a claim of this namespace and name, or of its sticky
 // key, if it still matches the claim. Of several blocks under one key it returns the one that is
 // kept longest: the last that was given back. It skips a record whose block another record has.
-func (a *Allocator) retained(order Order) (ipam.Record, bool) {
+func (a *Allocator) retainedRecord(order Order) (ipam.Record, bool) {
 	var last ipam.Record
-	for _, record := range a.formerly(order) {
-		if !order.mayRetake(record) || record.Terminating || !order.accepts(record) || !a.isUndisputed(record) {
+	for _, record := range a.formerRecords(order) {
+		if !order.mayRetake(record) || record.Terminating || !order.isSatisfiedBy(record) || !a.isUndisputed(record) {
 			continue
 		}
 		if record.Holder == order.Holder {
@@ -268,16 +268,16 @@ func (a *Allocator) retained(order Order) (ipam.Record, bool) {
 
 // isUndisputed reports whether a record is confirmed, and in conflict with no other one.
 func (a *Allocator) isUndisputed(record ipam.Record) bool {
-	return a.ledger.Confirmed(record) == nil && a.ledger.Conflict(record) == nil
+	return a.ledger.CheckConfirmed(record) == nil && a.ledger.Conflict(record) == nil
 }
 
-// formerly returns the records of earlier claims of this name, or of the sticky key.
-func (a *Allocator) formerly(order Order) []ipam.Record {
+// formerRecords returns the records of earlier claims of this name, or of the sticky key.
+func (a *Allocator) formerRecords(order Order) []ipam.Record {
 	records := a.ledger.HeldBy(order.Holder)
 	if order.Sticky == "" {
 		return records
 	}
-	return append(records, a.ledger.Sticky(ipam.Name{Namespace: order.Holder.Namespace, Name: order.Sticky})...)
+	return append(records, a.ledger.StickyRecords(ipam.Name{Namespace: order.Holder.Namespace, Name: order.Sticky})...)
 }
 
 // mayRetake reports whether a record is retained, or was retained until an earlier create of the
@@ -287,7 +287,7 @@ func (o Order) mayRetake(record ipam.Record) bool {
 	return record.State == ipam.StateRetained || record.WasTakenOver() && record.Holder == o.Holder
 }
 
-func (o Order) accepts(record ipam.Record) bool {
+func (o Order) isSatisfiedBy(record ipam.Record) bool {
 	if o.Terms.Block.IsValid() && o.Terms.Block != record.Block || o.Terms.Length != record.Block.Bits() {
 		return false
 	}
@@ -298,7 +298,7 @@ func (o Order) accepts(record ipam.Record) bool {
 // have changed since the block was handed out before.
 func (o Order) gatewayFor(record ipam.Record) netip.Addr {
 	at := slices.IndexFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
-	_, gateway := o.Pools[at].Subnet(record.Block) // accepts found it in o.Pools
+	_, gateway := o.Pools[at].Subnet(record.Block) // isSatisfiedBy found it in o.Pools
 	return gateway
 }
 
@@ -310,7 +310,7 @@ func (o Order) gatewayFor(record ipam.Record) netip.Addr {
 // claim is never stored, the record is retained again, unchanged.
 func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool) {
 	a.awaitRetained(ctx, order)
-	record, ok := a.retained(order)
+	record, ok := a.retainedRecord(order)
 	if !ok {
 		return ipam.Record{}, false
 	}
@@ -332,14 +332,14 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 // not handled yet.
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	isPending := func() bool {
-		return slices.ContainsFunc(a.formerly(order), func(r ipam.Record) bool {
+		return slices.ContainsFunc(a.formerRecords(order), func(r ipam.Record) bool {
 			return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.ledger.IsLeaving(r.Name)
 		})
 	}
 	if !isPending() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	a.ledger.Await(ctx, order.keys(), func() bool { return !isPending() })
 }

@@ -53,9 +53,9 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 				t.Fatal(invalid)
 			}
 			a := newAllocator(testOptions{Client: k8s, Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
-			a.catalogue.SetProject("red", "red")
+			a.catalog.SetProject("red", "red")
 			if test.pool != nil {
-				a.catalogue.SetPool(*test.pool)
+				a.catalog.SetPool(*test.pool)
 			}
 
 			got, err := a.JudgeUse(t.Context(), ipam.Request{Claim: claim}, record)
@@ -82,8 +82,8 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 3
-		a.catalogue.SetProject("greedy", "greedy")
-		a.catalogue.SetProject("modest", "modest")
+		a.catalog.SetProject("greedy", "greedy")
+		a.catalog.SetProject("modest", "modest")
 		enter := func(namespace string, n int) (ipam.Record, error) {
 			claim := ipam.Name{Namespace: namespace, Name: fmt.Sprint("a-", n)}
 			return a.RecordAddress(t.Context(), claim, ipam.PoolNamed("unknown"), Address{Address: fmt.Sprintf("10.9.0.%d", n)})
@@ -107,18 +107,18 @@ func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 func TestAddressesCountForTheLimits(t *testing.T) {
 	late := ipam.PoolNamed("late")
 	enter := func(t *testing.T, a *Allocator, class string, n int) (ipam.Record, error) {
-		a.catalogue.SetProject("red", "red")
+		a.catalog.SetProject("red", "red")
 		return a.RecordAddress(t.Context(), ipam.Name{Namespace: "red", Name: fmt.Sprint("a-", n)}, late, Address{Class: class, Address: fmt.Sprintf("10.9.0.%d", n)})
 	}
 	expectLimit := func(t *testing.T, err error, want string) {
 		t.Helper()
-		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Of != want {
+		if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Subject != want {
 			t.Errorf("got %v, want that the limit of %s is reached", err, want)
 		}
 	}
 	t.Run("of the class", func(t *testing.T) {
 		onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-			a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
+			a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
 			if record, err := enter(t, a, "hosts", 0); err != nil || record.Class != "hosts" {
 				t.Fatalf("got %+v, %v; want it recorded for the class", record, err)
 			}
@@ -127,7 +127,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 		})
 	})
 	t.Run("of a pool that comes later", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			var last ipam.Record
 			for n := range 2 {
 				var err error
@@ -136,11 +136,11 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 				}
 			}
 			pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.VisibilityShared, Limit: oneBlock}
-			a.catalogue.SetPool(pool)
+			a.catalog.SetPool(pool)
 			a.ledger.Describe(pool)
 			_, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "a-1"}}, last)
 			expectLimit(t, err, "pool late")
-			if stored := over.server.records(); len(stored) != 1 {
+			if stored := api.server.records(); len(stored) != 1 {
 				t.Errorf("stored are %d records, want one", len(stored))
 			}
 		})
@@ -150,11 +150,11 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 // TestWhoMayHoldABlockOfAPool judges once both the pool and the namespace's project are known.
 func TestWhoMayHoldABlockOfAPool(t *testing.T) {
 	a := unstarted()
-	a.catalogue.SetProject("red", "red")
+	a.catalog.SetProject("red", "red")
 	blue := ipam.Pool{Key: ipam.PoolNamed("blue"), Visibility: ipam.VisibilityConsumer, Project: "blue"}
 	red := ipam.Pool{Key: ipam.PoolNamed("red"), Visibility: ipam.VisibilityConsumer, Project: "red"}
-	a.catalogue.SetPool(blue)
-	a.catalogue.SetPool(red)
+	a.catalog.SetPool(blue)
+	a.catalog.SetPool(red)
 	notFound := isMissing(v1alpha1.ReasonPoolNotFound, `there is no IPPool "blue" that this namespace may use`)
 	for name, c := range map[string]struct {
 		namespace string
@@ -167,9 +167,9 @@ func TestWhoMayHoldABlockOfAPool(t *testing.T) {
 		"of a pool that is not known":      {"red", ipam.PoolNamed("none"), false, isNil},
 		"of a namespace that is not known": {"new", red.Key, false, func(err error) bool { return errors.Is(err, ipam.ErrNotSynced) }},
 	} {
-		known, err := a.catalogue.MayHold(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "a"}}, c.pool)
-		if known != c.known || !c.err(err) {
-			t.Errorf("%s: the pool is known: %t, %v; want %t", name, known, err, c.known)
+		isKnown, err := a.catalog.MayHold(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "a"}}, c.pool)
+		if isKnown != c.known || !c.err(err) {
+			t.Errorf("%s: the pool is known: %t, %v; want %t", name, isKnown, err, c.known)
 		}
 	}
 }
@@ -188,20 +188,20 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 		"the mark cannot be taken off it": {"blue", map[string]error{"patch": errCut}, errCut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				a.catalogue.SetProject("red", "red")
-				a.catalogue.SetProject("blue", "blue")
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				a.catalog.SetProject("red", "red")
+				a.catalog.SetProject("blue", "blue")
 				pool := parent()
 				pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"
-				a.catalogue.SetPool(pool)
+				a.catalog.SetPool(pool)
 				record := heldBlock("x", "10.0.0.0/32")
 				record.Name.Namespace, record.Holder.Namespace, record.PoolUnknown = c.namespace, c.namespace, true
-				record = over.stores(t, record)
-				over.calls(c.fails)
+				record = api.stores(t, record)
+				api.calls(c.fails)
 				if _, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}}, record); !errors.Is(err, c.want) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
-				if stored := over.stored(record.Name); stored == nil || !stored.DeletionTimestamp.IsZero() {
+				if stored := api.stored(record.Name); stored == nil || !stored.DeletionTimestamp.IsZero() {
 					t.Errorf("stored is %+v", stored)
 				}
 			})
@@ -212,9 +212,9 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 // TestTheTermsOfAnAddressAreThoseOfItsClass covers a class that is known.
 func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
 	a := unstarted()
-	a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
+	a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
 	for class, want := range map[string]ipam.Reclaim{"kept": ipam.ReclaimRetain, "none": ipam.ReclaimDelete, "": ipam.ReclaimDelete} {
-		terms := a.catalogue.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
+		terms := a.catalog.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
 		if terms.Reclaim != want || terms.Class != class || terms.Block.String() != "10.0.0.1/32" || terms.Length != 32 {
 			t.Errorf("class %q: %+v, want reclaim policy %s", class, terms, want)
 		}
@@ -235,10 +235,10 @@ func TestWhatIsEntered(t *testing.T) {
 		"of a child pool without CIDR yet": {child, "10.0.0.7/32", isA[*ipam.MissingError]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				a.catalogue.SetPool(parent())
-				a.catalogue.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
-				over.stores(t, heldBlock("other", "10.0.9.0/24"))
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				a.catalog.SetPool(parent())
+				a.catalog.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
+				api.stores(t, heldBlock("other", "10.0.9.0/24"))
 				order := claimOrder("x", 32)
 				order.Terms.Block = netip.MustParsePrefix(c.block)
 				record, err := a.RecordExisting(t.Context(), order, c.pool)

@@ -22,10 +22,10 @@ import (
 // TestAClaimIsInLineWhileItWaits expects also that its record is known to be claimed while the
 // claim has one.
 func TestAClaimIsInLineWhileItWaits(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
-		a.catalogue.SetProject("ns", "ns")
-		a.ledger.ClaimsKnown()
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
+		a.catalog.SetProject("ns", "ns")
+		a.ledger.MarkClaimsKnown()
 		claim := build.Claim("ns", "x").Pool("parent").Length(28).Obj()
 		changed := func(change func(*v1alpha1.IPClaim)) *v1alpha1.IPClaim {
 			claim = claim.DeepCopy()
@@ -38,18 +38,24 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 			do                      func()
 			waits, claimed, leaving bool
 		}{
-			{"it waits", func() { a.claims.take(claim) }, true, false, false},
+			{"it waits", func() { a.claims.onClaimUpdate(claim) }, true, false, false},
 			{"it asks for nothing that could be served", func() {
-				a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(200)) }))
+				a.claims.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(200)) }))
 			}, false, false, false},
-			{"it waits again", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(28)) })) }, true, false, false},
+			{"it waits again", func() {
+				a.claims.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(28)) }))
+			}, true, false, false},
 			{"it is deleted while it waits", func() {
-				a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
+				a.claims.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
 			}, false, false, false},
-			{"another of the name waits", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = nil })) }, true, false, false},
-			{"it has its block", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = record.Name.Name })) }, false, true, false},
-			{"it is being deleted", func() { a.claims.take(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) })) }, false, true, true},
-			{"it is gone", func() { a.claims.lose(claim) }, false, false, true},
+			{"another of the name waits", func() { a.claims.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = nil })) }, true, false, false},
+			{"it has its block", func() {
+				a.claims.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = record.Name.Name }))
+			}, false, true, false},
+			{"it is being deleted", func() {
+				a.claims.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
+			}, false, true, true},
+			{"it is gone", func() { a.claims.onClaimDelete(claim) }, false, false, true},
 		} {
 			step.do()
 			occupants, _ := a.ledger.Occupants(parent().Key, 1)
@@ -62,15 +68,15 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 					a.queue.Has(holder), claimed, a.ledger.IsLeaving(record.Name), step.waits, step.claimed, step.leaving)
 			}
 		}
-		other := over.stores(t, heldBlock("z", "10.0.1.0/28"))
+		other := api.stores(t, heldBlock("z", "10.0.1.0/28"))
 		gone := build.Claim("ns", "z").Pool("parent").Length(28).Obj()
 		gone.Spec.AllocationName = other.Name.Name
-		a.claims.take(gone)
-		if a.claims.lose(gone); !a.ledger.IsLeaving(other.Name) {
+		a.claims.onClaimUpdate(gone)
+		if a.claims.onClaimDelete(gone); !a.ledger.IsLeaving(other.Name) {
 			t.Error("the record of a claim that is gone at once is not about to go")
 		}
-		a.claims.take(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
-		a.claims.lose(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
+		a.claims.onClaimUpdate(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
+		a.claims.onClaimDelete(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
 		if n := a.queue.Len(); n != 0 {
 			t.Errorf("%d are queued after the waiting claim is gone", n)
 		}
@@ -98,12 +104,12 @@ func TestWhereAClaimStandsIsReadFromItsConditions(t *testing.T) {
 func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		synced := false
-		a.queue.FedBy(func() bool { return synced })
-		if err := a.synced(); !errors.Is(err, ipam.ErrNotSynced) {
+		a.queue.AddSource(func() bool { return synced })
+		if err := a.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
 		}
 		synced = true
-		if err := a.synced(); err != nil {
+		if err := a.checkSynced(); err != nil {
 			t.Errorf("after: %v", err)
 		}
 		synctest.Wait()
@@ -129,12 +135,12 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 				if err := a.Feed(t.Context(), from); err != nil {
 					t.Fatal(err)
 				}
-				a.claims.waitersSeen.Store(true)
-				if err := a.synced(); !errors.Is(err, ipam.ErrNotSynced) {
+				a.claims.areWaitersListed.Store(true)
+				if err := a.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
 				}
 				informer.Synced()
-				if err := a.synced(); err != nil {
+				if err := a.checkSynced(); err != nil {
 					t.Errorf("after: %v", err)
 				}
 			})

@@ -83,12 +83,12 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := begin(t, testOptions{}, c.err, waits, gone, has)
-				if err := b.synced(); !errors.Is(err, ipam.ErrNotSynced) {
+				if err := b.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
 				go b.FeedClaims(t.Context(), b.live, b.informers)
-				time.Sleep(2 * waitersSeenWithin)
-				if early := b.synced() == nil; early != c.early || b.queue.Len() != c.line {
+				time.Sleep(2 * waiterListTimeout)
+				if early := b.checkSynced() == nil; early != c.early || b.queue.Len() != c.line {
 					t.Errorf("before the claims are known, handed out: %t, want %t; %d queued, want %d", early, c.early, b.queue.Len(), c.line)
 				}
 				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
@@ -97,8 +97,8 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 				b.claims.Add(waits)
 				b.claims.Add(has)
 				b.claims.Synced()
-				time.Sleep(2 * again)
-				if err := b.synced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
+				time.Sleep(2 * retryInterval)
+				if err := b.checkSynced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
 					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
 				}
 				obj := convert.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
@@ -106,10 +106,10 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				if !b.ledger.NeverClaimed(ipam.Record{UID: string(obj.UID)}) {
+				if !b.ledger.WasNeverClaimed(ipam.Record{UID: string(obj.UID)}) {
 					t.Error("it is not known that no claim has ever named a record which is made then")
 				}
-				if first, _ := b.queue.Place(convert.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
+				if first, _ := b.queue.Waiter(convert.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
 					t.Errorf("in the end %d are queued, want the one that waits: %v", b.queue.Len(), first)
 				}
 			})
@@ -128,7 +128,7 @@ func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
 		b.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		done := make(chan struct{})
 		go func() { b.FeedClaims(t.Context(), b.live, b.informers); close(done) }()
-		time.Sleep(again) // of the time in the bubble
+		time.Sleep(retryInterval) // of the time in the bubble
 		synctest.Wait()
 		if b.queue.Len() != 2 || b.queue.Has(convert.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
 			t.Errorf("%d are queued, want the two of the namespace that is served", b.queue.Len())

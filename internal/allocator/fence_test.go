@@ -64,19 +64,19 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 		"an IPAddressClaim that names an IPAddress": {addresses, "uid", address("x"), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", block)
 				record.Name.Name, record.Holder, record.HolderUID = "x-record", c.holder, c.uid
 				if c.there != nil {
-					over.others = []client.Object{c.there}
+					api.otherObjects = []client.Object{c.there}
 				}
 				var written int
-				over.refuses = func(verb string, obj client.Object) error {
+				api.refuses = func(verb string, obj client.Object) error {
 					if verb == "patch" {
 						if written++; obj.GetUID() != "uid" {
 							t.Errorf("written to %+v", obj)
 						}
-						return gone("x") // the holder is not among the records
+						return notFoundError("x") // the holder is not among the records
 					}
 					return nil
 				}
@@ -92,11 +92,11 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 	}
 	for verb, want := range map[string]string{"get": "connection reset", "patch": "giving up ns/x-record for IPClaim ns/x"} {
 		t.Run(verb+" is cut off", func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", block)
 				record.Name.Name, record.HolderUID = "x-record", "uid"
-				over.others = []client.Object{claim("")}
-				over.refuses = func(v string, _ client.Object) error {
+				api.otherObjects = []client.Object{claim("")}
+				api.refuses = func(v string, _ client.Object) error {
 					if v == verb {
 						return errCut
 					}
@@ -106,7 +106,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 					t.Errorf("got %v, want %q", err, want)
 				}
 				conflict := apierrors.NewConflict(resource, "x", errors.New("changed"))
-				over.refuses = func(v string, _ client.Object) error {
+				api.refuses = func(v string, _ client.Object) error {
 					if v == "patch" {
 						return conflict
 					}
@@ -124,7 +124,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 // from its cache and would give the record up.
 func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 	for text, has := range map[string]bool{"10.0.0.7": true, "10.0.0.8": false, "": false} {
-		onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			claim, address := addressObject(convert.AddressClaimKind), addressObject("IPAddress")
 			for _, obj := range []*unstructured.Unstructured{claim, address} {
 				obj.SetNamespace("ns")
@@ -133,13 +133,13 @@ func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 			}
 			_ = unstructured.SetNestedField(claim.Object, "x", "status", "addressRef", "name")
 			_ = unstructured.SetNestedField(address.Object, text, "spec", "address")
-			over.others = []client.Object{claim, address}
+			api.otherObjects = []client.Object{claim, address}
 			record := heldBlock("x", "10.0.0.7/32")
 			record.Holder, record.HolderUID = convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "x"}), "uid"
 			if err := a.Fence(t.Context(), record); errors.Is(err, ipam.ErrUnconfirmed) != has || err != nil && !has {
 				t.Errorf("its IPAddress has %q: got %v, want that it has the record: %t", text, err, has)
 			}
-			over.refuses = func(_ string, obj client.Object) error {
+			api.refuses = func(_ string, obj client.Object) error {
 				if obj.GetObjectKind().GroupVersionKind().Kind == "IPAddress" {
 					return errCut
 				}
@@ -158,20 +158,20 @@ func TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, fails := range []error{nil, errCut} {
 			t.Run(fmt.Sprintf("claim %q, the deletion fails: %v", uid, fails), func(t *testing.T) {
-				onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+				onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 					order := claimOrder("x", 28)
 					order.existsAs(uid)
-					record := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
-					over.calls(map[string]error{"delete": fails})
-					err := a.abandon(t.Context(), order, record, ledger.ErrLost)
+					record := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+					api.calls(map[string]error{"delete": fails})
+					err := a.abandonRecord(t.Context(), order, record, ledger.ErrLost)
 					if !errors.Is(err, ledger.ErrLost) || errors.Is(err, errCut) != (fails != nil && uid != "") {
 						t.Errorf("got %v", err)
 					}
-					if there := over.stored(record.Name) != nil; fails == nil && uid != "" && there {
+					if there := api.stored(record.Name) != nil; fails == nil && uid != "" && there {
 						t.Error("it is stored still")
 					}
 					synctest.Wait()
-					if there := over.stored(record.Name) != nil; there != (fails != nil) {
+					if there := api.stored(record.Name) != nil; there != (fails != nil) {
 						t.Errorf("in the end it is stored: %t", there)
 					}
 				})

@@ -16,27 +16,27 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-// allocate takes over a retained block, or finds another. It waits for a short time if there may be
+// retakeOrFind takes over a retained block, or finds another. It waits for a short time if there may be
 // room soon.
-func (a *Allocator) allocate(ctx context.Context, order Order) (ipam.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+func (a *Allocator) retakeOrFind(ctx context.Context, order Order) (ipam.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	if record, ok := a.retake(ctx, order); ok {
 		return record, nil
 	}
 	frees := a.ledger.Frees(order.keys())
-	record, err := a.find(ctx, order)
+	record, err := a.findInPools(ctx, order)
 	if ipam.IsNoRoom(err) && !a.queue.Has(order.Holder) && a.awaitRoom(ctx, order, frees, err) {
-		order.Record = order.renamed()
-		record, err = a.find(ctx, order)
+		order.Record = order.nextRecordName()
+		record, err = a.findInPools(ctx, order)
 	}
-	return record, a.unlessEarlier(order, err)
+	return record, a.wrapEarlierAttempt(order, err)
 }
 
-// unlessEarlier returns ipam.ErrEarlierAttempt if the block that a create request asks for is
+// wrapEarlierAttempt returns ipam.ErrEarlierAttempt if the block that a create request asks for is
 // recorded for the object that it is to create: an earlier request failed after its record was
 // made, or an earlier object of the name is just gone. For the client the block is its own.
-func (a *Allocator) unlessEarlier(order Order, err error) error {
+func (a *Allocator) wrapEarlierAttempt(order Order, err error) error {
 	taken, ok := errors.AsType[*ipam.TakenError](err)
 	if !ok || order.Origin != OriginAdmission || taken.Holder != order.Holder {
 		return err
@@ -49,22 +49,22 @@ func (a *Allocator) unlessEarlier(order Order, err error) error {
 	return err
 }
 
-// find tries the pools in order until a block is confirmed.
-func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) {
-	exhausted, attempts := order.exhausted(), 0
-	defer func() { attempted(ctx, attempts) }()
+// findInPools tries the pools in order until a block is confirmed.
+func (a *Allocator) findInPools(ctx context.Context, order Order) (ipam.Record, error) {
+	exhausted, attempts := order.newShortage(), 0
+	defer func() { setAttempts(ctx, attempts) }()
 	for i := 0; i < len(order.Pools); {
 		attempts++
 		pool := order.Pools[i]
-		record, err := a.try(ctx, order, a.ask(order, pool))
+		record, err := a.holdAndRecord(ctx, order, a.ask(order, pool))
 		switch {
 		case err == nil:
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
 			a.metrics.LostRace()
 			trace(ctx, order.Holder, "Lost a race for a block; trying another one", pool.Key, "record", order.Record)
-			order.Record = order.renamed() // and the next block of the same pool
-		case exhausted.take(pool, err):
+			order.Record = order.nextRecordName() // and the next block of the same pool
+		case exhausted.addResult(pool, err):
 			trace(ctx, order.Holder, "Passed over a pool", pool.Key, "reason", err)
 			i++
 		default:
@@ -74,28 +74,28 @@ func (a *Allocator) find(ctx context.Context, order Order) (ipam.Record, error) 
 	return ipam.Record{}, exhausted.err()
 }
 
-// try finds a block in one pool, records and confirms it. Controllers have a separate bound on
+// holdAndRecord finds a block in one pool, records and confirms it. Controllers have a separate bound on
 // their work, and no API server waits for their answer.
-func (a *Allocator) try(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
-	hold, err := a.hold(ctx, ask)
+func (a *Allocator) holdAndRecord(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
+	hold, err := a.awaitHold(ctx, ask)
 	if err != nil {
 		return ipam.Record{}, err
 	}
 	if order.Origin != OriginController {
-		if err := a.begin(ctx); err != nil {
+		if err := a.acquireAttempt(ctx); err != nil {
 			hold.Drop()
 			return ipam.Record{}, err
 		}
 		defer a.attempts.Release(1)
 	}
-	return a.confirm(ctx, hold, order)
+	return a.recordHold(ctx, hold, order)
 }
 
-// hold finds a block and holds it. If the namespace has reached its limit of unclaimed records,
+// awaitHold finds a block and holds it. If the namespace has reached its limit of unclaimed records,
 // hold waits for a moment: the records of creates under way are claimed within milliseconds.
-func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
+func (a *Allocator) awaitHold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
 	ctx, step := a.step(ctx, metrics.StepFind, tracing.Find)
-	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	a.ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
 		hold, err = a.ledger.Hold(ask)
@@ -105,15 +105,15 @@ func (a *Allocator) hold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold
 	if err == nil {
 		found.Block = hold.Block
 	}
-	describe(step.span, found)
+	describeRecord(step.span, found)
 	step.end(err)
 	return hold, err
 }
 
-// begin waits until few enough attempts are under way, oldest first. An attempt that waits too long
+// acquireAttempt waits until few enough attempts are under way, oldest first. An attempt that waits too long
 // has cost the API server nothing.
-func (a *Allocator) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+func (a *Allocator) acquireAttempt(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	if a.attempts.Acquire(ctx, 1) != nil {
 		return ipam.ErrCrowded
@@ -121,49 +121,49 @@ func (a *Allocator) begin(ctx context.Context) error {
 	return nil
 }
 
-// confirm records a held block, and waits until the ledger knows which record has it.
+// recordHold records a held block, and waits until the ledger knows which record has it.
 //
 // A record that may have been created although the call failed is abandoned, if its name is this
 // attempt's alone. If the name is the holder's, the record that turns up may be that of another
 // attempt, which may have been answered already: it is left for the holder's next attempt, which
 // confirms it as if it had just been made, or else for the collection of orphans.
-func (a *Allocator) confirm(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
+func (a *Allocator) recordHold(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.recordOf(hold.Pool, hold.Block)
 	record.Project, record.Gateway = hold.Project(), hold.Gateway() // the project that was judged, the gateway that was found
 	traceRecord(ctx, "Holding a block", record)
-	sent := a.ledger.Revision()
-	record, err := a.store(ctx, record)
+	sentRevision := a.ledger.Revision()
+	record, err := a.createRecord(ctx, record)
 	if err != nil {
 		if kubeutil.IsRejected(err) || order.nameIsFixed() {
 			hold.Drop()
 		} else {
 			hold.Abandon()
 		}
-		return ipam.Record{}, unavailable(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
+		return ipam.Record{}, unconfirmedIfDone(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}
 	traceRecord(ctx, "Recorded a block; waiting until the watch shows it", record)
-	if err = a.ledger.Acknowledge(record.Version, sent); err != nil {
+	if err = a.ledger.Acknowledge(record.Version, sentRevision); err != nil {
 		hold.Drop()
 	} else {
-		err = a.await(ctx, hold, record)
+		err = a.awaitConfirmation(ctx, hold, record)
 	}
 	switch {
 	case err == nil:
 		logChange(ctx, "Allocated a block", record)
-		a.history.Granted(record, order.granted())
+		a.history.Granted(record, order.grantReason())
 		return record, nil
-	case order.existing && errors.Is(err, ledger.ErrPoolClosed):
+	case order.isExisting && errors.Is(err, ledger.ErrPoolClosed):
 		a.history.Granted(record, history.Existing)
 		return record, poolClosed(order.Holder, record.Pool)
 	}
-	return ipam.Record{}, a.abandon(ctx, order, record, err)
+	return ipam.Record{}, a.abandonRecord(ctx, order, record, err)
 }
 
-// store creates the IPAllocation of a record, and returns the record with the UID and version of
+// createRecord creates the IPAllocation of a record, and returns the record with the UID and version of
 // the stored object.
-func (a *Allocator) store(ctx context.Context, record ipam.Record) (ipam.Record, error) {
+func (a *Allocator) createRecord(ctx context.Context, record ipam.Record) (ipam.Record, error) {
 	ctx, step := a.step(ctx, metrics.StepRecord, tracing.Record)
-	describe(step.span, record)
+	describeRecord(step.span, record)
 	obj := convert.Allocation(record)
 	err := a.client.Create(ctx, obj)
 	step.end(err)
@@ -171,25 +171,25 @@ func (a *Allocator) store(ctx context.Context, record ipam.Record) (ipam.Record,
 	return record, err
 }
 
-// await waits until the ledger knows which record has the block.
-func (a *Allocator) await(ctx context.Context, hold *ledger.Hold, record ipam.Record) error {
+// awaitConfirmation waits until the ledger knows which record has the block.
+func (a *Allocator) awaitConfirmation(ctx context.Context, hold *ledger.Hold, record ipam.Record) error {
 	ctx, step := a.step(ctx, metrics.StepConfirm, tracing.Confirm)
-	describe(step.span, record)
+	describeRecord(step.span, record)
 	err := hold.Confirm(ctx, record.UID)
 	step.end(err)
 	return err
 }
 
-// abandon gives up a record that could not be confirmed, and returns the error for the caller. A
+// abandonRecord gives up a record that could not be confirmed, and returns the error for the caller. A
 // record whose name is fixed stays as long as it is unknown which record has the block: it may be
 // seen yet, and is then judged as if it had just been made.
-func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record, cause error) error {
-	_, overLimit := errors.AsType[*ipam.LimitError](cause)
-	closed := errors.Is(cause, ledger.ErrPoolClosed)
+func (a *Allocator) abandonRecord(ctx context.Context, order Order, record ipam.Record, cause error) error {
+	_, isOverLimit := errors.AsType[*ipam.LimitError](cause)
+	isPoolClosed := errors.Is(cause, ledger.ErrPoolClosed)
 	traceRecord(ctx, "Gave up a record", record, "reason", cause)
 	switch {
 	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
-		if order.existing { // no later step records it, when the record is seen
+		if order.isExisting { // no later step records it, when the record is seen
 			a.history.Granted(record, history.Existing)
 		}
 	case !order.nameIsFixed():
@@ -198,16 +198,16 @@ func (a *Allocator) abandon(ctx context.Context, order Order, record ipam.Record
 		cause = errors.Join(cause, a.Release(ctx, record))
 	}
 	switch {
-	case closed:
+	case isPoolClosed:
 		return poolClosed(order.Holder, record.Pool)
-	case overLimit: // the records that exceed the limit may be about to give way too: the next try finds out
+	case isOverLimit: // the records that exceed the limit may be about to give way too: the next try finds out
 		return errors.Join(ledger.ErrLost, cause)
 	}
 	return cause
 }
 
-// unavailable returns the error of a failed attempt for the caller.
-func unavailable(ctx context.Context, err error) error {
+// unconfirmedIfDone returns the error of a failed attempt for the caller.
+func unconfirmedIfDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ipam.ErrUnconfirmed, err)
 	}
@@ -217,31 +217,31 @@ func unavailable(ctx context.Context, err error) error {
 // shortage collects the errors of pools that have no room.
 type shortage struct {
 	exhausted ipam.ExhaustedError
-	// tried holds the error of each pool that was tried, passedOver the reasons why others are not
+	// results holds the error of each pool that was tried, passedOver the reasons why others are not
 	// tried.
-	tried, passedOver []ipam.PoolResult
+	results, passedOver []ipam.PoolResult
 }
 
-func (o Order) exhausted() *shortage {
+func (o Order) newShortage() *shortage {
 	return &shortage{
 		exhausted:  ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: o.Terms.WhenExhausted(o.Pools)},
 		passedOver: o.PassedOver,
 	}
 }
 
-// take records an error that means no room, or that the room is for other waiters, and reports
+// addResult records an error that means no room, or that the room is for other waiters, and reports
 // whether it was one.
-func (s *shortage) take(pool ipam.Pool, err error) bool {
-	err = s.ofPool(pool, err)
+func (s *shortage) addResult(pool ipam.Pool, err error) bool {
+	err = s.poolError(pool, err)
 	if !ipam.IsNoRoom(err) {
 		return false
 	}
-	s.tried = append(s.tried, ipam.PoolResult{Pool: pool.Key, Err: err})
+	s.results = append(s.results, ipam.PoolResult{Pool: pool.Key, Err: err})
 	return true
 }
 
-// ofPool returns the ledger's error of one pool, for the request.
-func (s *shortage) ofPool(pool ipam.Pool, err error) error {
+// poolError returns the ledger's error of one pool, for the request.
+func (s *shortage) poolError(pool ipam.Pool, err error) error {
 	if errors.Is(err, ledger.ErrOutOfTurn) {
 		return &ipam.ExhaustedError{OutOfTurn: true, Pools: []ipam.PoolKey{pool.Key}, Bits: s.exhausted.Bits, Largest: ipam.NoLength}
 	}
@@ -251,33 +251,33 @@ func (s *shortage) ofPool(pool ipam.Pool, err error) error {
 // err returns the error of all pools together. It does not depend on the order in which they were
 // tried, which changes with how much of each is in use.
 func (s *shortage) err() error {
-	ipam.SortByPool(s.tried)
-	return ipam.WithPools(s.sum(), slices.Concat(s.tried, s.passedOver))
+	ipam.SortByPool(s.results)
+	return ipam.WithPools(s.combinedError(), slices.Concat(s.results, s.passedOver))
 }
 
-func (s *shortage) sum() error {
+func (s *shortage) combinedError() error {
 	var taken *ipam.TakenError
 	var limits []*ipam.LimitError
-	all := s.exhausted
-	for _, tried := range s.tried {
-		if full, ok := errors.AsType[*ipam.ExhaustedError](tried.Err); ok {
-			all.OutOfTurn = all.OutOfTurn || full.OutOfTurn
-			all.Pools = append(all.Pools, tried.Pool)
-			all.Largest = larger(all.Largest, full.Largest)
-		} else if limit, ok := errors.AsType[*ipam.LimitError](tried.Err); ok {
+	total := s.exhausted
+	for _, result := range s.results {
+		if full, ok := errors.AsType[*ipam.ExhaustedError](result.Err); ok {
+			total.OutOfTurn = total.OutOfTurn || full.OutOfTurn
+			total.Pools = append(total.Pools, result.Pool)
+			total.Largest = larger(total.Largest, full.Largest)
+		} else if limit, ok := errors.AsType[*ipam.LimitError](result.Err); ok {
 			limits = append(limits, limit)
 		} else {
-			errors.As(tried.Err, &taken)
+			errors.As(result.Err, &taken)
 		}
 	}
 	switch {
 	case taken != nil:
 		return taken
-	case len(limits) > 0 && len(all.Pools) == 0: // there is no pool in which room alone would help
+	case len(limits) > 0 && len(total.Pools) == 0: // there is no pool in which room alone would help
 		return limits[len(limits)-1]
 	}
-	all.Limits = limits
-	return &all
+	total.Limits = limits
+	return &total
 }
 
 // larger returns the prefix length of the larger of two blocks, either of which may be

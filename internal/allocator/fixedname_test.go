@@ -36,7 +36,7 @@ type steady struct {
 	// refuses, if set, is called before every other call, and returns the error of that call.
 	refuses func(verb string, obj client.Object) error
 	// others holds the objects that are stored beside records.
-	others []client.Object
+	otherObjects []client.Object
 }
 
 // Create implements client.Writer.
@@ -67,7 +67,7 @@ func (c *steady) Get(_ context.Context, key client.ObjectKey, into client.Object
 	if err := c.refused("get", into); err != nil {
 		return err
 	}
-	there := slices.Clone(c.others)
+	there := slices.Clone(c.otherObjects)
 	for _, record := range c.server.list().Items {
 		there = append(there, &record)
 	}
@@ -99,10 +99,10 @@ type testOptions struct {
 
 // newAllocator returns an allocator with a new catalog and queue.
 func newAllocator(o testOptions) *Allocator {
-	known := inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: "system", Clock: clock.RealClock{}})
-	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalogue: known, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: logr.Discard()})
+	catalog := inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: "system", Clock: clock.RealClock{}})
+	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalog: catalog, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: logr.Discard()})
 	return New(Options{
-		Ledger: o.Ledger, Catalogue: known, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
+		Ledger: o.Ledger, Catalog: catalog, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
 		Metrics: metrics.New(clock.RealClock{}), History: history.New(history.Options{Clock: clock.RealClock{}}), Log: logr.Discard(),
 	})
 }
@@ -120,16 +120,16 @@ func parent() ipam.Pool {
 func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		over := &steady{link: link{server: newAPIServer(parent())}}
+		api := &steady{link: link{server: newAPIServer(parent())}}
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-		a := newAllocator(testOptions{Ledger: view, Client: over})
+		a := newAllocator(testOptions{Ledger: view, Client: api})
 		view.Describe(parent())
 		ctx, stop := context.WithCancel(context.Background())
 		defer a.Close()
 		defer stop()
-		go view.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
+		go view.Run(ctx, quick{api.server}, &v1alpha1.IPAllocation{})
 		synctest.Wait()
-		test(t, a, over)
+		test(t, a, api)
 	})
 }
 
@@ -159,59 +159,59 @@ func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
 
 // childOrder returns the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
-	order := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalogue.RecordOfPool(ipam.PoolNamed("child"))}
+	order := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalog.RecordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
 }
 
-// others returns the record of another replica's attempt to make the same pool.
-func others(a *Allocator) *v1alpha1.IPAllocation {
+// rivalRecord returns the record of another replica's attempt to make the same pool.
+func rivalRecord(a *Allocator) *v1alpha1.IPAllocation {
 	return convert.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
 }
 
 func TestAnAttemptThatFailedDoesNotDeleteTheRecordOfAnotherForTheSamePool(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		over.fails = errors.New("connection reset")
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		api.fails = errors.New("connection reset")
 		if _, err := a.Allocate(t.Context(), childOrder(a, 24)); err == nil {
 			t.Fatal("it was carved")
 		}
-		if err := over.server.create(others(a)); err != nil {
+		if err := api.server.create(rivalRecord(a)); err != nil {
 			t.Fatal(err)
 		}
-		over.expectThere(t)
+		api.expectThere(t)
 	})
 }
 
 func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		if err := over.server.create(others(a)); err != nil {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		if err := api.server.create(rivalRecord(a)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if _, err := a.Allocate(t.Context(), childOrder(a, 25)); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("error %v, want that another request is under way", err)
 		}
-		over.expectThere(t)
+		api.expectThere(t)
 	})
 }
 
 // TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt covers a record whose name is made from
 // its holder's too, though no UID is known.
 func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := Order{Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
 		order.Origin, order.Record = OriginAddress, convert.RecordOfHolder(order.Holder, "")
 		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.ReclaimDelete}
-		over.fails = errors.New("connection reset")
+		api.fails = errors.New("connection reset")
 		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err == nil {
 			t.Fatal("it was recorded")
 		}
-		over.fails = nil
+		api.fails = nil
 		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err != nil {
 			t.Fatal(err)
 		}
-		over.expectThere(t)
+		api.expectThere(t)
 	})
 }
 

@@ -40,18 +40,18 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 		"a retained address": {before: retained, act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(32)) }, want: "10.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				a.catalogue.SetPool(networked)
-				a.catalogue.SetProject("ns", "")
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				a.catalog.SetPool(networked)
+				a.catalog.SetProject("ns", "")
 				a.ledger.Describe(networked)
 				if c.before.Name.Name != "" {
-					over.stores(t, c.before)
+					api.stores(t, c.before)
 				}
 				record, err := c.act(t, a)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := over.stored(record.Name).Spec.Gateway; got != c.want || convert.GatewayGiven(got) != record.Gateway {
+				if got := api.stored(record.Name).Spec.Gateway; got != c.want || convert.GatewayGiven(got) != record.Gateway {
 					t.Errorf("stored is the gateway %q, and returned %s; want %q", got, record.Gateway, c.want)
 				}
 			})
@@ -61,12 +61,12 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 
 // TestPreviewOfARetainedAddressHasTheGatewayOfNow covers a dry run.
 func TestPreviewOfARetainedAddressHasTheGatewayOfNow(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		networked := parent()
 		networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
 		retained := heldBlock("x", "10.0.0.7/32")
 		retained.State, retained.Reclaim, retained.Gateway = ipam.StateRetained, ipam.ReclaimRetain, netip.MustParseAddr("10.0.0.77")
-		over.stores(t, retained)
+		api.stores(t, retained)
 		record, err := a.Preview(ordered(claimOrder("x", 32), networked))
 		if err != nil || record.Block != retained.Block || record.Gateway != networked.Network.Gateway {
 			t.Errorf("got %s with the gateway %s, %v", record.Block, record.Gateway, err)

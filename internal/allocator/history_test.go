@@ -48,7 +48,7 @@ func TestTheHistoryOfABlock(t *testing.T) {
 		}
 		expectRecorded(t, recorded, "Granted 10.0.0.0/28 Allocated")
 
-		if err := a.Keep(ctx, record, ipam.Transition{State: ipam.StateRetained, ReleaseAfter: time.Now().Add(time.Hour)}); err != nil {
+		if err := a.ApplyTransition(ctx, record, ipam.Transition{State: ipam.StateRetained, ReleaseAfter: time.Now().Add(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -85,15 +85,15 @@ func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
 
 // TestAnAttemptThatFailsIsNotInTheHistory covers a block that no holder had.
 func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		recorded := recording(a)
-		order := a.named(ordered(claimOrder("x", 28), parent()))
-		lost := over.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
-		if err := a.abandon(t.Context(), order, lost, ledger.ErrLost); !errors.Is(err, ledger.ErrLost) {
+		order := a.withRecordName(ordered(claimOrder("x", 28), parent()))
+		lost := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+		if err := a.abandonRecord(t.Context(), order, lost, ledger.ErrLost); !errors.Is(err, ledger.ErrLost) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if over.stored(lost.Name) != nil {
+		if api.stored(lost.Name) != nil {
 			t.Error("the record of the attempt exists")
 		}
 		expectRecorded(t, recorded)

@@ -35,8 +35,8 @@ func TestWhatAnAllocationCountsAs(t *testing.T) {
 	}
 }
 
-// counted sums a counter over its labels.
-func counted(a *Allocator, name string) (sum float64) {
+// sumCounter sums a counter over its labels.
+func sumCounter(a *Allocator, name string) (sum float64) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a.metrics.Collectors()...)
 	families, err := registry.Gather()
@@ -74,7 +74,7 @@ func TestAllocationsAreCounted(t *testing.T) {
 		if _, err := a.RecordExisting(t.Context(), existing, parent().Key); err != nil {
 			t.Fatal(err)
 		}
-		want := "# HELP cadastre_allocations_total " + metrics.Of(metrics.Allocations).Help + `
+		want := "# HELP cadastre_allocations_total " + metrics.DefinitionOf(metrics.Allocations).Help + `
 # TYPE cadastre_allocations_total counter
 cadastre_allocations_total{class="",family="IPv4",origin="admission",result="exhausted"} 1
 cadastre_allocations_total{class="",family="IPv4",origin="existing",result="allocated"} 1

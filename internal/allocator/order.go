@@ -55,18 +55,18 @@ type Order struct {
 	// holder is new, and behind all waiters.
 	Waiting queue.Waiter
 
-	// existing reports whether the holder has the block already: its record stays, although it
+	// isExisting reports whether the holder has the block already: its record stays, although it
 	// cannot be confirmed while its pool is missing.
-	existing bool
+	isExisting bool
 }
 
-// Resolve returns the result of Catalogue.Resolve once everything has been seen; before, the error
+// Resolve returns the result of Catalog.Resolve once everything has been seen; before, the error
 // is ipam.ErrNotSynced.
 func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (inventory.Resolution, error) {
-	if err := a.synced(); err != nil {
+	if err := a.checkSynced(); err != nil {
 		return inventory.Resolution{}, err
 	}
-	res, err := a.catalogue.Resolve(req)
+	res, err := a.catalog.Resolve(req)
 	traceResolution(ctx, req, res, err)
 	return res, err
 }
@@ -75,24 +75,24 @@ func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (inventory.Re
 // caller sets the origin and the holder's UID. The error is a *ipam.MissingError or a
 // *ipam.PolicyError about the parent.
 func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
-	if err := a.synced(); err != nil {
+	if err := a.checkSynced(); err != nil {
 		return Order{}, err
 	}
 	order := Order{Holder: convert.HolderOfPool(pool.Key)}
-	if place, ok := a.queue.Place(order.Holder); ok {
-		order.Waiting = place
+	if waiter, ok := a.queue.Waiter(order.Holder); ok {
+		order.Waiting = waiter
 	}
 	var err error
-	order.Resolution, err = a.catalogue.ResolvePool(pool)
+	order.Resolution, err = a.catalog.ResolvePool(pool)
 	return order, err
 }
 
-// named returns the order with the name of the record that it makes first.
-func (a *Allocator) named(o Order) Order {
+// withRecordName returns the order with the name of the record that it makes first.
+func (a *Allocator) withRecordName(o Order) Order {
 	switch {
 	case o.Record != (ipam.Name{}):
 	case o.Holder.IsPool():
-		o.Record = a.catalogue.RecordOfPool(convert.PoolOf(o.Holder))
+		o.Record = a.catalog.RecordOfPool(convert.PoolOf(o.Holder))
 	case o.Origin == OriginAdmission:
 		o.Record = newAttempt(o.Holder)
 	default:
@@ -108,10 +108,10 @@ func newAttempt(holder ipam.Holder) ipam.Name {
 	return convert.RecordOfAttempt(holder, utilrand.String(8))
 }
 
-// renamed returns the name for the record of the next attempt. If the name is not the holder's, a
+// nextRecordName returns the name for the record of the next attempt. If the name is not the holder's, a
 // name is used only once, so that a late deletion of this attempt's record can never delete another
 // record.
-func (o Order) renamed() ipam.Name {
+func (o Order) nextRecordName() ipam.Name {
 	if o.nameIsFixed() {
 		return o.Record // its deletion carries the UID
 	}
@@ -149,8 +149,8 @@ func (o Order) keys() []ipam.PoolKey {
 	return keys
 }
 
-// matches reports whether a record is the one that the order would make.
-func (o Order) matches(r ipam.Record) bool {
+// matchesRecord reports whether a record is the one that the order would make.
+func (o Order) matchesRecord(r ipam.Record) bool {
 	if len(o.Pools) == 0 || r.Pool != o.Pools[0].Key || r.Terminating {
 		return false
 	}
@@ -160,9 +160,9 @@ func (o Order) matches(r ipam.Record) bool {
 	return r.Block.Bits() == o.Terms.Length
 }
 
-// granted returns the reason for which a block is the holder's once it is confirmed.
-func (o Order) granted() history.Reason {
-	if o.existing {
+// grantReason returns the reason for which a block is the holder's once it is confirmed.
+func (o Order) grantReason() history.Reason {
+	if o.isExisting {
 		return history.Existing
 	}
 	return history.Allocated
@@ -184,22 +184,22 @@ func (o Order) blockField() string {
 // answered already: the error is then ipam.ErrUnconfirmed, until the pool exists or the record is
 // collected.
 func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error) {
-	if old, ok := a.ledger.Record(order.Record); ok {
+	if earlier, ok := a.ledger.Record(order.Record); ok {
 		switch {
-		case order.matches(old) && old.MayBeOf(order.HolderUID):
-			return a.takeOver(ctx, old, order.HolderUID)
-		case order.Origin == OriginAdmission && !old.IsStamped():
+		case order.matchesRecord(earlier) && earlier.MayBeOf(order.HolderUID):
+			return a.takeOver(ctx, earlier, order.HolderUID)
+		case order.Origin == OriginAdmission && !earlier.IsStamped():
 			return ipam.Record{}, fmt.Errorf("another request for %s is under way: %w", order.Holder, ipam.ErrUnconfirmed)
 		}
-		err := a.giveUp(ctx, old, nil)
-		if errors.Is(err, ipam.ErrPoolInUse) && order.matches(old) {
-			return a.takeOver(ctx, old, order.HolderUID)
+		err := a.giveUp(ctx, earlier, nil)
+		if errors.Is(err, ipam.ErrPoolInUse) && order.matchesRecord(earlier) {
+			return a.takeOver(ctx, earlier, order.HolderUID)
 		}
 		if err != nil {
 			return ipam.Record{}, err
 		}
 	}
-	record, err := a.allocate(ctx, order)
+	record, err := a.retakeOrFind(ctx, order)
 	if apierrors.IsAlreadyExists(err) {
 		a.ledger.AwaitStored(ctx, order.Record, order.keys())
 		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
@@ -207,10 +207,10 @@ func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error)
 	return record, err
 }
 
-// update writes the difference between two states of a record, on condition that the stored record
+// updateRecord writes the difference between two states of a record, on condition that the stored record
 // is still the same one, in the version that was seen.
-func (a *Allocator) update(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
-	return a.patch(ctx, before, after, convert.Allocation(after))
+func (a *Allocator) updateRecord(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
+	return a.patchRecord(ctx, before, after, convert.Allocation(after))
 }
 
 // updateAdopted updates a record that is taken over. It writes in any case, so that the record's
@@ -218,16 +218,16 @@ func (a *Allocator) update(ctx context.Context, before, after ipam.Record) (ipam
 func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
 	obj := convert.Allocation(after)
 	obj.Annotations[v1alpha1.AnnotationAdopted] = utilrand.String(8)
-	return a.patch(ctx, before, after, obj)
+	return a.patchRecord(ctx, before, after, obj)
 }
 
-func (a *Allocator) patch(ctx context.Context, before, after ipam.Record, obj *v1alpha1.IPAllocation) (ipam.Record, error) {
-	from := convert.Allocation(before)
-	from.UID, from.ResourceVersion = "", "" // so that the patch names both
-	sent := a.ledger.Revision()
-	err := a.client.Patch(ctx, obj, client.MergeFrom(from))
+func (a *Allocator) patchRecord(ctx context.Context, before, after ipam.Record, obj *v1alpha1.IPAllocation) (ipam.Record, error) {
+	base := convert.Allocation(before)
+	base.UID, base.ResourceVersion = "", "" // so that the patch names both
+	sentRevision := a.ledger.Revision()
+	err := a.client.Patch(ctx, obj, client.MergeFrom(base))
 	if err == nil && obj.ResourceVersion != before.Version {
-		err = a.ledger.Acknowledge(obj.ResourceVersion, sent)
+		err = a.ledger.Acknowledge(obj.ResourceVersion, sentRevision)
 	}
 	if err != nil {
 		return ipam.Record{}, fmt.Errorf("changing IPAllocation %s: %w", before.Name, err)

@@ -126,11 +126,11 @@ func (p *play) start(stream uint64) *replica {
 	for _, pool := range p.pools {
 		view.Describe(pool)
 	}
-	over := &link{server: p.server, random: rand.New(rand.NewPCG(p.seed, 2000+stream))}
-	r := &replica{allocator: newAllocator(testOptions{Ledger: view, Client: over})}
+	api := &link{server: p.server, random: rand.New(rand.NewPCG(p.seed, 2000+stream))}
+	r := &replica{allocator: newAllocator(testOptions{Ledger: view, Client: api})}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx, r.crash = ctx, cancel
-	r.gone.Go(func() { view.Run(ctx, watcher{over}, &v1alpha1.IPAllocation{}) })
+	r.gone.Go(func() { view.Run(ctx, watcher{api}, &v1alpha1.IPAllocation{}) })
 	return r
 }
 
@@ -255,7 +255,7 @@ func (p *play) collectOrphans(over <-chan struct{}) {
 			}
 			record, ok := r.allocator.ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name})
 			// The calls before took their time: the record may have a holder again.
-			if ok && time.Since(since[uid]) > confirmWithin+time.Second && !p.holders()[uid] {
+			if ok && time.Since(since[uid]) > confirmTimeout+time.Second && !p.holders()[uid] {
 				p.tally.count(&p.tally.orphans)
 				_ = r.allocator.Release(r.ctx, record) // tried again
 			}
@@ -279,10 +279,10 @@ func (p *play) finish() {
 	live := p.holders()
 	last := p.start(777)
 	for n := range uint64(5) {
-		for wait := 0; wait < 600 && last.allocator.synced() != nil; wait++ {
+		for wait := 0; wait < 600 && last.allocator.checkSynced() != nil; wait++ {
 			time.Sleep(100 * time.Millisecond)
 		}
-		if last.allocator.synced() == nil {
+		if last.allocator.checkSynced() == nil {
 			break
 		}
 		p.stop(last)

@@ -26,29 +26,29 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 		"it has another CIDR": {func(_ *testing.T, _ *Allocator, _ *steady, p *ipam.Pool) {
 			p.CIDR = netip.MustParsePrefix("10.9.0.0/16")
 		}, "the CIDR of pool parent is not recorded yet: wait until it is, or use another pool"},
-		"its CIDR is another's": {func(t *testing.T, a *Allocator, over *steady, p *ipam.Pool) {
+		"its CIDR is another's": {func(t *testing.T, a *Allocator, api *steady, p *ipam.Pool) {
 			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
 			own.Pool = p.Home
-			over.stores(t, own)
+			api.stores(t, own)
 			p.Key, p.CIDR = ipam.PoolNamed("child"), own.Block
 		}, "the CIDR of pool child conflicts with another allocation: have one of the two released, or use another pool"},
-		"its record is releasing": {func(t *testing.T, a *Allocator, over *steady, _ *ipam.Pool) {
-			own := over.server.list().Items[0]
+		"its record is releasing": {func(t *testing.T, a *Allocator, api *steady, _ *ipam.Pool) {
+			own := api.server.list().Items[0]
 			record, _ := convert.Record(&own)
 			if marked, err := a.MarkReleasing(t.Context(), record); err != nil || marked.State != ipam.StateReleasing {
 				t.Fatalf("marking it: got %+v, %v", marked, err)
 			}
 		}, "pool parent is being released: use another pool"},
 		"its Cluster is missing": {func(_ *testing.T, a *Allocator, _ *steady, p *ipam.Pool) {
-			a.catalogue.KnowClusters()
+			a.catalog.TrackClusters()
 			p.Key, p.Labels = ipam.LocalPoolNamed("ns", "own"), map[string]string{v1alpha1.LabelCluster: "prod"}
 		}, "pool ns/own: there is no Cluster prod, to which it belongs: create it, or take the label cluster.x-k8s.io/cluster-name off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				pool := openParent(a)
-				c.change(t, a, over, &pool)
-				err := a.catalogue.PoolReady(pool)
+				c.change(t, a, api, &pool)
+				err := a.catalog.PoolReady(pool)
 				missing, ok := errors.AsType[*ipam.MissingError](err)
 				if c.want == "" && err != nil || c.want != "" && (!ok || missing.Reason != v1alpha1.ReasonPoolNotReady || missing.Message != c.want) {
 					t.Errorf("got %v, want %q", err, c.want)
@@ -56,8 +56,8 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 				if ok {
 					rows = append(rows, messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + missing.Reason, Value: pool.Key.Name, Message: missing.Message})
 				}
-				a.catalogue.SetProject("ns", "ns")
-				a.catalogue.SetPool(pool)
+				a.catalog.SetProject("ns", "ns")
+				a.catalog.SetPool(pool)
 				request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Pool: pool.Key, Length: 28}
 				if res, err := a.Resolve(t.Context(), request); (err == nil) != (c.want == "") || (len(res.Pools) == 1) != (c.want == "") {
 					t.Errorf("a claim of it: got %+v, %v", res.Pools, err)
@@ -73,14 +73,14 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 func TestWhatIsTakenOverIsStored(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, cut := range []bool{false, true} {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				order.existsAs(uid)
 				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.16/28"))
 				kept.Name.Name, kept.State, kept.Reclaim, kept.HolderUID, kept.ReleaseAfter = "x-former", ipam.StateRetained, ipam.ReclaimRetain, "former", due
-				kept = over.stores(t, kept)
+				kept = api.stores(t, kept)
 				if cut {
-					over.calls(map[string]error{"patch": errCut})
+					api.calls(map[string]error{"patch": errCut})
 				}
 				record, err := a.Allocate(t.Context(), order)
 				if cut {
@@ -89,7 +89,7 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 					}
 					return
 				}
-				stored := over.stored(kept.Name)
+				stored := api.stored(kept.Name)
 				if err != nil || record.UID != kept.UID || !record.Adopted || record.State != ipam.StateBound || record.HolderUID != uid || record.Version != stored.ResourceVersion {
 					t.Errorf("UID %q: got %+v, %v", uid, record, err)
 				}
@@ -109,14 +109,14 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 // TestWhoMayHaveItsBlockRetained judges by the claim's class, or by the pool that it names or is
 // from.
 func TestWhoMayHaveItsBlockRetained(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
-		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "not"}})
-		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
-		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
+		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "not"}})
+		a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
+		a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
 		from := heldBlock("x", "10.0.0.0/28")
 		from.Pool = ipam.PoolNamed("may")
-		from = over.stores(t, from)
+		from = api.stores(t, from)
 		claim := ipam.Name{Namespace: "ns", Name: "x"}
 		for name, c := range map[string]struct {
 			request  ipam.Request
@@ -133,7 +133,7 @@ func TestWhoMayHaveItsBlockRetained(t *testing.T) {
 			"a class counts, not the block's":  {ipam.Request{Claim: claim, Class: "not"}, from.Name.Name, "IPClass not does not allow it (allowRetain): leave it Delete"},
 			"the block's counts, not the name": {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("not")}, from.Name.Name, ""},
 		} {
-			err := a.catalogue.MayRetain(c.request, c.recorded)
+			err := a.catalog.MayRetain(c.request, c.recorded)
 			policy, ok := errors.AsType[*ipam.PolicyError](err)
 			if c.want == "" && err != nil || c.want != "" && (!ok || policy.Field != "spec.reclaimPolicy" || policy.Remedy != c.want) {
 				t.Errorf("%s: got %v, want %q", name, err, c.want)

@@ -45,7 +45,7 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 		}
 		record = marked
 	}
-	if err := a.delete(ctx, record); err != nil {
+	if err := a.deleteRecord(ctx, record); err != nil {
 		return ignoreGone(err)
 	}
 	err = a.removeFinalizer(ctx, record)
@@ -61,39 +61,39 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 // error is ipam.ErrPoolInUse. Otherwise the record may be deleted in the version that is returned.
 // A mark that stayed because its writer died does no harm to a pool that is being deleted; if the
 // pool stays, its controller removes the mark.
-func (a *Allocator) MarkReleasing(ctx context.Context, own ipam.Record) (ipam.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+func (a *Allocator) MarkReleasing(ctx context.Context, poolRecord ipam.Record) (ipam.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	pool, before := convert.PoolOf(own.Holder), own.Version
-	if a.ledger.Records(pool) > 0 && own.State != ipam.StateReleasing {
+	pool, previousVersion := convert.PoolOf(poolRecord.Holder), poolRecord.Version
+	if a.ledger.Records(pool) > 0 && poolRecord.State != ipam.StateReleasing {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
-	marked := own
-	if own.State != ipam.StateReleasing {
+	marked := poolRecord
+	if poolRecord.State != ipam.StateReleasing {
 		var err error
-		if marked, err = a.setState(ctx, own, ipam.StateReleasing); err != nil {
+		if marked, err = a.setState(ctx, poolRecord, ipam.StateReleasing); err != nil {
 			return ipam.Record{}, err
 		}
 	}
-	shown := ledger.NotShown
-	a.ledger.Await(ctx, []ipam.PoolKey{own.Pool}, func() bool {
-		shown = a.ledger.Release(marked, before, pool)
-		return shown != ledger.NotShown
+	verdict := ledger.NotShown
+	a.ledger.Await(ctx, []ipam.PoolKey{poolRecord.Pool}, func() bool {
+		verdict = a.ledger.Release(marked, previousVersion, pool)
+		return verdict != ledger.NotShown
 	})
-	switch shown {
+	switch verdict {
 	case ledger.Unused:
 		return marked, nil
 	case ledger.InUse:
 		_, err := a.setState(ctx, marked, ipam.StateBound)
 		return ipam.Record{}, errors.Join(ipam.ErrPoolInUse, err)
 	}
-	return ipam.Record{}, fmt.Errorf("marking IPAllocation %s: %w", own.Name, ipam.ErrUnconfirmed)
+	return ipam.Record{}, fmt.Errorf("marking IPAllocation %s: %w", poolRecord.Name, ipam.ErrUnconfirmed)
 }
 
 func (a *Allocator) setState(ctx context.Context, record ipam.Record, state ipam.State) (ipam.Record, error) {
 	changed := record
 	changed.State = state
-	changed, err := a.update(ctx, record, changed)
+	changed, err := a.updateRecord(ctx, record, changed)
 	if err == nil {
 		logChange(ctx, "Changed the state of a record", changed, "from", record.State, "to", state)
 	}
@@ -109,14 +109,14 @@ func ignoreGone(err error) error {
 	return kubeutil.IgnoreNotFound(err)
 }
 
-// delete requests the deletion, on condition that the stored record is the one that was judged, in
+// deleteRecord requests the deletion, on condition that the stored record is the one that was judged, in
 // the version that was judged.
-func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
+func (a *Allocator) deleteRecord(ctx context.Context, record ipam.Record) error {
 	if record.Terminating {
 		return nil
 	}
-	asJudged := client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}
-	err := a.client.Delete(ctx, convert.Allocation(record), asJudged)
+	preconditions := client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}
+	err := a.client.Delete(ctx, convert.Allocation(record), preconditions)
 	if err != nil {
 		return fmt.Errorf("deleting IPAllocation %s: %w", record.Name, err)
 	}
@@ -125,11 +125,11 @@ func (a *Allocator) delete(ctx context.Context, record ipam.Record) error {
 
 // removeFinalizer removes the operator's finalizer from a record that is being deleted.
 func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) error {
-	ours := "/metadata/finalizers/0"
+	finalizerPath := "/metadata/finalizers/0"
 	patch, err := json.Marshal([]jsonpatch.Operation{
 		jsonpatch.NewOperation("test", "/metadata/uid", record.UID),
-		jsonpatch.NewOperation("test", ours, v1alpha1.FinalizerHeld),
-		jsonpatch.NewOperation("remove", ours, nil),
+		jsonpatch.NewOperation("test", finalizerPath, v1alpha1.FinalizerHeld),
+		jsonpatch.NewOperation("remove", finalizerPath, nil),
 	})
 	if err != nil {
 		return err
@@ -161,17 +161,17 @@ func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.
 // request; of the request's ctx it keeps only the values. A record that cannot be deleted is left
 // to the collection of orphans.
 func (a *Allocator) discard(ctx context.Context, record ipam.Record) {
-	a.discardThen(ctx, record, func() {})
+	a.discardAndCall(ctx, record, func() {})
 }
 
-// discardThen discards a record, and calls then once it is released.
-func (a *Allocator) discardThen(ctx context.Context, record ipam.Record, then func()) {
+// discardAndCall discards a record, and calls then once it is released.
+func (a *Allocator) discardAndCall(ctx context.Context, record ipam.Record, onRelease func()) {
 	a.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 		defer cancel()
 		switch err := a.Release(ctx, record); {
 		case err == nil:
-			then()
+			onRelease()
 		case !apierrors.IsConflict(err):
 			a.log.Info("Could not delete an unused allocation; it will be collected", "record", record.Name.String(), "error", err.Error())
 		}
@@ -182,27 +182,27 @@ func (a *Allocator) discardThen(ctx context.Context, record ipam.Record, then fu
 // left to the collection of orphans, which may retain it.
 func (a *Allocator) Discard(ctx context.Context, record ipam.Record) {
 	if !record.Adopted {
-		a.discardThen(ctx, record, func() { a.history.Released(record, history.Unused) })
+		a.discardAndCall(ctx, record, func() { a.history.Released(record, history.Unused) })
 	}
 }
 
-// Keep writes into a record without holder that its block stays taken, with the state of the
+// ApplyTransition writes into a record without holder that its block stays taken, with the state of the
 // transition and the time until which it is kept.
-func (a *Allocator) Keep(ctx context.Context, record ipam.Record, t ipam.Transition) error {
-	kept := record
-	kept.State, kept.ReleaseAfter = t.State, t.ReleaseAfter
-	_, err := a.update(ctx, record, kept)
+func (a *Allocator) ApplyTransition(ctx context.Context, record ipam.Record, t ipam.Transition) error {
+	after := record
+	after.State, after.ReleaseAfter = t.State, t.ReleaseAfter
+	_, err := a.updateRecord(ctx, record, after)
 	if err == nil {
-		logChange(ctx, "Changed the state of a record", kept, "from", record.State, "to", t.State, "until", t.ReleaseAfter)
+		logChange(ctx, "Changed the state of a record", after, "from", record.State, "to", t.State, "until", t.ReleaseAfter)
 	}
 	return err
 }
 
-// Reclaim writes a claim's reclaim policy into its record.
-func (a *Allocator) Reclaim(ctx context.Context, record ipam.Record, policy ipam.Reclaim) (ipam.Record, error) {
+// SetReclaimPolicy writes a claim's reclaim policy into its record.
+func (a *Allocator) SetReclaimPolicy(ctx context.Context, record ipam.Record, policy ipam.Reclaim) (ipam.Record, error) {
 	changed := record
 	changed.Reclaim = policy
-	return a.update(ctx, record, changed)
+	return a.updateRecord(ctx, record, changed)
 }
 
 // giveUp releases a record whose holder does not have it, and returns the cause with the error of
@@ -228,17 +228,17 @@ func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error)
 // is responsible for holders of a kind that is not known here.
 func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	var holder client.Object
-	var has func() string
+	var recordRef func() string
 	switch {
 	case record.Holder.Kind == "IPClaim":
 		claim := &v1alpha1.IPClaim{}
-		holder, has = claim, func() string { return claim.Spec.AllocationName }
+		holder, recordRef = claim, func() string { return claim.Spec.AllocationName }
 	case record.Holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
-		holder, has = pool, func() string { return pool.PoolSpec().CIDR }
+		holder, recordRef = pool, func() string { return pool.PoolSpec().CIDR }
 	case record.Holder.Kind == convert.AddressClaimKind:
 		claim := addressObject(convert.AddressClaimKind)
-		holder, has = claim, func() string { return addressOf(claim) }
+		holder, recordRef = claim, func() string { return addressOf(claim) }
 	default:
 		return nil
 	}
@@ -248,11 +248,11 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 		return kubeutil.IgnoreNotFound(err)
 	case !record.MayBeOf(string(holder.GetUID())):
 		return nil
-	case has() == record.Name.Name || has() == record.Block.String():
+	case recordRef() == record.Name.Name || recordRef() == record.Block.String():
 		return hasRecord(record)
-	case has() != "" && record.Holder.Kind == convert.AddressClaimKind:
-		return a.fenceAddress(ctx, record, has())
-	case has() != "":
+	case recordRef() != "" && record.Holder.Kind == convert.AddressClaimKind:
+		return a.fenceAddress(ctx, record, recordRef())
+	case recordRef() != "":
 		return nil
 	}
 	return a.markGivenUp(ctx, record, holder)
@@ -261,7 +261,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 // markGivenUp writes into the holder that the record was given up for it, unless an earlier
 // attempt to release the record has.
 func (a *Allocator) markGivenUp(ctx context.Context, record ipam.Record, holder client.Object) error {
-	if given := holder.GetAnnotations()[v1alpha1.AnnotationGivenUp]; given != "" && given == record.UID {
+	if givenUpUID := holder.GetAnnotations()[v1alpha1.AnnotationGivenUp]; givenUpUID != "" && givenUpUID == record.UID {
 		return nil
 	}
 	before := holder.DeepCopyObject().(client.Object)

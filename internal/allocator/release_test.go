@@ -67,19 +67,19 @@ func heldBlock(claim, block string) ipam.Record {
 
 // ownRecord returns the own record of a child pool.
 func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
-	order := Order{Holder: convert.HolderOfPool(pool), Record: a.catalogue.RecordOfPool(pool)}
+	order := Order{Holder: convert.HolderOfPool(pool), Record: a.catalog.RecordOfPool(pool)}
 	record := order.recordOf(parent(), netip.MustParsePrefix(block))
 	record.Reclaim, record.State = ipam.ReclaimDelete, state
 	return record
 }
 
-// gone returns the API server's error for a missing object.
-func gone(kind string) error {
+// notFoundError returns the API server's error for a missing object.
+func notFoundError(kind string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, "x")
 }
 
-// namespaceGone returns its error if the namespace of an object is missing.
-func namespaceGone() error { return gone("namespaces") }
+// namespaceNotFoundError returns its error if the namespace of an object is missing.
+func namespaceNotFoundError() error { return notFoundError("namespaces") }
 
 func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -87,22 +87,22 @@ func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 		want  string // empty: no error
 	}{
 		"the deletion is cut off":                    {map[string]error{"delete": errCut}, "deleting IPAllocation ns/x-former: connection reset"},
-		"the record is gone":                         {map[string]error{"delete": gone("ipallocations")}, ""},
-		"its namespace is gone":                      {map[string]error{"delete": namespaceGone()}, `namespaces "x" not found`},
+		"the record is gone":                         {map[string]error{"delete": notFoundError("ipallocations")}, ""},
+		"its namespace is gone":                      {map[string]error{"delete": namespaceNotFoundError()}, `namespaces "x" not found`},
 		"the API server is not specific":             {map[string]error{"delete": &apierrors.StatusError{}}, "deleting IPAllocation ns/x-former"},
 		"removing its finalizer is cut off":          {map[string]error{"patch": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
-		"it is gone before its finalizer is removed": {map[string]error{"patch": gone("ipallocations")}, ""},
-		"its namespace is gone at the patch":         {map[string]error{"patch": namespaceGone()}, `namespaces "x" not found`},
-		"it has another finalizer, is gone":          {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": gone("ipallocations")}, ""},
+		"it is gone before its finalizer is removed": {map[string]error{"patch": notFoundError("ipallocations")}, ""},
+		"its namespace is gone at the patch":         {map[string]error{"patch": namespaceNotFoundError()}, `namespaces "x" not found`},
+		"it has another finalizer, is gone":          {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": notFoundError("ipallocations")}, ""},
 		"it has another, and cannot be read":         {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
 		"it has another, and is not writable":        {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "removing the finalizer of IPAllocation ns/x-former"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.Name.Name = "x-former"
-				record = over.stores(t, record)
-				over.calls(c.fails)
+				record = api.stores(t, record)
+				api.calls(c.fails)
 				err := a.Release(t.Context(), record)
 				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("got %v, want %q", err, c.want)
@@ -125,15 +125,15 @@ func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
 		"another has it, ours is last": {[]string{v1alpha1.FinalizerHeld}, []string{v1alpha1.FinalizerHeld}, "former"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				record := over.stores(t, heldBlock("x", "10.0.0.0/28"), c.finalizers...)
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				record := api.stores(t, heldBlock("x", "10.0.0.0/28"), c.finalizers...)
 				if c.uid != "" {
 					record.UID, record.Terminating = c.uid, true
 				}
 				if err := a.Release(t.Context(), record); err != nil {
 					t.Fatal(err)
 				}
-				stored := over.stored(record.Name)
+				stored := api.stored(record.Name)
 				if stored == nil || !slices.Equal(stored.Finalizers, c.left) || stored.DeletionTimestamp.IsZero() != (c.uid != "") {
 					t.Errorf("stored is %+v, want it with %v", stored, c.left)
 				}
@@ -159,18 +159,18 @@ func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 		"it was marked, and a block is recorded":       {ipam.StateReleasing, true, nil, ipam.ErrPoolInUse, []string{"patch"}, ipam.StateBound},
 		"it was marked, a block is recorded, cut off":  {ipam.StateReleasing, true, map[string]error{"patch": errCut}, ipam.ErrPoolInUse, []string{"patch"}, ipam.StateReleasing},
 		"marking it is cut off":                        {ipam.StateBound, false, map[string]error{"patch": errCut}, errCut, []string{"patch"}, ipam.StateBound},
-		"it is gone when it is marked":                 {ipam.StateBound, false, map[string]error{"patch": gone("ipallocations")}, nil, []string{"patch"}, ipam.StateBound},
-		"the operator's namespace is gone at the mark": {ipam.StateBound, false, map[string]error{"patch": namespaceGone()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.StateBound},
+		"it is gone when it is marked":                 {ipam.StateBound, false, map[string]error{"patch": notFoundError("ipallocations")}, nil, []string{"patch"}, ipam.StateBound},
+		"the operator's namespace is gone at the mark": {ipam.StateBound, false, map[string]error{"patch": namespaceNotFoundError()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.StateBound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				own := over.stores(t, ownRecord(a, child, "10.0.0.0/24", c.state))
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				own := api.stores(t, ownRecord(a, child, "10.0.0.0/24", c.state))
 				if c.inUse {
 					block := heldBlock("x", "10.0.0.0/28")
 					block.Pool = child
-					over.stores(t, block)
+					api.stores(t, block)
 				}
-				calls := over.calls(c.fails)
+				calls := api.calls(c.fails)
 				began := time.Now()
 				err := a.Release(t.Context(), own)
 				switch {
@@ -187,7 +187,7 @@ func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 				if got := calls(); !slices.Equal(got, c.calls) {
 					t.Errorf("calls were %v, want %v", got, c.calls)
 				}
-				stored := over.stored(own.Name)
+				stored := api.stored(own.Name)
 				if there := stored != nil; there != (c.after != "") || there && ipam.State(stored.Spec.State) != c.after {
 					t.Errorf("stored is %+v, want state %q", stored, c.after)
 				}
@@ -217,7 +217,7 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 				own.UID, own.Version = string(obj.UID), obj.ResourceVersion
 				close(s.lists)
 				synctest.Wait()
-				wait := confirmWithin
+				wait := confirmTimeout
 				if shown {
 					wait = time.Second
 					go func() {
@@ -233,7 +233,7 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 				if shown && err != nil || !shown && !errors.Is(err, ipam.ErrUnconfirmed) {
 					t.Errorf("got %v", err)
 				}
-				if there := s.there(own); there == shown {
+				if there := s.isStored(own); there == shown {
 					t.Errorf("the record exists: %t", there)
 				}
 				if !shown {
@@ -249,13 +249,13 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 	for name, adopted := range map[string]bool{"made for the request": false, "taken over": true} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.Adopted = adopted
-				record = over.stores(t, record)
+				record = api.stores(t, record)
 				a.Discard(t.Context(), record)
 				synctest.Wait()
-				if there := over.stored(record.Name) != nil; there != adopted {
+				if there := api.stored(record.Name) != nil; there != adopted {
 					t.Errorf("the record exists: %t, want %t", there, adopted)
 				}
 			})
@@ -265,9 +265,9 @@ func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 
 // TestWhatIsGivenUpInVainIsNotTriedForEver leaves the record to the collection of orphans.
 func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-		own := over.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound))
-		calls := over.calls(map[string]error{"patch": errCut})
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		own := api.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound))
+		calls := api.calls(map[string]error{"patch": errCut})
 		a.Discard(t.Context(), own)
 		synctest.Wait()
 		if got := calls(); len(got) != 1 {
@@ -284,7 +284,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 	}{
 		"kept for a time": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				return a.Keep(ctx, r, ipam.Transition{State: ipam.StateCooling, ReleaseAfter: due})
+				return a.ApplyTransition(ctx, r, ipam.Transition{State: ipam.StateCooling, ReleaseAfter: due})
 			},
 			func(s v1alpha1.IPAllocationSpec) bool {
 				return s.State == v1alpha1.AllocationCooling && s.ReleaseAfter != nil && s.ReleaseAfter.Time.Equal(due)
@@ -292,7 +292,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 		"kept for ever": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				return a.Keep(ctx, r, ipam.Transition{State: ipam.StateRetained})
+				return a.ApplyTransition(ctx, r, ipam.Transition{State: ipam.StateRetained})
 			},
 			func(s v1alpha1.IPAllocationSpec) bool {
 				return s.State == v1alpha1.AllocationRetained && s.ReleaseAfter == nil
@@ -300,7 +300,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 		"its policy": {
 			func(a *Allocator, ctx context.Context, r ipam.Record) error {
-				changed, err := a.Reclaim(ctx, r, ipam.ReclaimRetain)
+				changed, err := a.SetReclaimPolicy(ctx, r, ipam.ReclaimRetain)
 				if err == nil && (changed.Reclaim != ipam.ReclaimRetain || changed.Version == r.Version || changed.UID != r.UID) {
 					err = errors.New("the returned record is not the stored one")
 				}
@@ -312,17 +312,17 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
-				record := over.stores(t, heldBlock("x", "10.0.0.0/28"))
-				over.calls(map[string]error{"patch": errCut})
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
+				api.calls(map[string]error{"patch": errCut})
 				if err := c.write(a, t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), "changing IPAllocation "+record.Name.String()) {
 					t.Errorf("cut off: got %v", err)
 				}
-				over.refuses = nil
+				api.refuses = nil
 				if err := c.write(a, t.Context(), record); err != nil {
 					t.Fatal(err)
 				}
-				if stored := over.stored(record.Name); !c.want(stored.Spec) {
+				if stored := api.stored(record.Name); !c.want(stored.Spec) {
 					t.Errorf("stored is %+v", stored.Spec)
 				}
 				if err := c.write(a, t.Context(), record); !apierrors.IsConflict(err) {

@@ -16,15 +16,15 @@ import (
 // a replica that has seen everything.
 func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		a.catalogue.SetProject("ns", "ns")
+		a.catalog.SetProject("ns", "ns")
 		pool := openParent(a)
-		a.catalogue.SetPool(ipam.Pool{
+		a.catalog.SetPool(ipam.Pool{
 			Key: ipam.PoolNamed("withheld"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 24, Max: 32}, OnExhaustion: ipam.OnExhaustionWait,
 			Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/24"))}),
 		})
-		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
-		a.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
-		a.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("waits"), Home: ipam.PoolNamed("none"), Lengths: ipam.Lengths{Min: 0, Max: 128}, Classes: []string{"west"}})
+		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
+		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
+		a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("waits"), Home: ipam.PoolNamed("none"), Lengths: ipam.Lengths{Min: 0, Max: 128}, Classes: []string{"west"}})
 		claim := ipam.Name{Namespace: "ns", Name: "x"}
 		none := func(map[string]string) bool { return false }
 		for name, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
 				t.Errorf("%s: got %+v, %v; want %q", name, res.Pools, err, c.want)
 			}
 		}
-		a.queue.FedBy(func() bool { return false })
+		a.queue.AddSource(func() bool { return false })
 		if _, err := a.Resolve(t.Context(), ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("before all has been seen: got %v, want %v", err, ipam.ErrNotSynced)
 		}

@@ -26,9 +26,9 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 		"something else is":            "10.0.0.0/30",
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				create := func(record ipam.Record) {
-					if err := over.server.create(convert.Allocation(record)); err != nil {
+					if err := api.server.create(convert.Allocation(record)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -40,7 +40,7 @@ func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
 				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				create(kept)
 				synctest.Wait()
-				if record, ok := a.retained(order); ok != (rival == "") {
+				if record, ok := a.retainedRecord(order); ok != (rival == "") {
 					t.Errorf("it may take %v over: %t", record, ok)
 				}
 			})
@@ -84,16 +84,16 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
 				c.change(&kept, &order)
-				if err := over.server.create(convert.Allocation(kept)); err != nil {
+				if err := api.server.create(convert.Allocation(kept)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				if record, ok := a.retained(order); ok != c.want {
+				if record, ok := a.retainedRecord(order); ok != c.want {
 					t.Errorf("it may take %v over: %t, want %t", record, ok, c.want)
 				}
 			})
@@ -104,11 +104,11 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 // TestSecondTakeoverInvalidatesFirst lets two attempts to create one claim take its record over.
 // The first is given up then, in the state in which it was made: the second stays.
 func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := claimOrder("x", 28)
 		kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 		kept.Name.Name, kept.State, kept.Reclaim, kept.ReleaseAfter = "x-former", ipam.StateRetained, ipam.ReclaimRetain, due
-		over.stores(t, kept)
+		api.stores(t, kept)
 		first, ok := a.retake(t.Context(), order)
 		if !ok {
 			t.Fatal("the retained record was not taken over")
@@ -127,23 +127,23 @@ func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
 // TestTheLastOfAKeyIsTakenOver keeps two records under one key: the record that is kept longest was
 // given back last; but the claim's own record comes first.
 func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := claimOrder("x", 28)
 		order.Sticky = "k"
 		for i, name := range []string{"a", "b", "c"} {
 			kept := claimOrder(name, 28).recordOf(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
 			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.StateRetained, ipam.ReclaimRetain, "k"
 			kept.ReleaseAfter = time.Date(2040, 1, 1, []int{1, 3, 2}[i], 0, 0, 0, time.UTC)
-			if err := over.server.create(convert.Allocation(kept)); err != nil {
+			if err := api.server.create(convert.Allocation(kept)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
-		if record, ok := a.retained(order); !ok || record.Name.Name != "b-former" {
+		if record, ok := a.retainedRecord(order); !ok || record.Name.Name != "b-former" {
 			t.Errorf("it may take %v over, %t; want that of b", record.Name, ok)
 		}
 		order.Holder.Name = "a"
-		if record, ok := a.retained(order); !ok || record.Name.Name != "a-former" {
+		if record, ok := a.retainedRecord(order); !ok || record.Name.Name != "a-former" {
 			t.Errorf("a may take %v over, %t; want its own", record.Name, ok)
 		}
 	})
@@ -154,24 +154,24 @@ func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 	for name, settled := range map[string]bool{"it is retained in time": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
-			wait := map[bool]time.Duration{true: releaseWithin / 2, false: releaseWithin}[settled]
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			wait := map[bool]time.Duration{true: releaseTimeout / 2, false: releaseTimeout}[settled]
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.ReclaimRetain, "gone"
-				if err := over.server.create(convert.Allocation(former)); err != nil {
+				if err := api.server.create(convert.Allocation(former)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				a.ledger.Leaving(former.Name)
+				a.ledger.MarkLeaving(former.Name)
 				if settled {
 					go func() {
 						time.Sleep(wait) // of the time in the bubble
-						stored := over.server.records()[0]
+						stored := api.server.records()[0]
 						stored.Spec.State = v1alpha1.AllocationRetained
-						over.server.mu.Lock()
-						defer over.server.mu.Unlock()
-						over.server.write(watch.Modified, &stored)
+						api.server.mu.Lock()
+						defer api.server.mu.Unlock()
+						api.server.write(watch.Modified, &stored)
 					}()
 				}
 				began := time.Now()
@@ -206,14 +206,14 @@ func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
 		"it cools down, with the policy": {ipam.StateCooling, ipam.ReclaimRetain, "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.HolderUID = "x-former", "gone"
 				former.State, former.Reclaim, former.Sticky = c.state, c.reclaim, c.sticky
-				former = over.stores(t, former)
+				former = api.stores(t, former)
 				if c.leaving {
-					a.ledger.Leaving(former.Name)
+					a.ledger.MarkLeaving(former.Name)
 				}
 				began := time.Now()
 				a.awaitRetained(t.Context(), order)

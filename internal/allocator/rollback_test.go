@@ -42,7 +42,7 @@ func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
 			return err
 		},
 		"a change": func(s *scene, kept ipam.Record) error {
-			return s.allocator.Keep(s.t.Context(), kept, ipam.Transition{State: ipam.StateRetained})
+			return s.allocator.ApplyTransition(s.t.Context(), kept, ipam.Transition{State: ipam.StateRetained})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,20 +32,20 @@ type Snapshot struct {
 // objects. Its methods must not be called concurrently.
 type Simulator struct {
 	*Allocator
-	Ledger    *ledger.Ledger
-	Catalogue *inventory.Catalogue
+	Ledger  *ledger.Ledger
+	Catalog *inventory.Catalog
 }
 
 // NewSimulator returns a simulator of a snapshot. The caller closes it.
 func NewSimulator(s Snapshot) (*Simulator, error) {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(0, 0)), Log: logr.Discard()})
 	catalog := inventory.New(inventory.Options{Ledger: view, Namespace: s.operatorNamespace(), Clock: clock.RealClock{}})
-	waiting := queue.New(queue.Options{Ledger: view, Catalogue: catalog, Log: logr.Discard()})
+	waitQueue := queue.New(queue.Options{Ledger: view, Catalog: catalog, Log: logr.Discard()})
 	sim := &Simulator{
-		Allocator: New(Options{Ledger: view, Catalogue: catalog, Queue: waiting, Metrics: metrics.New(clock.RealClock{}), Log: logr.Discard()}),
-		Ledger:    view, Catalogue: catalog,
+		Allocator: New(Options{Ledger: view, Catalog: catalog, Queue: waitQueue, Metrics: metrics.New(clock.RealClock{}), Log: logr.Discard()}),
+		Ledger:    view, Catalog: catalog,
 	}
-	return sim, sim.load(s)
+	return sim, sim.loadSnapshot(s)
 }
 
 // operatorNamespace returns the namespace of the records of pools.
@@ -58,20 +58,20 @@ func (s Snapshot) operatorNamespace() string {
 	return ""
 }
 
-// load shows the snapshot to the catalog, the ledger and the queue, in place of Feed and
+// loadSnapshot shows the snapshot to the catalog, the ledger and the queue, in place of Feed and
 // FeedClaims.
-func (s *Simulator) load(from Snapshot) error {
-	for _, obj := range from.Objects {
-		s.Catalogue.Enter(obj)
+func (s *Simulator) loadSnapshot(snapshot Snapshot) error {
+	for _, obj := range snapshot.Objects {
+		s.Catalog.RecordObject(obj)
 	}
-	s.Ledger.Load(from.Records, from.Unreadable)
+	s.Ledger.Load(snapshot.Records, snapshot.Unreadable)
 	if err := s.queue.Synced(); err != nil {
 		return err
 	}
-	for i := range from.Waiting {
-		s.claims.take(&from.Waiting[i])
+	for i := range snapshot.Waiting {
+		s.claims.onClaimUpdate(&snapshot.Waiting[i])
 	}
-	for _, w := range from.Waiters {
+	for _, w := range snapshot.Waiters {
 		s.queue.Wait(w)
 	}
 	return nil
@@ -86,6 +86,6 @@ func (s *Simulator) Suppose(order Order) (ipam.Record, error) {
 	}
 	record.UID, record.Version = "supposed/"+record.Name.String(), "0"
 	record.Project = s.projectOf(order.Holder)
-	s.Ledger.Enter(record)
+	s.Ledger.PutRecord(record)
 	return record, nil
 }

@@ -42,14 +42,14 @@ func (r recorded) tree(keys ...attribute.Key) string {
 	var write func(parent, indent string)
 	write = func(parent, indent string) {
 		for _, span := range ended {
-			if of := span.Parent(); of.IsValid() && of.SpanID().String() != parent || !of.IsValid() && parent != "" {
+			if parentContext := span.Parent(); parentContext.IsValid() && parentContext.SpanID().String() != parent || !parentContext.IsValid() && parent != "" {
 				continue
 			}
 			text.WriteString(indent + span.Name())
 			for _, key := range keys {
-				for _, of := range span.Attributes() {
-					if of.Key == key {
-						fmt.Fprintf(&text, " %s", of.Value.String())
+				for _, attr := range span.Attributes() {
+					if attr.Key == key {
+						fmt.Fprintf(&text, " %s", attr.Value.String())
 					}
 				}
 			}
@@ -103,9 +103,9 @@ func (r *racing) Create(ctx context.Context, obj client.Object, opts ...client.C
 // TestALostRaceIsSeenInTheTrace lets another replica record the block first; the record that gives
 // way is released, and the next block is tried.
 func TestALostRaceIsSeenInTheTrace(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		spans := traced(a)
-		a.client = &racing{over, sync.OnceFunc(func() { over.stores(t, heldBlock("x", "10.0.0.0/30")) })}
+		a.client = &racing{api, sync.OnceFunc(func() { api.stores(t, heldBlock("x", "10.0.0.0/30")) })}
 		if _, err := a.Allocate(t.Context(), ordered(claimOrder("a", 30), parent())); err != nil {
 			t.Fatal(err)
 		}
@@ -143,9 +143,9 @@ allocate 1 exhausted
 }
 
 func TestWhatTheAPIServerDoesNotAnswerIsAFailure(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		spans := traced(a)
-		over.fails = errCut
+		api.fails = errCut
 		if _, err := a.Allocate(t.Context(), ordered(claimOrder("a", 30), parent())); err == nil {
 			t.Fatal("a block is allocated without an API server")
 		}
@@ -182,12 +182,12 @@ func TestWithoutTracerNothingIsSpent(t *testing.T) {
 		ctx := t.Context()
 		spent := testing.AllocsPerRun(100, func() {
 			ctx, span := a.tracer.Start(ctx, tracing.Record)
-			describe(span, record)
-			end(span, nil)
+			describeRecord(span, record)
+			endSpan(span, nil)
 			ctx, span = a.beginRelease(ctx, record)
 			endRelease(span, nil)
-			attempted(ctx, 1)
-			awaited(span, true)
+			setAttempts(ctx, 1)
+			endAwait(span, true)
 		})
 		if spent != 0 {
 			t.Errorf("without a tracer %v objects are allocated, want none", spent)
@@ -202,7 +202,7 @@ func BenchmarkAllocate(b *testing.B) {
 		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(tracetest.NewNoopExporter())).Tracer("test")
 	}
 	for name, tracer := range map[string]oteltrace.Tracer{
-		"off": noTracer{}, "unsampled": sending(sdktrace.NeverSample()), "sampled": sending(sdktrace.AlwaysSample()),
+		"off": nopTracer{}, "unsampled": sending(sdktrace.NeverSample()), "sampled": sending(sdktrace.AlwaysSample()),
 	} {
 		b.Run(name, func(b *testing.B) {
 			a := benched(b)
@@ -225,15 +225,15 @@ func BenchmarkAllocate(b *testing.B) {
 
 // benched returns an allocator whose view follows an API server in memory.
 func benched(b *testing.B) *Allocator {
-	over := &steady{link: link{server: newAPIServer(parent())}}
+	api := &steady{link: link{server: newAPIServer(parent())}}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-	a := newAllocator(testOptions{Ledger: view, Client: over})
+	a := newAllocator(testOptions{Ledger: view, Client: api})
 	view.Describe(parent())
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		view.Run(ctx, quick{over.server}, &v1alpha1.IPAllocation{})
+		view.Run(ctx, quick{api.server}, &v1alpha1.IPAllocation{})
 	}()
 	b.Cleanup(func() { stop(); <-ended; a.Close() })
 	for !view.Synced() {

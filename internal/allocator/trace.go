@@ -63,8 +63,8 @@ func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolu
 		holder = convert.HolderOfAddressClaim(req.Claim)
 	}
 	claim := holder.String()
-	for _, passed := range res.PassedOver {
-		l.Info("Passed over a pool", "claim", claim, "pool", passed.Pool.String(), "reason", passed.Err.Error())
+	for _, result := range res.PassedOver {
+		l.Info("Passed over a pool", "claim", claim, "pool", result.Pool.String(), "reason", result.Err.Error())
 	}
 	pools := make([]string, len(res.Pools))
 	for i, pool := range res.Pools {
@@ -77,65 +77,65 @@ func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolu
 	l.Info("Resolved a request", values...)
 }
 
-// noTracer starts no spans. Unlike the Tracer of package noop it allocates nothing, as it returns
+// nopTracer starts no spans. Unlike the Tracer of package noop it allocates nothing, as it returns
 // the context that it is given.
-type noTracer struct{ noop.Tracer }
+type nopTracer struct{ noop.Tracer }
 
 // Start implements trace.Tracer.
-func (noTracer) Start(ctx context.Context, _ string, _ ...oteltrace.SpanStartOption) (context.Context, oteltrace.Span) {
+func (nopTracer) Start(ctx context.Context, _ string, _ ...oteltrace.SpanStartOption) (context.Context, oteltrace.Span) {
 	return ctx, oteltrace.SpanFromContext(context.Background())
 }
 
-// lostRace is the result for a record that gives way to another one.
-const lostRace = "lost_race"
+// resultLostRace is the result for a record that gives way to another one.
+const resultLostRace = "lost_race"
 
 // allocation represents one allocation, counted when it ends and, if it is traced, with a span.
 type allocation struct {
 	allocator *Allocator
-	measured  metrics.Allocation
-	began     time.Time
+	labels    metrics.Allocation
+	startTime time.Time
 	span      oteltrace.Span
 }
 
-// begun starts the measurement of an allocation.
-func (a *Allocator) begun(ctx context.Context, order Order) (context.Context, allocation) {
+// startAllocation starts the measurement of an allocation.
+func (a *Allocator) startAllocation(ctx context.Context, order Order) (context.Context, allocation) {
 	ctx, span := a.tracer.Start(ctx, tracing.Allocate)
-	began := allocation{allocator: a, measured: measured(order), began: a.metrics.Now(), span: span}
+	started := allocation{allocator: a, labels: metricsOf(order), startTime: a.metrics.Now(), span: span}
 	if span.IsRecording() {
-		began.describe(order)
+		started.describe(order)
 	}
-	return ctx, began
+	return ctx, started
 }
 
 // describe sets the attributes of the order on the span.
 func (n allocation) describe(order Order) {
-	n.span.SetAttributes(ofHolder(order.Holder)...)
-	n.span.SetAttributes(tracing.Origin.String(string(n.measured.Origin)), tracing.Candidates.Int(len(order.Pools)))
-	if n.measured.Class != "" {
-		n.span.SetAttributes(tracing.Class.String(n.measured.Class))
+	n.span.SetAttributes(holderAttributes(order.Holder)...)
+	n.span.SetAttributes(tracing.Origin.String(string(n.labels.Origin)), tracing.Candidates.Int(len(order.Pools)))
+	if n.labels.Class != "" {
+		n.span.SetAttributes(tracing.Class.String(n.labels.Class))
 	}
-	if n.measured.Family != "" {
-		n.span.SetAttributes(tracing.Family.String(n.measured.Family))
+	if n.labels.Family != "" {
+		n.span.SetAttributes(tracing.Family.String(n.labels.Family))
 	}
 	if order.Terms.Length != ipam.NoLength {
 		n.span.SetAttributes(tracing.Length.Int(order.Terms.Length))
 	}
 	if !order.Waiting.Since.IsZero() {
-		n.span.SetAttributes(tracing.Waited.Float64(n.began.Sub(order.Waiting.Since).Seconds()))
+		n.span.SetAttributes(tracing.Waited.Float64(n.startTime.Sub(order.Waiting.Since).Seconds()))
 	}
 }
 
-// ended counts the allocation.
-func (n allocation) ended(record ipam.Record, err error) {
-	n.allocator.metrics.Allocated(n.measured, resultOf(err), n.began)
+// finish counts the allocation.
+func (n allocation) finish(record ipam.Record, err error) {
+	n.allocator.metrics.Allocated(n.labels, resultOf(err), n.startTime)
 	if err == nil {
-		describe(n.span, record)
+		describeRecord(n.span, record)
 	}
-	end(n.span, err)
+	endSpan(n.span, err)
 }
 
-// attempted sets on the span of the allocation in ctx the number of attempts to find a block.
-func attempted(ctx context.Context, attempts int) {
+// setAttempts sets on the span of the allocation in ctx the number of attempts to find a block.
+func setAttempts(ctx context.Context, attempts int) {
 	if span := oteltrace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Attempts.Int(attempts))
 	}
@@ -143,36 +143,36 @@ func attempted(ctx context.Context, attempts int) {
 
 // step represents one step of an allocation, which is timed and, if it is traced, a span.
 type step struct {
-	timed func()
-	span  oteltrace.Span
+	stopTimer func()
+	span      oteltrace.Span
 }
 
 // step begins a step.
-func (a *Allocator) step(ctx context.Context, of metrics.Step, name string) (context.Context, step) {
+func (a *Allocator) step(ctx context.Context, kind metrics.Step, name string) (context.Context, step) {
 	ctx, span := a.tracer.Start(ctx, name)
-	return ctx, step{a.metrics.Time(of), span}
+	return ctx, step{a.metrics.Time(kind), span}
 }
 
 // end ends the step.
 func (s step) end(err error) {
-	s.timed()
-	end(s.span, err)
+	s.stopTimer()
+	endSpan(s.span, err)
 }
 
-// end sets the result on a span, and ends it. No room, or a block that another request has, is a
+// endSpan sets the result on a span, and ends it. No room, or a block that another request has, is a
 // result like any other; a failure is a request that was not decided.
-func end(span oteltrace.Span, err error) {
+func endSpan(span oteltrace.Span, err error) {
 	if span.IsRecording() {
-		note(span, err)
+		setResult(span, err)
 	}
 	span.End()
 }
 
-func note(span oteltrace.Span, err error) {
+func setResult(span oteltrace.Span, err error) {
 	result := resultOf(err)
 	switch {
 	case errors.Is(err, ledger.ErrLost):
-		span.SetAttributes(tracing.Result.String(lostRace))
+		span.SetAttributes(tracing.Result.String(resultLostRace))
 	case result == metrics.ResultError, result == metrics.ResultUnconfirmed:
 		span.SetAttributes(tracing.Result.String(string(result)), tracing.ErrorType.String(string(result)))
 		span.SetStatus(codes.Error, err.Error())
@@ -185,8 +185,8 @@ func note(span oteltrace.Span, err error) {
 	}
 }
 
-// describe sets the attributes of a record, or the known ones before it is made.
-func describe(span oteltrace.Span, record ipam.Record) {
+// describeRecord sets the attributes of a record, or the known ones before it is made.
+func describeRecord(span oteltrace.Span, record ipam.Record) {
 	if !span.IsRecording() {
 		return
 	}
@@ -201,16 +201,16 @@ func describe(span oteltrace.Span, record ipam.Record) {
 
 // Results of waiting for room.
 const (
-	roomAgain = "look_again"
-	noRoom    = "exhausted"
+	resultRoomAgain = "look_again"
+	resultNoRoom    = "exhausted"
 )
 
-// awaited ends the span of a wait for room.
-func awaited(span oteltrace.Span, mayBeRoom bool) {
+// endAwait ends the span of a wait for room.
+func endAwait(span oteltrace.Span, mayBeRoom bool) {
 	if span.IsRecording() {
-		result := noRoom
+		result := resultNoRoom
 		if mayBeRoom {
-			result = roomAgain
+			result = resultRoomAgain
 		}
 		span.SetAttributes(tracing.Result.String(result))
 	}
@@ -219,16 +219,16 @@ func awaited(span oteltrace.Span, mayBeRoom bool) {
 
 // Results of a release.
 const (
-	released = "released"
-	inUse    = "in_use"
+	resultReleased = "released"
+	resultInUse    = "in_use"
 )
 
 // beginRelease begins the span of a release.
 func (a *Allocator) beginRelease(ctx context.Context, record ipam.Record) (context.Context, oteltrace.Span) {
 	ctx, span := a.tracer.Start(ctx, tracing.Release)
 	if span.IsRecording() {
-		span.SetAttributes(ofHolder(record.Holder)...)
-		describe(span, record)
+		span.SetAttributes(holderAttributes(record.Holder)...)
+		describeRecord(span, record)
 	}
 	return ctx, span
 }
@@ -238,9 +238,9 @@ func endRelease(span oteltrace.Span, err error) {
 	if span.IsRecording() {
 		switch {
 		case err == nil:
-			span.SetAttributes(tracing.Result.String(released))
+			span.SetAttributes(tracing.Result.String(resultReleased))
 		case errors.Is(err, ipam.ErrPoolInUse):
-			span.SetAttributes(tracing.Result.String(inUse), tracing.Reason.String(err.Error()))
+			span.SetAttributes(tracing.Result.String(resultInUse), tracing.Reason.String(err.Error()))
 		default:
 			span.SetAttributes(tracing.Result.String(string(metrics.ResultError)), tracing.ErrorType.String(string(metrics.ResultError)))
 			span.SetStatus(codes.Error, err.Error())
@@ -249,11 +249,11 @@ func endRelease(span oteltrace.Span, err error) {
 	span.End()
 }
 
-// ofHolder returns the attributes that name a holder.
-func ofHolder(holder ipam.Holder) []attribute.KeyValue {
-	named := []attribute.KeyValue{tracing.Kind.String(holder.Kind), tracing.Name.String(holder.Name)}
+// holderAttributes returns the attributes that name a holder.
+func holderAttributes(holder ipam.Holder) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{tracing.Kind.String(holder.Kind), tracing.Name.String(holder.Name)}
 	if holder.Namespace != "" {
-		named = append(named, tracing.Namespace.String(holder.Namespace))
+		attributes = append(attributes, tracing.Namespace.String(holder.Namespace))
 	}
-	return named
+	return attributes
 }

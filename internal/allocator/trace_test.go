@@ -17,25 +17,25 @@ import (
 // TestTheLogTellsTheStoryOfABlock expects the log from the pool that is passed over to the release:
 // each change at level 1, each step at level 2. The caller that gets an error logs it.
 func TestTheLogTellsTheStoryOfABlock(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, over *steady) {
+	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		var lines []string
 		ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) {
 			level, rest, _ := strings.Cut(strings.TrimPrefix(args, `"level"=`), ` "msg"="`)
 			message, _, _ := strings.Cut(rest, `"`)
 			lines = append(lines, fmt.Sprint(level, " ", message))
 		}, funcr.Options{Verbosity: stepLevel}))
-		order := ordered(claimOrder("x", 28), second(a, over, t), parent())
+		order := ordered(claimOrder("x", 28), second(a, api, t), parent())
 		record, err := a.Allocate(ctx, order)
 		if err != nil {
 			t.Fatal(err)
 		}
 		kept := ipam.Transition{State: ipam.StateRetained, ReleaseAfter: time.Now().Add(time.Hour)}
-		if err := a.Keep(ctx, record, kept); err != nil {
+		if err := a.ApplyTransition(ctx, record, kept); err != nil {
 			t.Fatal(err)
 		}
 		gone := record
 		gone.UID = "another"
-		if a.Keep(ctx, gone, kept) == nil {
+		if a.ApplyTransition(ctx, gone, kept) == nil {
 			t.Error("another record of the name is changed")
 		}
 		synctest.Wait() // until the watch has shown it

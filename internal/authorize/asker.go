@@ -20,7 +20,7 @@ import (
 
 // The right of a waiting object is asked for again after soonest, then after twice as long each
 // time, at most latest.
-const soonest, latest = time.Second, time.Minute
+const minDelay, maxDelay = time.Second, time.Minute
 
 // Asker asks again whether the service accounts that created waiting objects can use their
 // pools. Only the leader asks. Its methods may be called concurrently, for one object at a time.
@@ -30,38 +30,38 @@ type Asker struct {
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
-	// asked holds the attempt for each object, and swept is the time when the attempts that are
+	// attempts holds the attempt for each object, and swept is the time when the attempts that are
 	// not due any more were dropped.
-	asked map[types.UID]attempt
-	swept time.Time
+	attempts map[types.UID]attempt
+	swept    time.Time
 }
 
 // attempt holds the time of the next question about an object, and its distance from the last
 // one.
 type attempt struct {
 	next  time.Time
-	after time.Duration
+	delay time.Duration
 }
 
 // NewAsker returns an Asker that writes through the client.
 func NewAsker(rights *Rights, c client.Client, clock clock.PassiveClock) *Asker {
-	return &Asker{rights: rights, client: c, clock: clock, asked: map[types.UID]attempt{}}
+	return &Asker{rights: rights, client: c, clock: clock, attempts: map[types.UID]attempt{}}
 }
 
 // Ask asks whether the service account that created the object can use the pool now. If so, it
 // notes that in the object, and returns the grant. Otherwise it is to be called again after the
 // returned time, which is zero if no service account created the object.
-func (a *Asker) Ask(ctx context.Context, obj client.Object, pool ipam.Pool) (grant *ipam.Grant, after time.Duration, err error) {
+func (a *Asker) Ask(ctx context.Context, obj client.Object, pool ipam.Pool) (grant *ipam.Grant, delay time.Duration, err error) {
 	account, ok := serviceAccount(obj.GetAnnotations()[v1alpha1.AnnotationRequestedBy])
 	if !ok {
 		return nil, 0, nil
 	}
-	if left := a.left(obj.GetUID()); left > 0 {
-		return nil, left, nil
+	if remaining := a.remainingDelay(obj.GetUID()); remaining > 0 {
+		return nil, remaining, nil
 	}
-	may, err := a.rights.MayUse(ctx, account, pool.Key)
-	if err != nil || !may {
-		return nil, a.later(obj.GetUID()), err
+	isAllowed, err := a.rights.MayUse(ctx, account, pool.Key)
+	if err != nil || !isAllowed {
+		return nil, a.nextDelay(obj.GetUID()), err
 	}
 	grant = &ipam.Grant{PoolUID: pool.Spec.UID}
 	if err := a.note(ctx, obj, pool.Key, *grant); err != nil {
@@ -99,36 +99,36 @@ func (a *Asker) note(ctx context.Context, obj client.Object, pool ipam.PoolKey, 
 func (a *Asker) forget(object types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.asked, object)
+	delete(a.attempts, object)
 }
 
-func (a *Asker) left(object types.UID) time.Duration {
+func (a *Asker) remainingDelay(object types.UID) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.asked[object].next.Sub(a.clock.Now())
+	return a.attempts[object].next.Sub(a.clock.Now())
 }
 
-// later records that the right of an object was asked for, and returns the time until the next
+// nextDelay records that the right of an object was asked for, and returns the time until the next
 // question.
-func (a *Asker) later(object types.UID) time.Duration {
+func (a *Asker) nextDelay(object types.UID) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	after := min(max(2*a.asked[object].after, soonest), latest)
+	delay := min(max(2*a.attempts[object].delay, minDelay), maxDelay)
 	a.sweep(now)
-	a.asked[object] = attempt{next: now.Add(after), after: after}
-	return after
+	a.attempts[object] = attempt{next: now.Add(delay), delay: delay}
+	return delay
 }
 
 // sweep forgets objects that were due long ago: they are gone, or do not wait any more.
 func (a *Asker) sweep(now time.Time) {
-	if now.Sub(a.swept) < latest {
+	if now.Sub(a.swept) < maxDelay {
 		return
 	}
 	a.swept = now
-	for object, attempt := range a.asked {
-		if now.Sub(attempt.next) > latest {
-			delete(a.asked, object)
+	for object, attempt := range a.attempts {
+		if now.Sub(attempt.next) > maxDelay {
+			delete(a.attempts, object)
 		}
 	}
 }

@@ -53,8 +53,8 @@ func TestAskerAsksWithBackOffAndGrantsOnce(t *testing.T) {
 	if grant == nil || grant.PoolUID != "1-2-3" || after != 0 || err != nil {
 		t.Fatalf("%+v, %v, %v; want the right to use the pool", grant, after, err)
 	}
-	if len(a.asked) != 0 {
-		t.Errorf("the attempts are still kept: %v", a.asked)
+	if len(a.attempts) != 0 {
+		t.Errorf("the attempts are still kept: %v", a.attempts)
 	}
 	want := map[string]string{v1alpha1.AnnotationUseGranted: "p/1-2-3", v1alpha1.AnnotationRequestedBy: account}
 	if got := s.stored(t, claim).Annotations; !maps.Equal(got, want) {
@@ -86,7 +86,7 @@ func TestAskerDoesNotAskForOtherUsers(t *testing.T) {
 func TestAskerReportsFailures(t *testing.T) {
 	s, a, claim := newAsker(t, account)
 	s.allowed, s.reviewErr = true, errDown
-	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant != nil || after != soonest || !errors.Is(err, errDown) {
+	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant != nil || after != minDelay || !errors.Is(err, errDown) {
 		t.Errorf("without an answer: %v, %v, %v", grant, after, err)
 	}
 	a.forget(claim.UID) // asks at once
@@ -100,8 +100,8 @@ func TestAskerReportsFailures(t *testing.T) {
 	if grant, _, err := a.Ask(t.Context(), stale, poolP); grant != nil || err == nil {
 		t.Errorf("with another version than the stored one: %v, %v", grant, err)
 	}
-	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant == nil || after != 0 || err != nil || len(a.asked) != 0 {
-		t.Errorf("at last: %v, %v, %v, attempts %v", grant, after, err, a.asked)
+	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant == nil || after != 0 || err != nil || len(a.attempts) != 0 {
+		t.Errorf("at last: %v, %v, %v, attempts %v", grant, after, err, a.attempts)
 	}
 }
 
@@ -124,27 +124,27 @@ func TestAskerDropsAttemptsForObjectsThatDoNotWait(t *testing.T) {
 	_, a, _ := newAsker(t, account)
 	clock := a.clock.(*clocktesting.FakePassiveClock)
 	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-	a.later("gone")
-	pass(soonest + latest)
-	a.later("waits") // gone is due for a minute, and not for longer
-	if len(a.asked) != 2 {
-		t.Errorf("the attempts are %v", a.asked)
+	a.nextDelay("gone")
+	pass(minDelay + maxDelay)
+	a.nextDelay("waits") // gone is due for a minute, and not for longer
+	if len(a.attempts) != 2 {
+		t.Errorf("the attempts are %v", a.attempts)
 	}
-	pass(latest + soonest)
-	if after := a.later("waits"); after != 2*time.Second || len(a.asked) != 1 {
-		t.Errorf("asked again after %v, attempts %v", after, a.asked)
+	pass(maxDelay + minDelay)
+	if after := a.nextDelay("waits"); after != 2*time.Second || len(a.attempts) != 1 {
+		t.Errorf("asked again after %v, attempts %v", after, a.attempts)
 	}
-	pass(latest - 1) // not swept twice within a minute
-	a.asked["old"] = attempt{next: clock.Now().Add(-time.Hour)}
-	if a.later("waits"); len(a.asked) != 2 {
-		t.Errorf("the attempts are %v", a.asked)
+	pass(maxDelay - 1) // not swept twice within a minute
+	a.attempts["old"] = attempt{next: clock.Now().Add(-time.Hour)}
+	if a.nextDelay("waits"); len(a.attempts) != 2 {
+		t.Errorf("the attempts are %v", a.attempts)
 	}
 	pass(1)
-	if a.later("waits"); len(a.asked) != 1 {
-		t.Errorf("a minute later the attempts are %v", a.asked)
+	if a.nextDelay("waits"); len(a.attempts) != 1 {
+		t.Errorf("a minute later the attempts are %v", a.attempts)
 	}
 	a.forget("waits")
-	if after := a.later("waits"); after != soonest {
+	if after := a.nextDelay("waits"); after != minDelay {
 		t.Errorf("after it was forgotten it is asked again after %v", after)
 	}
 }

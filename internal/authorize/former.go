@@ -14,7 +14,7 @@ import (
 // cached object may lack annotations that the stored one has: if the last annotation that it
 // knows were removed, the difference of two objects would remove them all.
 func WithoutRequester(obj client.Object, merge client.Patch) client.Patch {
-	if _, has := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; !has {
+	if _, ok := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; !ok {
 		return merge
 	}
 	return withoutRequester{merge}

@@ -48,7 +48,7 @@ func TestRightsAskForTheVerbUse(t *testing.T) {
 
 // Different questions have different answers, whatever the parts contain.
 func TestQuestionsAreKeptApart(t *testing.T) {
-	of := func(change func(*authenticationv1.UserInfo)) string {
+	questionAfter := func(change func(*authenticationv1.UserInfo)) string {
 		user := authenticationv1.UserInfo{Username: "jane", UID: "1"}
 		change(&user)
 		return questionOf(user, ipam.PoolNamed("p"))
@@ -63,16 +63,16 @@ func TestQuestionsAreKeptApart(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for name, question := range map[string]string{
-		"alone":         of(func(*authenticationv1.UserInfo) {}),
-		"another name":  of(func(u *authenticationv1.UserInfo) { u.Username = "joe" }),
-		"another UID":   of(func(u *authenticationv1.UserInfo) { u.UID = "2" }),
-		"a group":       of(func(u *authenticationv1.UserInfo) { u.Groups = []string{"a"} }),
-		"two groups":    of(func(u *authenticationv1.UserInfo) { u.Groups = []string{"a", "b"} }),
-		"a and 1 group": of(func(u *authenticationv1.UserInfo) { u.Groups = []string{"a"}; extra("b", "c")(u) }),
-		"an extra":      of(extra("a", "b")),
-		"another value": of(extra("a", "c")),
-		"two values":    of(extra("a", "b", "a", "c")),
-		"two extras":    of(extra("a", "b", "c", "d")),
+		"alone":         questionAfter(func(*authenticationv1.UserInfo) {}),
+		"another name":  questionAfter(func(u *authenticationv1.UserInfo) { u.Username = "joe" }),
+		"another UID":   questionAfter(func(u *authenticationv1.UserInfo) { u.UID = "2" }),
+		"a group":       questionAfter(func(u *authenticationv1.UserInfo) { u.Groups = []string{"a"} }),
+		"two groups":    questionAfter(func(u *authenticationv1.UserInfo) { u.Groups = []string{"a", "b"} }),
+		"a and 1 group": questionAfter(func(u *authenticationv1.UserInfo) { u.Groups = []string{"a"}; extra("b", "c")(u) }),
+		"an extra":      questionAfter(extra("a", "b")),
+		"another value": questionAfter(extra("a", "c")),
+		"two values":    questionAfter(extra("a", "b", "a", "c")),
+		"two extras":    questionAfter(extra("a", "b", "c", "d")),
 		"another pool":  questionOf(authenticationv1.UserInfo{Username: "jane", UID: "1"}, ipam.PoolNamed("q")),
 	} {
 		if other, is := seen[question]; is {
@@ -81,7 +81,7 @@ func TestQuestionsAreKeptApart(t *testing.T) {
 		seen[question] = name
 	}
 	for range 20 { // whatever the order of a map
-		if of(extra("a", "b", "c", "d")) != of(extra("c", "d", "a", "b")) {
+		if questionAfter(extra("a", "b", "c", "d")) != questionAfter(extra("c", "d", "a", "b")) {
 			t.Fatal("one question is asked in two ways")
 		}
 	}

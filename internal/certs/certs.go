@@ -129,7 +129,7 @@ func (c *Certs) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if serving := c.serving.Load(); serving != nil {
 		return serving, nil
 	}
-	return nil, errors.New(c.why())
+	return nil, errors.New(c.troubleText())
 }
 
 // NotAfter returns the time at which the served certificate expires, and false until a certificate
@@ -150,7 +150,7 @@ func (c *Certs) Check(*http.Request) error {
 		return err
 	}
 	if leaf := c.serving.Load().Leaf; c.options.Clock.Now().After(leaf.NotAfter) {
-		return fmt.Errorf("webhook certificate: expired at %s: %s", leaf.NotAfter.Format(time.RFC3339), c.why())
+		return fmt.Errorf("webhook certificate: expired at %s: %s", leaf.NotAfter.Format(time.RFC3339), c.troubleText())
 	}
 	return nil
 }
@@ -255,20 +255,20 @@ const conflictRecheck = time.Second
 
 // failed decides on the next pass by the error of this one. A conflict means that another
 // replica has written, and that the watch is about to show its write.
-func (p *progress) failed(ctx context.Context, err error, again time.Duration) (reconcile.Result, error) {
+func (p *progress) failed(ctx context.Context, err error, delay time.Duration) (reconcile.Result, error) {
 	trouble := err.Error()
-	before := p.trouble.Swap(&trouble)
+	previous := p.trouble.Swap(&trouble)
 	if p.check() != nil {
-		again = min(again, unreadyRecheck)
+		delay = min(delay, unreadyRecheck)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: min(again, conflictRecheck)}, nil
+		return reconcile.Result{RequeueAfter: min(delay, conflictRecheck)}, nil
 	}
 	if errors.Is(err, errWait) {
-		if before == nil || *before != trouble {
+		if previous == nil || *previous != trouble {
 			log.FromContext(ctx).Info(p.subject + ": " + trouble)
 		}
-		return reconcile.Result{RequeueAfter: again}, nil
+		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	return reconcile.Result{}, err
 }
@@ -279,11 +279,11 @@ func (p *progress) check() error {
 	case <-p.ready:
 		return nil
 	default:
-		return errors.New(p.why())
+		return errors.New(p.troubleText())
 	}
 }
 
-func (p *progress) why() string {
+func (p *progress) troubleText() string {
 	subject := strings.ToLower(p.subject)
 	if trouble := p.trouble.Load(); trouble != nil {
 		return subject + ": " + *trouble
@@ -297,7 +297,7 @@ type scope struct {
 	configurations []client.Object // by readConfigurations: the existing ones
 	missing        []string        // by readConfigurations: the names of the missing ones
 	secret         *corev1.Secret  // by readSecret; nil if there is none
-	held           held            // by readSecret, and by rotate if that changes it
+	held           secretContent   // by readSecret, and by rotate if that changes it
 	unusable       error           // by readSecret: the reason why held.serving is nil
 	again          time.Duration   // the time until the next pass; serve can shorten it
 }

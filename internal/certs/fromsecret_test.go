@@ -37,17 +37,17 @@ var _ = Describe("A replica whose certificate others issue", func() {
 
 		copied(ctx, issuer, w)
 		w.passed(ctx, c)
-		Expect(same(served(c), first)).To(BeTrue())
+		Expect(isSameCertificate(served(c), first)).To(BeTrue())
 		Expect(c.Ready()).To(BeClosed())
 
 		w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.key") })
 		_, err = pass(ctx, c)
 		Expect(err).To(HaveOccurred())
-		Expect(same(served(c), first)).To(BeTrue())
+		Expect(isSameCertificate(served(c), first)).To(BeTrue())
 		w.deleted(ctx)
 		_, err = pass(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(same(served(c), first)).To(BeTrue())
+		Expect(isSameCertificate(served(c), first)).To(BeTrue())
 		Expect(c.Check(nil)).To(Succeed())
 
 		issuer.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.key") })
@@ -57,10 +57,10 @@ var _ = Describe("A replica whose certificate others issue", func() {
 		created(ctx, second)
 		copied(ctx, issuer, w)
 		w.passed(ctx, c)
-		Expect(same(served(c), first)).To(BeTrue(), "before the handover is over")
+		Expect(isSameCertificate(served(c), first)).To(BeTrue(), "before the handover is over")
 		w.later(handover)
 		w.passed(ctx, c)
-		Expect(same(served(c), first)).To(BeFalse())
+		Expect(isSameCertificate(served(c), first)).To(BeFalse())
 
 		w.later(servingLife)
 		_, err = pass(ctx, c)

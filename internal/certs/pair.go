@@ -71,9 +71,9 @@ func issue(template *x509.Certificate, authority *tls.Certificate) (*tls.Certifi
 // issued returns the time when a certificate was made, according to the certificate.
 func issued(certificate *x509.Certificate) time.Time { return certificate.NotBefore.Add(backdate) }
 
-// due reports whether a certificate must be replaced: two thirds of its life
+// isDue reports whether a certificate must be replaced: two thirds of its life
 // are over, or its life has not begun.
-func due(certificate *x509.Certificate, now time.Time) bool {
+func isDue(certificate *x509.Certificate, now time.Time) bool {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return now.Before(certificate.NotBefore) || !now.Before(certificate.NotBefore.Add(life/3*2))
 }
@@ -104,7 +104,7 @@ func covers(certificate *x509.Certificate, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return certificate.VerifyHostname(name) != nil })
 }
 
-func same(a, b *tls.Certificate) bool {
+func isSameCertificate(a, b *tls.Certificate) bool {
 	return slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
 }
 

@@ -69,10 +69,10 @@ type Paths struct {
 	reader  client.Reader // reads from the API server
 	writer  client.Client
 
-	reading sync.Mutex // held while the Secret is read and followed
-	begun   bool       // whether a pass has read the Secret; guarded by reading
-	view    atomic.Pointer[pathView]
-	reread  atomic.Int64 // the time when Judge read the Secret last, in nanoseconds
+	reading       sync.Mutex // held while the Secret is read and followed
+	hasReadSecret bool       // whether a pass has read the Secret; guarded by reading
+	view          atomic.Pointer[pathView]
+	reread        atomic.Int64 // the time when Judge read the Secret last, in nanoseconds
 	// exposed is the secret that others may know, and the cause; nil means that there is none.
 	exposed atomic.Pointer[exposure]
 	// wake starts a pass.
@@ -103,11 +103,11 @@ func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (
 // SetupWithManager adds the controller of the path secret to a manager that is not started yet. The
 // controller runs on every replica; see Certs.SetupWithManager.
 func (p *Paths) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
-	watched := map[client.Object]cache.ByObject{}
-	watchSecret(watched, p.options.secret())
-	watchConfigurations(watched, p.options.MutatingWebhook, p.options.ValidatingWebhook)
+	objects := map[client.Object]cache.ByObject{}
+	watchSecret(objects, p.options.secret())
+	watchConfigurations(objects, p.options.MutatingWebhook, p.options.ValidatingWebhook)
 	const name = "webhook-path"
-	err := runOnEveryReplica(mgr, worker{name, tracing.Passes(p.options.Tracer, name, p), kubeutil.NewBackoff(clock.RealClock{}, name, passes), watched, p.wake})
+	err := runOnEveryReplica(mgr, worker{name, tracing.Passes(p.options.Tracer, name, p), kubeutil.NewBackoff(clock.RealClock{}, name, passes), objects, p.wake})
 	if err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}
@@ -139,11 +139,11 @@ func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 	}
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	held := &corev1.Secret{}
-	if err := p.reader.Get(ctx, p.options.secret(), held); err != nil {
+	storedSecret := &corev1.Secret{}
+	if err := p.reader.Get(ctx, p.options.secret(), storedSecret); err != nil {
 		return PathUnknown
 	}
-	if read := parsePathSecrets(held.Data); read.current != "" {
+	if read := parsePathSecrets(storedSecret.Data); read.current != "" {
 		p.follow(read, now)
 	}
 	return p.view.Load().standing(secret, now)
@@ -153,7 +153,7 @@ func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 // answer: the API server may have written the path into an error. A pass replaces the secret
 // as soon as it is old enough.
 func (p *Paths) Unanswered(secret string) {
-	if p.expose(secret, causeUnanswered) {
+	if p.markExposed(secret, causeUnanswered) {
 		select {
 		case p.wake <- event.GenericEvent{Object: &corev1.Secret{}}:
 		default: // a pass is due already
@@ -161,20 +161,20 @@ func (p *Paths) Unanswered(secret string) {
 	}
 }
 
-// expose records that others may know a secret. It reports whether the secret is the current one
+// markExposed records that others may know a secret. It reports whether the secret is the current one
 // and was not recorded before.
-func (p *Paths) expose(secret, cause string) bool {
-	known := p.exposed.Load()
-	if secret != p.view.Load().current || known != nil && known.secret == secret {
+func (p *Paths) markExposed(secret, cause string) bool {
+	exposed := p.exposed.Load()
+	if secret != p.view.Load().current || exposed != nil && exposed.secret == secret {
 		return false
 	}
-	return p.exposed.CompareAndSwap(known, &exposure{secret: secret, cause: cause})
+	return p.exposed.CompareAndSwap(exposed, &exposure{secret: secret, cause: cause})
 }
 
 // exposedBy returns the cause for which others may know the current secret, empty if there is none.
 func (p *Paths) exposedBy() string {
-	if known := p.exposed.Load(); known != nil && known.secret == p.view.Load().current {
-		return known.cause
+	if exposed := p.exposed.Load(); exposed != nil && exposed.secret == p.view.Load().current {
+		return exposed.cause
 	}
 	return ""
 }
@@ -188,12 +188,12 @@ func (p *Paths) follow(read pathSecrets, now time.Time) {
 func (p *Paths) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := p.options.Clock.Now()
 	err := p.pass(ctx, now)
-	again := p.view.Load().due(now)
+	delay := p.view.Load().untilDue(now)
 	if err != nil {
-		return p.failed(ctx, err, again)
+		return p.failed(ctx, err, delay)
 	}
 	p.succeeded()
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: delay}, nil
 }
 
 // pass reads the configurations, then the Secret, both from the API server: so the secret in a
@@ -203,7 +203,7 @@ func (p *Paths) pass(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := p.keep(ctx, now, p.present(configurations)); err != nil {
+	if err := p.keep(ctx, now, p.presentSecrets(configurations)); err != nil {
 		return err
 	}
 	view := p.view.Load()
@@ -229,8 +229,8 @@ func (p *Paths) keep(ctx context.Context, now time.Time, present []string) error
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Secret %s: %w", key, err)
 	}
-	first := !p.begun
-	p.begun = true
+	first := !p.hasReadSecret
+	p.hasReadSecret = true
 	if err != nil {
 		return makeSecret(ctx, p.writer, key, pathOwner)
 	}
@@ -240,7 +240,7 @@ func (p *Paths) keep(ctx context.Context, now time.Time, present []string) error
 		p.view.Store(&view)
 	}
 	if first && slices.Contains(present, read.current) {
-		p.expose(read.current, causeStart)
+		p.markExposed(read.current, causeStart)
 	}
 	next, cause := view.next(now, p.exposedBy(), present)
 	if cause == "" && next.injected.Equal(read.injected) {
@@ -264,13 +264,13 @@ func (p *Paths) replaced(ctx context.Context, cause string) {
 	log.FromContext(ctx).Info("Made a new secret for the paths of the webhooks", "cause", cause)
 }
 
-// present returns the secrets in the paths of the webhooks that get one, each once, and an
+// presentSecrets returns the secrets in the paths of the webhooks that get one, each once, and an
 // empty one for a webhook that has none.
-func (p *Paths) present(configurations []client.Object) []string {
+func (p *Paths) presentSecrets(configurations []client.Object) []string {
 	var all []string
 	for _, configuration := range configurations {
 		each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
-			if _, ours := p.plain(configuration)[name]; !ours {
+			if _, isOurs := p.plain(configuration)[name]; !isOurs {
 				return
 			}
 			if secret := secretIn(pathOf(config)); !slices.Contains(all, secret) {
@@ -284,19 +284,19 @@ func (p *Paths) present(configurations []client.Object) []string {
 // setPaths gives each webhook that has a plain path the path with the secret, and
 // reports whether this changes the configuration.
 func (p *Paths) setPaths(configuration client.Object, view *pathView, now time.Time) bool {
-	changed := false
+	isChanged := false
 	each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
 		plain, ok := p.plain(configuration)[name]
 		if !ok {
 			return
 		}
-		has := pathOf(config)
-		if path := "/" + view.inject(now, secretIn(has)) + plain; path != has {
+		currentPath := pathOf(config)
+		if path := "/" + view.inject(now, secretIn(currentPath)) + plain; path != currentPath {
 			setPath(config, path)
-			changed = true
+			isChanged = true
 		}
 	})
-	return changed
+	return isChanged
 }
 
 func (p *Paths) plain(configuration client.Object) map[string]string {
@@ -327,8 +327,8 @@ func setPath(config *admissionv1.WebhookClientConfig, path string) {
 	case config.URL != nil:
 		if parsed, err := url.Parse(*config.URL); err == nil {
 			parsed.Path = path
-			whole := parsed.String()
-			config.URL = &whole
+			fullURL := parsed.String()
+			config.URL = &fullURL
 		}
 	}
 }

@@ -188,12 +188,12 @@ func (v pathView) next(now time.Time, exposed string, present []string) (next pa
 // inject returns the secret that a webhook should have in its path, given its present
 // secret. A new secret waits for the handover, so that all replicas accept it before the API
 // server uses it.
-func (v pathView) inject(now time.Time, has string) string {
+func (v pathView) inject(now time.Time, currentPath string) string {
 	if len(v.previous) == 0 || !v.injected.IsZero() || !now.Before(v.seen.Add(handover)) {
 		return v.current
 	}
-	if has == v.current || slices.Contains(v.previous, has) {
-		return has
+	if currentPath == v.current || slices.Contains(v.previous, currentPath) {
+		return currentPath
 	}
 	return v.previous[0]
 }
@@ -215,7 +215,7 @@ const (
 // secrets of one length.
 func (v pathView) standing(secret string, now time.Time) Standing {
 	current := equal(secret, v.current) && v.current != ""
-	previous, older := among(secret, v.previous), among(secret, v.older)
+	previous, older := isAmong(secret, v.previous), isAmong(secret, v.older)
 	inGrace := v.graceEnd.IsZero() || now.Before(v.graceEnd)
 	switch {
 	case current, previous && inGrace:
@@ -226,22 +226,22 @@ func (v pathView) standing(secret string, now time.Time) Standing {
 	return PathUnknown
 }
 
-func among(secret string, all []string) bool {
-	found := false
+func isAmong(secret string, all []string) bool {
+	isFound := false
 	for _, one := range all {
-		found = equal(secret, one) || found
+		isFound = equal(secret, one) || isFound
 	}
-	return found
+	return isFound
 }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// due returns the time until the next decision.
-func (v pathView) due(now time.Time) time.Duration {
+// untilDue returns the time until the next decision.
+func (v pathView) untilDue(now time.Time) time.Duration {
 	next := recheck
-	for _, at := range []time.Time{v.seen.Add(handover), v.graceEnd, v.seen.Add(pathInterval), v.seen.Add(pathLife)} {
-		if left := at.Sub(now); left > 0 {
-			next = min(next, left)
+	for _, dueTime := range []time.Time{v.seen.Add(handover), v.graceEnd, v.seen.Add(pathInterval), v.seen.Add(pathLife)} {
+		if remaining := dueTime.Sub(now); remaining > 0 {
+			next = min(next, remaining)
 		}
 	}
 	return next
@@ -298,12 +298,12 @@ func makeSecret(ctx context.Context, writer client.Client, secret types.Namespac
 
 // writeSecret writes data into the Secret. It fails if the Secret has changed since it was read.
 func writeSecret(ctx context.Context, writer client.Writer, secret *corev1.Secret, data map[string][]byte, owner client.FieldOwner) error {
-	before := secret.DeepCopy()
+	original := secret.DeepCopy()
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
 	maps.Copy(secret.Data, data)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
 	if err := writer.Patch(ctx, secret, patch, owner); err != nil {
 		return fmt.Errorf("writing Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}

@@ -54,11 +54,11 @@ func (c *Certs) usable(_ context.Context, s *scope) error {
 // for the handover.
 func (c *Certs) serve(ctx context.Context, s *scope) error {
 	serving, fresh := c.serving.Load(), s.held.serving
-	if serving != nil && same(serving, fresh) {
+	if serving != nil && isSameCertificate(serving, fresh) {
 		c.next = nil
 		return nil
 	}
-	if c.next == nil || !same(c.next, fresh) {
+	if c.next == nil || !isSameCertificate(c.next, fresh) {
 		c.next, c.since = fresh, s.now
 	}
 	if left := c.since.Add(c.handover).Sub(s.now); left > 0 && s.trusts(serving) {
@@ -106,16 +106,16 @@ const (
 	authorityKey   = "ca.key"
 )
 
-// held holds the content of the Secret. The zero value represents a Secret without useful data.
-type held struct {
+// secretContent holds the content of the Secret. The zero value represents a Secret without useful data.
+type secretContent struct {
 	authority *tls.Certificate    // signs; nil if there is none that can sign
 	bundle    []*x509.Certificate // the trusted certificates; the authority is first
 	serving   *tls.Certificate    // nil if there is none
 }
 
 // parseHeld reads the Secret's data. It returns an error if there is no certificate to serve.
-func parseHeld(data map[string][]byte) (held, error) {
-	h := held{bundle: parseBundle(data[bundleKey])}
+func parseHeld(data map[string][]byte) (secretContent, error) {
+	h := secretContent{bundle: parseBundle(data[bundleKey])}
 	if authority, err := parseAuthority(data[bundleKey], data[authorityKey]); err == nil {
 		h.authority = authority
 	}
@@ -128,7 +128,7 @@ func parseHeld(data map[string][]byte) (held, error) {
 }
 
 // data returns the data of the Secret, which parseHeld reads. h must have both certificates.
-func (h held) data() (map[string][]byte, error) {
+func (h secretContent) data() (map[string][]byte, error) {
 	key, err := encodeKey(h.serving)
 	if err != nil {
 		return nil, err
@@ -152,11 +152,11 @@ func (h held) data() (map[string][]byte, error) {
 // injected holds the authorities that the configurations trust now. A new authority joins them,
 // so that replicas can continue to serve their certificate, even if the Secret does not hold it
 // any more.
-func (h held) next(now time.Time, names []string, injected []*x509.Certificate) (held, string, error) {
+func (h secretContent) next(now time.Time, names []string, injected []*x509.Certificate) (secretContent, string, error) {
 	switch {
-	case h.authority == nil || due(h.authority.Leaf, now):
+	case h.authority == nil || isDue(h.authority.Leaf, now):
 		return h.withAuthority(now, names, injected)
-	case h.serving == nil || due(h.serving.Leaf, now) || verify(h.serving, h.bundle[:1], now) != nil:
+	case h.serving == nil || isDue(h.serving.Leaf, now) || verify(h.serving, h.bundle[:1], now) != nil:
 		return h.withServing(now, names, injected)
 	case !covers(h.serving.Leaf, names):
 		// The certificate keeps its names. Otherwise two releases of the operator that want
@@ -171,14 +171,14 @@ func (h held) next(now time.Time, names []string, injected []*x509.Certificate) 
 	return h, "", nil
 }
 
-func (h held) withAuthority(now time.Time, names []string, injected []*x509.Certificate) (held, string, error) {
+func (h secretContent) withAuthority(now time.Time, names []string, injected []*x509.Certificate) (secretContent, string, error) {
 	authority, err := issueAuthority(now)
 	if err != nil {
-		return held{}, "", err
+		return secretContent{}, "", err
 	}
 	serving, err := issueServing(now, names, authority)
 	if err != nil {
-		return held{}, "", err
+		return secretContent{}, "", err
 	}
 	bundle := []*x509.Certificate{authority.Leaf}
 	for _, trusted := range slices.Concat(h.bundle, injected) {
@@ -186,10 +186,10 @@ func (h held) withAuthority(now time.Time, names []string, injected []*x509.Cert
 			bundle = append(bundle, trusted)
 		}
 	}
-	return held{authority: authority, bundle: bundle, serving: serving}, "new authority and certificate", nil
+	return secretContent{authority: authority, bundle: bundle, serving: serving}, "new authority and certificate", nil
 }
 
-func (h held) withServing(now time.Time, names []string, injected []*x509.Certificate) (held, string, error) {
+func (h secretContent) withServing(now time.Time, names []string, injected []*x509.Certificate) (secretContent, string, error) {
 	serving, err := issueServing(now, names, h.authority)
 	if err != nil || verify(serving, h.bundle[:1], now) != nil {
 		return h.withAuthority(now, names, injected) // this authority is not fit to sign
@@ -208,21 +208,21 @@ func (c *Certs) readConfigurations(ctx context.Context, s *scope) (err error) {
 // readConfigurations returns the webhook configurations that exist, and the names
 // of the missing ones.
 func readConfigurations(ctx context.Context, reader client.Reader, mutating, validating string) (found []client.Object, missing []string, err error) {
-	for _, wanted := range []struct {
+	for _, configuration := range []struct {
 		name string
 		into client.Object
 	}{
 		{mutating, &admissionv1.MutatingWebhookConfiguration{}},
 		{validating, &admissionv1.ValidatingWebhookConfiguration{}},
 	} {
-		err := reader.Get(ctx, types.NamespacedName{Name: wanted.name}, wanted.into)
+		err := reader.Get(ctx, types.NamespacedName{Name: configuration.name}, configuration.into)
 		switch {
 		case apierrors.IsNotFound(err):
-			missing = append(missing, wanted.name)
+			missing = append(missing, configuration.name)
 		case err != nil:
-			return nil, nil, fmt.Errorf("reading %s: %w", wanted.name, err)
+			return nil, nil, fmt.Errorf("reading %s: %w", configuration.name, err)
 		default:
-			found = append(found, wanted.into)
+			found = append(found, configuration.into)
 		}
 	}
 	return found, missing, nil
@@ -243,11 +243,11 @@ func (c *Certs) inject(ctx context.Context, s *scope) error {
 // changeConfiguration calls change and writes the changed configuration. It writes nothing if
 // change reports no change, and fails if the configuration has changed since it was read.
 func changeConfiguration(ctx context.Context, writer client.Writer, configuration client.Object, change func() bool, owner client.FieldOwner) error {
-	before, _ := configuration.DeepCopyObject().(client.Object)
+	original, _ := configuration.DeepCopyObject().(client.Object)
 	if !change() {
 		return nil
 	}
-	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+	patch := client.StrategicMergeFrom(original, client.MergeFromWithOptimisticLock{})
 	err := writer.Patch(ctx, configuration, patch, owner)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w for %s, which is gone", errWait, configuration.GetName())
@@ -260,12 +260,12 @@ func changeConfiguration(ctx context.Context, writer client.Writer, configuratio
 
 // setBundle sets the bundle of every webhook, and reports whether this changes the configuration.
 func setBundle(configuration client.Object, bundle []byte) bool {
-	changed := false
+	isChanged := false
 	for _, webhook := range clientConfigs(configuration) {
-		changed = changed || !bytes.Equal(webhook.CABundle, bundle)
+		isChanged = isChanged || !bytes.Equal(webhook.CABundle, bundle)
 		webhook.CABundle = bundle
 	}
-	return changed
+	return isChanged
 }
 
 // trusted returns the certificates in the configurations' bundles.

@@ -98,7 +98,7 @@ var _ = Describe("A replica with its own certificate", func() {
 
 			w.later(handover)
 			w.passed(ctx, c)
-			Expect(same(served(c), before)).To(BeFalse())
+			Expect(isSameCertificate(served(c), before)).To(BeFalse())
 			w.accepted(ctx, c)
 			w.accepted(ctx, other)
 
@@ -106,7 +106,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			w.passed(ctx, other, c, other)
 			w.later(handover)
 			w.passed(ctx, other)
-			Expect(same(served(c), served(other))).To(BeTrue())
+			Expect(isSameCertificate(served(c), served(other))).To(BeTrue())
 			w.accepted(ctx, c)
 			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
 			Expect(parseBundle(w.secret(ctx).Data["ca.crt"])).To(HaveLen(1))
@@ -128,7 +128,7 @@ var _ = Describe("A replica with its own certificate", func() {
 		w.passed(ctx, c)
 		w.later(handover)
 		w.passed(ctx, c)
-		Expect(same(served(c), before)).To(BeFalse())
+		Expect(isSameCertificate(served(c), before)).To(BeFalse())
 		Expect(c.Check(nil)).To(Succeed())
 		w.accepted(ctx, c)
 	})
@@ -206,7 +206,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			}
 			w.concurrently(ctx, replicas)
 			for _, c := range replicas[1:] {
-				Expect(same(served(c), served(replicas[0]))).To(BeTrue())
+				Expect(isSameCertificate(served(c), served(replicas[0]))).To(BeTrue())
 			}
 			w.later(overlap)
 			w.concurrently(ctx, replicas)

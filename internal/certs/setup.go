@@ -61,7 +61,7 @@ func runOnEveryReplica(mgr ctrl.Manager, w worker) error {
 		return err
 	}
 	everyReplica := false
-	running, err := controller.New(w.name, mgr, controller.Options{
+	workerController, err := controller.New(w.name, mgr, controller.Options{
 		Reconciler:              w.backoff.Passes(w.reconciler),
 		NeedLeaderElection:      &everyReplica,
 		MaxConcurrentReconciles: 1,
@@ -70,15 +70,15 @@ func runOnEveryReplica(mgr ctrl.Manager, w worker) error {
 	if err != nil {
 		return err
 	}
-	if err := running.Watch(w.backoff); err != nil {
+	if err := workerController.Watch(w.backoff); err != nil {
 		return err
 	}
 	if w.wake != nil {
-		if err := running.Watch(source.Channel(w.wake, onChange())); err != nil {
+		if err := workerController.Watch(source.Channel(w.wake, onChange())); err != nil {
 			return err
 		}
 	}
-	return watch(running, objects, w.watched)
+	return watch(workerController, objects, w.watched)
 }
 
 // watched returns the objects whose changes start a pass, each by its name alone.
@@ -93,16 +93,18 @@ func (c *Certs) watched() map[client.Object]cache.ByObject {
 
 func watchSecret(objects map[client.Object]cache.ByObject, secret types.NamespacedName) {
 	objects[&corev1.Secret{}] = cache.ByObject{
-		Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: named(secret.Name)}},
+		Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: nameSelector(secret.Name)}},
 	}
 }
 
 func watchConfigurations(objects map[client.Object]cache.ByObject, mutating, validating string) {
-	objects[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{Field: named(mutating)}
-	objects[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: named(validating)}
+	objects[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{Field: nameSelector(mutating)}
+	objects[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: nameSelector(validating)}
 }
 
-func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+func nameSelector(name string) fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", name)
+}
 
 // onlyRequest returns the request that starts a pass. There is only one, because a pass does the
 // same for every request.

@@ -26,15 +26,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// countEvery is the shortest time between two writes of the counts of a pool or a class.
-const countEvery = time.Second
+// countInterval is the shortest time between two writes of the counts of a pool or a class.
+const countInterval = time.Second
 
 // Options holds the settings and dependencies that the controllers get at start-up.
 type Options struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
@@ -76,30 +76,30 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	recorder := kubeutil.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
 	orphans := &allocationgc.Controller{
-		Ledger: o.Ledger, Catalogue: o.Catalogue, Allocator: o.Allocator, Metrics: o.Metrics, History: o.History, Tracer: o.Tracer,
-		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.AttemptsAtOnce), Within: records,
+		Ledger: o.Ledger, Catalog: o.Catalog, Allocator: o.Allocator, Metrics: o.Metrics, History: o.History, Tracer: o.Tracer,
+		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: records,
 		Events: recorder,
 	}
 	return setup(mgr,
 		&ipclass.Controller{
-			Ledger: o.Ledger, Catalogue: o.Catalogue, Metrics: o.Metrics, Tracer: o.Tracer,
-			Client: mgr.GetClient(), Workers: o.Workers, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{}),
+			Ledger: o.Ledger, Catalog: o.Catalog, Metrics: o.Metrics, Tracer: o.Tracer,
+			Client: mgr.GetClient(), Workers: o.Workers, Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}),
 		},
 		&ippool.Controller{
-			Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
-			Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: recorder, Throttle: kubeutil.NewThrottle(countEvery, clock.RealClock{}),
+			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
+			Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: recorder, Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}),
 		},
 		&ipclaim.Controller{
-			Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
+			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
 			Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Workers: o.Workers, Within: claims, Events: recorder,
 		},
 		orphans,
 		&ipaddressclaim.Replica{
-			Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Tracer: o.Tracer,
-			Within: claims, WatchFilter: o.WatchFilter, Notified: o.AddressClaims,
-			Lead: func() error {
+			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Tracer: o.Tracer,
+			Within: claims, WatchFilter: o.WatchFilter, Handler: o.AddressClaims,
+			StartLeader: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
-					Ledger: o.Ledger, Catalogue: o.Catalogue, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
+					Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
 					Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
 					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{}, Events: recorder,
 				})
@@ -116,8 +116,8 @@ func notifyConflicts(view *ledger.Ledger) manager.RunnableFunc {
 	}
 }
 
-func setup(mgr manager.Manager, all ...interface{ SetupWithManager(manager.Manager) error }) error {
-	for _, c := range all {
+func setup(mgr manager.Manager, controllers ...interface{ SetupWithManager(manager.Manager) error }) error {
+	for _, c := range controllers {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

@@ -32,8 +32,8 @@ func TestControllersServeWhatAdmissionMissed(t *testing.T) {
 	class, pool, local := build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/30").Classes("gold").Obj(), build.Pool("own").CIDR("10.0.0.0/24").In(story.Team)
 	hosts := build.Pool("hosts").CIDR("10.1.0.0/24").Obj()
 	e.Created(class, pool, local, hosts)
-	for _, of := range []v1alpha1.Pool{pool, local, hosts} {
-		e.until("a pool is ready", of, func() bool { return isReady(of.PoolStatus().Conditions) })
+	for _, item := range []v1alpha1.Pool{pool, local, hosts} {
+		e.until("a pool is ready", item, func() bool { return isReady(item.PoolStatus().Conditions) })
 	}
 	e.until("the class counts its pool", class, func() bool { return class.Status.Pools == 1 })
 
@@ -94,7 +94,7 @@ func run(t *testing.T, plane *story.Plane) *running {
 	})
 	suite.Must(t, err)
 	suite.Must(t, Setup(mgr, Options{
-		Ledger: e.Ledger, Catalogue: e.Catalogue, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
+		Ledger: e.Ledger, Catalog: e.Catalog, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
 		Live: mgr.GetAPIReader(), Asker: e.Asker(), OrphanGrace: time.Second, Workers: 2, Namespace: story.System,
 		AddressClaims: cache.ResourceEventHandlerFuncs{},
 	}))

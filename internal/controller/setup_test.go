@@ -27,11 +27,11 @@ import (
 func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 	r := replica.New(replica.Options{})
 	for name, c := range map[string]interface{ SetupWithManager(manager.Manager) error }{
-		"allocationgc":   &allocationgc.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History},
-		"ipaddressclaim": &ipaddressclaim.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics, Orphans: noOrphans{}},
-		"ipclaim":        &ipclaim.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
-		"ipclass":        &ipclass.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Metrics: r.Metrics},
-		"ippool":         &ippool.Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
+		"allocationgc":   &allocationgc.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History},
+		"ipaddressclaim": &ipaddressclaim.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics, Orphans: noOrphans{}},
+		"ipclaim":        &ipclaim.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
+		"ipclass":        &ipclass.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics},
+		"ippool":         &ippool.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := unconnected(t)
@@ -60,5 +60,5 @@ func unconnected(t *testing.T) manager.Manager {
 type noOrphans struct{}
 
 func (noOrphans) Judge(string, func(context.Context, client.Reader, ipam.Record) (bool, error)) {}
-func (noOrphans) Gone(string, ...ipam.Name)                                                     {}
-func (noOrphans) Look(...ipam.Name)                                                             {}
+func (noOrphans) ReportDeleted(string, ...ipam.Name)                                            {}
+func (noOrphans) Enqueue(...ipam.Name)                                                          {}

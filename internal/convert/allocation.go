@@ -258,8 +258,8 @@ const longestName = 253
 
 // digest returns the first bytes of the SHA-256 of some strings, as part of a name: their number is
 // a multiple of 5, and each 5 make 8 characters.
-func digest(bytes int, of ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(of, "\x00")))
+func digest(bytes int, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:bytes]))
 }
 

@@ -159,8 +159,8 @@ func TestRecord(t *testing.T) {
 			got, err := Record(obj)
 			want := claimed()
 			tc.want(&want)
-			if tell(err) != tc.refused {
-				t.Errorf("got the error %q, want %q", tell(err), tc.refused)
+			if messageOf(err) != tc.refused {
+				t.Errorf("got the error %q, want %q", messageOf(err), tc.refused)
 			}
 			if diff := cmp.Diff(want, got, comparing); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -77,16 +77,16 @@ func length(path *field.Path, bits *int32, family ipam.Family) (int, *field.Erro
 // spans reads a list of ranges, CIDRs and single addresses, all inside cidr.
 func spans(path *field.Path, texts []string, cidr netip.Prefix) ([]space.Range, field.ErrorList) {
 	var errs field.ErrorList
-	out := make([]space.Range, 0, len(texts))
+	ranges := make([]space.Range, 0, len(texts))
 	for i, text := range texts {
 		s, err := readSpan(path.Index(i), text, cidr)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		out = append(out, s)
+		ranges = append(ranges, s)
 	}
-	return out, errs
+	return ranges, errs
 }
 
 func readSpan(path *field.Path, text string, cidr netip.Prefix) (space.Range, *field.Error) {
@@ -135,23 +135,23 @@ func Span(path *field.Path, text string) (space.Range, *field.Error) {
 func Outside(cidr netip.Prefix, ranges []space.Range) []space.Range {
 	sorted := slices.Clone(ranges)
 	slices.SortFunc(sorted, func(a, b space.Range) int { return a.From.Compare(b.From) })
-	var out []space.Range
+	var merged []space.Range
 	next := cidr.Addr()
 	for _, s := range sorted {
 		if next.Less(s.From) {
-			out = append(out, space.Range{From: next, To: s.From.Prev()})
+			merged = append(merged, space.Range{From: next, To: s.From.Prev()})
 		}
 		if !s.To.Less(next) {
 			next = s.To.Next()
 		}
 		if !next.IsValid() {
-			return out // the last span ends with the family's last address
+			return merged // the last span ends with the family's last address
 		}
 	}
 	if last := lastOf(cidr); !last.Less(next) {
-		out = append(out, space.Range{From: next, To: last})
+		merged = append(merged, space.Range{From: next, To: last})
 	}
-	return out
+	return merged
 }
 
 // lastOf returns the last address of a block.

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// told returns the messages of errors, one line an error.
-func told(errs field.ErrorList) []string {
+// messagesOf returns the messages of errors, one line an error.
+func messagesOf(errs field.ErrorList) []string {
 	var lines []string
 	for _, err := range errs {
 		lines = append(lines, err.Error())
@@ -20,8 +20,8 @@ func told(errs field.ErrorList) []string {
 	return lines
 }
 
-// tell returns the message of an error, or nothing.
-func tell(err *field.Error) string {
+// messageOf returns the message of an error, or nothing.
+func messageOf(err *field.Error) string {
 	if err == nil {
 		return ""
 	}
@@ -77,7 +77,7 @@ func TestBlock(t *testing.T) {
 			rows = append(rows, rowsOf("IPClaim", err)...)
 			if tc.refused != "" {
 				want := field.Invalid(field.NewPath("spec", "cidr"), tc.text, tc.refused).Error()
-				if tell(err) != want || block.IsValid() {
+				if messageOf(err) != want || block.IsValid() {
 					t.Errorf("Block(%q) = %v, %v; want no block, %s", tc.text, block, err, want)
 				}
 				return
@@ -117,7 +117,7 @@ func TestAddr(t *testing.T) {
 			rows = append(rows, rowsOf("IPPool", err)...)
 			if tc.refused != "" {
 				want := field.Invalid(field.NewPath("spec", "network", "gateway"), tc.text, tc.refused).Error()
-				if tell(err) != want || addr.IsValid() {
+				if messageOf(err) != want || addr.IsValid() {
 					t.Errorf("Addr(%q) = %v, %v; want no address, %s", tc.text, addr, err, want)
 				}
 				return
@@ -150,8 +150,8 @@ func TestFamilyOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := familyOf(field.NewPath("ipFamily"), tc.stated, tc.block)
-			if got != tc.want || tell(err) != tc.refused {
-				t.Errorf("familyOf(%q, %v) = %q, %q; want %q, %q", tc.stated, tc.block, got, tell(err), tc.want, tc.refused)
+			if got != tc.want || messageOf(err) != tc.refused {
+				t.Errorf("familyOf(%q, %v) = %q, %q; want %q, %q", tc.stated, tc.block, got, messageOf(err), tc.want, tc.refused)
 			}
 		})
 	}
@@ -178,8 +178,8 @@ func TestLength(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := length(field.NewPath("prefixLength"), tc.bits, tc.family)
-			if got != tc.want || tell(err) != tc.refused {
-				t.Errorf("got %d, %q; want %d, %q", got, tell(err), tc.want, tc.refused)
+			if got != tc.want || messageOf(err) != tc.refused {
+				t.Errorf("got %d, %q; want %d, %q", got, messageOf(err), tc.want, tc.refused)
 			}
 		})
 	}

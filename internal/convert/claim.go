@@ -58,19 +58,19 @@ func Claim(obj *v1alpha1.IPClaim) (ipam.Request, field.ErrorList) {
 
 // claimTarget reads the source of the block: a class, a pool or a selector.
 func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request) field.ErrorList {
-	named := 0
+	count := 0
 	var errs field.ErrorList
 	if spec.ClassName != "" {
-		named++
+		count++
 		errs = append(errs, objectName(path.Child("className"), spec.ClassName)...)
 	}
 	if spec.PoolRef != nil {
-		named++
+		count++
 		errs = append(errs, objectName(path.Child("poolRef", "name"), spec.PoolRef.Name)...)
 		req.Pool = PoolKey(req.Claim.Namespace, *spec.PoolRef)
 	}
 	if spec.PoolSelector != nil {
-		named++
+		count++
 		path := path.Child("poolSelector")
 		switch {
 		case !isTooLarge(spec.PoolSelector):
@@ -81,7 +81,7 @@ func claimTarget(path *field.Path, spec *v1alpha1.IPClaimSpec, req *ipam.Request
 			req.Selects = func(map[string]string) bool { return false }
 		}
 	}
-	if named > 1 {
+	if count > 1 {
 		errs = append(errs, field.Invalid(path, "className, poolRef, poolSelector", "exclude each other: keep one of them"))
 	}
 	return errs
@@ -141,9 +141,9 @@ func claimWording() ipam.Wording {
 // Status returns the status of the claim after the outcome, which is the status before it if the
 // outcome shows nothing. Conditions keep the time of their last transition, and a claim that stays
 // Bound keeps the network that it got when the block was handed out.
-func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStatus {
+func (o ClaimOutcome) Status(previous v1alpha1.IPClaimStatus) v1alpha1.IPClaimStatus {
 	if o.Phase == "" {
-		return before
+		return previous
 	}
 	status := v1alpha1.IPClaimStatus{
 		Phase: o.Phase, Candidates: o.Candidates,
@@ -155,11 +155,11 @@ func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStat
 		if name := o.Record.Name.Name; name != "" { // a dry run records nothing
 			status.BoundAllocationRef = &v1alpha1.AllocationReference{Name: name}
 		}
-		if status.Network = before.Network; before.AllocatedCIDR != status.AllocatedCIDR {
+		if status.Network = previous.Network; previous.AllocatedCIDR != status.AllocatedCIDR {
 			status.Network = ClaimNetwork(o.Network, o.Record)
 		}
 	}
-	for _, condition := range before.Conditions {
+	for _, condition := range previous.Conditions {
 		status.Conditions = append(status.Conditions, *condition.DeepCopy())
 	}
 	for _, condition := range o.conditions() {
@@ -170,9 +170,9 @@ func (o ClaimOutcome) Status(before v1alpha1.IPClaimStatus) v1alpha1.IPClaimStat
 
 // conditions returns the conditions of a claim, without times.
 func (o ClaimOutcome) conditions() []metav1.Condition {
-	condition := func(kind string, is bool) metav1.Condition {
+	condition := func(kind string, isTrue bool) metav1.Condition {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: o.Reason, Message: o.Message}
-		if is {
+		if isTrue {
 			c.Status = metav1.ConditionTrue
 		}
 		return c
@@ -232,12 +232,12 @@ const (
 // number of further ones. They stay the same while the claim waits for the same reasons, and name
 // no holder.
 func Candidates(results []ipam.PoolResult) (candidates []v1alpha1.CandidatePool, omitted int) {
-	return CandidatesNow(lasting(results))
+	return CandidatesNow(filterLasting(results))
 }
 
-// lasting returns the results without OutOfTurn, which only holds for a moment: a block was
+// filterLasting returns the results without OutOfTurn, which only holds for a moment: a block was
 // released, and its next holder is being served.
-func lasting(results []ipam.PoolResult) []ipam.PoolResult {
+func filterLasting(results []ipam.PoolResult) []ipam.PoolResult {
 	last := slices.Clone(results)
 	for i, result := range last {
 		if full, ok := errors.AsType[*ipam.ExhaustedError](result.Err); ok && full.OutOfTurn {
@@ -252,21 +252,21 @@ func lasting(results []ipam.PoolResult) []ipam.PoolResult {
 // CandidatesNow returns the same pools as Candidates, but in their state at this moment, for the
 // answer to a dry run.
 func CandidatesNow(results []ipam.PoolResult) (candidates []v1alpha1.CandidatePool, omitted int) {
-	listed := results[:min(len(results), MostCandidates)]
-	for _, result := range listed {
+	firstResults := results[:min(len(results), MostCandidates)]
+	for _, result := range firstResults {
 		candidates = append(candidates, candidate(result))
 	}
-	return candidates, len(results) - len(listed)
+	return candidates, len(results) - len(firstResults)
 }
 
 // Candidate returns one pool as the status of a claim lists it.
 func Candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
-	return candidate(lasting([]ipam.PoolResult{result})[0])
+	return candidate(filterLasting([]ipam.PoolResult{result})[0])
 }
 
 func candidate(result ipam.PoolResult) v1alpha1.CandidatePool {
 	return v1alpha1.CandidatePool{
-		PoolRef: *PoolReference(result.Pool), Reason: v1alpha1.CandidateReason(result.Verdict()), Message: bounded(candidateMessage(result)),
+		PoolRef: *PoolReference(result.Pool), Reason: v1alpha1.CandidateReason(result.Verdict()), Message: truncate(candidateMessage(result)),
 	}
 }
 
@@ -290,8 +290,8 @@ func candidateMessage(result ipam.PoolResult) string {
 	return ""
 }
 
-// bounded returns a message, cut if it is too long.
-func bounded(message string) string {
+// truncate returns a message, cut if it is too long.
+func truncate(message string) string {
 	if runes := []rune(message); len(runes) > messageLength {
 		return string(runes[:messageLength-1]) + "…"
 	}
@@ -312,12 +312,12 @@ func CandidateReasons(results []ipam.PoolResult) string {
 	if len(results) < 2 {
 		return ""
 	}
-	listed := lasting(results[:min(len(results), MostCandidates)])
-	parts := make([]string, 0, len(listed)+1)
-	for _, result := range listed {
+	firstResults := filterLasting(results[:min(len(results), MostCandidates)])
+	parts := make([]string, 0, len(firstResults)+1)
+	for _, result := range firstResults {
 		parts = append(parts, fmt.Sprintf("%s: %s", result.Pool, result.Verdict()))
 	}
-	if omitted := len(results) - len(listed); omitted > 0 {
+	if omitted := len(results) - len(firstResults); omitted > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", omitted))
 	}
 	return strings.Join(parts, ", ")

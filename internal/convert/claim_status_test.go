@@ -81,7 +81,7 @@ func TestAClaimIsToldWhatItHolds(t *testing.T) {
 		Length: 24, Gateway: netip.MustParseAddr("10.0.0.1"), DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("2001:db8::53")},
 		SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 	}
-	told := &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1", HostSettings: v1alpha1.HostSettings{
+	wantNetwork := &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1", HostSettings: v1alpha1.HostSettings{
 		DNSServers: []string{"10.0.0.2", "2001:db8::53"}, SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
 	}}
 	for name, test := range map[string]struct {
@@ -94,12 +94,12 @@ func TestAClaimIsToldWhatItHolds(t *testing.T) {
 	}{
 		"a block":                                  {block: "10.0.0.16/28", record: "c-1", network: network},
 		"an address without a network":             {block: "10.0.0.16/32", record: "c-1", address: "10.0.0.16"},
-		"an address of a network":                  {block: "10.0.0.16/32", record: "c-1", network: network, address: "10.0.0.16", want: told},
+		"an address of a network":                  {block: "10.0.0.16/32", record: "c-1", network: network, address: "10.0.0.16", want: wantNetwork},
 		"an address of a plain network":            {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24}},
 		"an address with another gateway":          {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.2")}, gateway: "10.0.0.1", address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1"}},
-		"an address in a dry run":                  {block: "10.0.0.16/32", network: network, address: "10.0.0.16", want: told},
+		"an address in a dry run":                  {block: "10.0.0.16/32", network: network, address: "10.0.0.16", want: wantNetwork},
 		"an address that it had, with its network": {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{AllocatedCIDR: "10.0.0.16/32", Network: &v1alpha1.ClaimNetwork{PrefixLength: 16}}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 16}},
-		"an address after it waited for one":       {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}, address: "10.0.0.16", want: told},
+		"an address after it waited for one":       {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}, address: "10.0.0.16", want: wantNetwork},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := ipam.Record{Name: ipam.Name{Namespace: "team", Name: test.record}, Block: netip.MustParsePrefix(test.block), Pool: ipam.LocalPoolNamed("team", "p"), Gateway: GatewayGiven(test.gateway)}

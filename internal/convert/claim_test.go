@@ -128,7 +128,7 @@ func TestASelectorThatIsTooLargeIsNotRead(t *testing.T) {
 			for _, trimmed := range []bool{false, true} {
 				req, errs := Claim(claim)
 				if c.tooLarge != (len(errs) == 1) || c.tooLarge && errs[0].Error() != want || !c.tooLarge && len(req.Selector) != sha256.Size {
-					t.Errorf("trimmed: %t: got %q and %v", trimmed, req.Selector, told(errs))
+					t.Errorf("trimmed: %t: got %q and %v", trimmed, req.Selector, messagesOf(errs))
 				}
 				rows = append(rows, rowsOf("IPClaim", errs...)...)
 				TrimSelector(claim)
@@ -138,7 +138,7 @@ func TestASelectorThatIsTooLargeIsNotRead(t *testing.T) {
 			}
 			bound := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &c.by, CIDR: "10.0.0.0/24", AllocationName: "c-1"}}
 			if req, errs := Claim(bound); len(errs) > 0 || !req.Block.IsValid() || req.Selects == nil {
-				t.Errorf("one that is bound is read as %+v: %v", req, told(errs))
+				t.Errorf("one that is bound is read as %+v: %v", req, messagesOf(errs))
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestClaimRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Claim(&v1alpha1.IPClaim{Spec: tc.spec})
 			rows = append(rows, rowsOf("IPClaim", errs...)...)
-			if diff := cmp.Diff(tc.want, told(errs), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+			if diff := cmp.Diff(tc.want, messagesOf(errs), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -195,7 +195,7 @@ func TestClaimRefusesSelectorsThatKubernetesDoes(t *testing.T) {
 			req, errs := Claim(&v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &v1alpha1.PoolSelector{MatchExpressions: []v1alpha1.PoolSelectorExpression{by}}}})
 			rows = append(rows, rowsOf("IPClaim", errs...)...)
 			if len(errs) != 1 || errs[0].Field != "spec.poolSelector" || errs[0].Detail == "" || req.Selects != nil {
-				t.Errorf("got %v and a selector: %t; want spec.poolSelector named, and none", told(errs), req.Selects != nil)
+				t.Errorf("got %v and a selector: %t; want spec.poolSelector named, and none", messagesOf(errs), req.Selects != nil)
 			}
 		})
 	}

@@ -72,20 +72,20 @@ func classLengths(path *field.Path, bounds *v1alpha1.PrefixLengthBounds, class *
 }
 
 // limit reads the limit of one project.
-func limit(path *field.Path, spec *v1alpha1.Limits, into *ipam.Limit) field.ErrorList {
+func limit(path *field.Path, spec *v1alpha1.Limits, target *ipam.Limit) field.ErrorList {
 	if spec == nil || spec.PerProject == nil {
 		return nil
 	}
 	path = path.Child("perProject")
 	var errs field.ErrorList
 	if blocks := spec.PerProject.Blocks; blocks != nil {
-		most, err := maximum(path.Child("blocks"), intstr.FromString(strconv.FormatInt(*blocks, 10)))
-		into.Blocks = most
+		maxBlocks, err := maximum(path.Child("blocks"), intstr.FromString(strconv.FormatInt(*blocks, 10)))
+		target.Blocks = maxBlocks
 		errs = appendError(errs, err)
 	}
 	if addresses := spec.PerProject.Addresses; addresses != nil {
-		most, err := maximum(path.Child("addresses"), *addresses)
-		into.Addresses = most
+		maxAddresses, err := maximum(path.Child("addresses"), *addresses)
+		target.Addresses = maxAddresses
 		errs = appendError(errs, err)
 	}
 	return errs

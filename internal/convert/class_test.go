@@ -116,7 +116,7 @@ func TestClassRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Class(&v1alpha1.IPClass{Spec: tc.spec})
 			rows = append(rows, rowsOf("IPClass", errs...)...)
-			if diff := cmp.Diff(tc.want, told(errs)); diff != "" {
+			if diff := cmp.Diff(tc.want, messagesOf(errs)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -19,8 +19,8 @@ func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
 		ipam.LocalPoolNamed(strings.Repeat("n", 63), long), ipam.LocalPoolNamed("team", strings.Repeat("a.", 126)+"a"),
 	}
 	// A pool that is named as the record of another one is.
-	for _, of := range []ipam.PoolKey{pools[3], pools[11], pools[7]} {
-		pools = append(pools, ipam.PoolNamed(strings.TrimPrefix(RecordOfPool("cadastre-system", of).Name, "ippool.")))
+	for _, key := range []ipam.PoolKey{pools[3], pools[11], pools[7]} {
+		pools = append(pools, ipam.PoolNamed(strings.TrimPrefix(RecordOfPool("cadastre-system", key).Name, "ippool.")))
 	}
 	seen := map[ipam.Name]ipam.PoolKey{}
 	for _, pool := range pools {

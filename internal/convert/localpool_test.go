@@ -73,11 +73,11 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 			platform, local := bothKinds(tc.spec)
 			_, errs := Pool(platform)
 			rows = append(rows, rowsOf("IPPool", errs...)...)
-			if diff := cmp.Diff(tc.platform, told(errs)); diff != "" {
+			if diff := cmp.Diff(tc.platform, messagesOf(errs)); diff != "" {
 				t.Errorf("an IPPool (-want +got):\n%s", diff)
 			}
 			_, errs = Pool(local)
-			if diff := cmp.Diff(tc.local, told(errs)); diff != "" {
+			if diff := cmp.Diff(tc.local, messagesOf(errs)); diff != "" {
 				t.Errorf("a LocalIPPool (-want +got):\n%s", diff)
 			}
 		})
@@ -102,7 +102,7 @@ func TestErrorsOfALocalPoolAreThoseOfAnIPPool(t *testing.T) {
 			platform, local := bothKinds(spec)
 			_, want := Pool(platform)
 			_, got := Pool(local)
-			if diff := cmp.Diff(told(want), told(got)); diff != "" || len(want) == 0 {
+			if diff := cmp.Diff(messagesOf(want), messagesOf(got)); diff != "" || len(want) == 0 {
 				t.Errorf("%d errors, (-IPPool +LocalIPPool):\n%s", len(want), diff)
 			}
 		})

@@ -39,7 +39,7 @@ func TestAClaimThatWaitsSaysWhatToDo(t *testing.T) {
 	pool := ipam.PoolNamed("p")
 	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: "other"})
 	taken := &ipam.TakenError{Block: block, Pool: pool, Holder: holder, Overlap: other}
-	limit := &ipam.LimitError{Of: "pool q", Project: "red", Unit: "address", Most: space.CountOf64(8), Held: space.CountOf64(8)}
+	limit := &ipam.LimitError{Subject: "pool q", Project: "red", Unit: "address", Most: space.CountOf64(8), Held: space.CountOf64(8)}
 	var rows []messages.Row
 	for value, err := range map[string]error{
 		"no free /24 in pool p:":      &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 24, Largest: ipam.NoLength},

@@ -131,7 +131,7 @@ func TestPoolNetwork(t *testing.T) {
 			}
 			ranges, errs := poolNetwork(field.NewPath("spec", "network"), tc.spec, &pool)
 			rows = append(rows, rowsOf("IPPool", errs...)...)
-			if diff := cmp.Diff(tc.refused, told(errs)); diff != "" {
+			if diff := cmp.Diff(tc.refused, messagesOf(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.network, pool.Network, comparing); diff != "" {

@@ -41,10 +41,10 @@ func Pool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) { return PoolAfter(ipa
 // PoolAfter reads a pool of which an earlier version may have been read without errors. If the spec
 // is still the same, PoolAfter does not read it again: it may have thousands of ranges, and the
 // status changes every second.
-func PoolAfter(before ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+func PoolAfter(previous ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
 	key, spec := KeyOf(obj), ipam.Revision{UID: string(obj.GetUID()), Generation: obj.GetGeneration()}
-	pool, errs := before, field.ErrorList(nil)
-	if spec != before.Spec || spec.UID == "" {
+	pool, errs := previous, field.ErrorList(nil)
+	if spec != previous.Spec || spec.UID == "" {
 		pool, errs = poolSpec(key.Namespace, obj.PoolSpec())
 	}
 	pool.Spec, pool.OpenSince, pool.ParentGrant = spec, time.Time{}, nil
@@ -77,9 +77,9 @@ func poolParent(obj v1alpha1.Pool, pool *ipam.Pool) field.ErrorList {
 }
 
 func paused(annotations map[string]string) bool {
-	_, ours := annotations[v1alpha1.AnnotationPaused]
-	_, theirs := annotations[v1alpha1.AnnotationClusterAPIPaused]
-	return ours || theirs
+	_, isPausedHere := annotations[v1alpha1.AnnotationPaused]
+	_, isPausedByClusterAPI := annotations[v1alpha1.AnnotationClusterAPIPaused]
+	return isPausedHere || isPausedByClusterAPI
 }
 
 func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.ErrorList) {
@@ -190,9 +190,9 @@ func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Poo
 	}
 	var errs field.ErrorList
 	for _, bound := range []struct {
-		name string
-		bits *int32
-		into *int
+		name   string
+		bits   *int32
+		target *int
 	}{{"minPrefixLength", spec.MinPrefixLength, &pool.Lengths.Min}, {"maxPrefixLength", spec.MaxPrefixLength, &pool.Lengths.Max}} {
 		if bound.bits == nil {
 			continue
@@ -201,7 +201,7 @@ func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Poo
 		if err == nil && bits < pool.CIDR.Bits() {
 			err = field.Invalid(path.Child(bound.name), bits, fmt.Sprintf("a block cannot be larger than the pool, which is a /%d: write %[1]d or more", pool.CIDR.Bits()))
 		}
-		*bound.into = bits
+		*bound.target = bits
 		errs = appendError(errs, err)
 	}
 	if len(errs) == 0 && pool.Lengths.Min > pool.Lengths.Max {

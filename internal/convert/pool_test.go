@@ -290,7 +290,7 @@ func TestPoolRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Pool(&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec})
 			rows = append(rows, rowsOf("IPPool", errs...)...)
-			if diff := cmp.Diff(tc.want, told(errs)); diff != "" {
+			if diff := cmp.Diff(tc.want, messagesOf(errs)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -74,8 +74,8 @@ func TestReadSpan(t *testing.T) {
 					tc.value = tc.text
 				}
 				want := field.Invalid(path, tc.value, tc.refused).Error()
-				if tell(err) != want {
-					t.Errorf("readSpan(%q, %v): got %q, want %q", tc.text, tc.cidr, tell(err), want)
+				if messageOf(err) != want {
+					t.Errorf("readSpan(%q, %v): got %q, want %q", tc.text, tc.cidr, messageOf(err), want)
 				}
 				return
 			}
@@ -94,7 +94,7 @@ func TestSpansNameEachEntryThatIsWrong(t *testing.T) {
 		`spec.reserved[1]: Invalid value: "here": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`,
 		`spec.reserved[2]: Invalid value: "10.0.0.9-10.0.0.3": ends before it begins: did you mean "10.0.0.3-10.0.0.9"?`,
 	}
-	if diff := cmp.Diff(want, told(errs)); diff != "" {
+	if diff := cmp.Diff(want, messagesOf(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	if len(got) != 2 || got[1].To != netip.MustParseAddr("10.0.0.11") {

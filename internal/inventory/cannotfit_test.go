@@ -49,7 +49,7 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		"no length is known yet":            {ipam.Terms{Length: ipam.NoLength}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, []string{"a"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pools, tooSmall, err := possible(tc.terms, tc.pools)
+			pools, tooSmall, err := splitBySize(tc.terms, tc.pools)
 			var got []string
 			for _, p := range pools {
 				got = append(got, p.Key.Name)

@@ -12,8 +12,8 @@ import (
 
 // ClassesFor returns the classes that a request may name, sorted by name. If a family has several
 // defaults, only the one that counts for the request is marked as the default.
-func (c *Catalogue) ClassesFor(req ipam.Request) []ClassEntry {
-	req, err := c.onBehalf(req)
+func (c *Catalog) ClassesFor(req ipam.Request) []ClassEntry {
+	req, err := c.withTenant(req)
 	if err != nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (c *Catalogue) ClassesFor(req ipam.Request) []ClassEntry {
 }
 
 // ClassLimits returns the limits of the classes that have one, by class.
-func (c *Catalogue) ClassLimits() map[string]ipam.Limit {
+func (c *Catalog) ClassLimits() map[string]ipam.Limit {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	limits := map[string]ipam.Limit{}
@@ -54,8 +54,8 @@ func (c *Catalogue) ClassLimits() map[string]ipam.Limit {
 // Cluster is missing or paused: during a move the pool may exist before the addresses that are in
 // use. If Cluster API is not installed, the label has no such meaning.
 
-// KnowClusters makes the catalog take Clusters into account, which are set from then on.
-func (c *Catalogue) KnowClusters() {
+// TrackClusters makes the catalog take Clusters into account, which are set from then on.
+func (c *Catalog) TrackClusters() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.clusters == nil {
@@ -64,26 +64,26 @@ func (c *Catalogue) KnowClusters() {
 }
 
 // SetCluster stores a Cluster, and whether it is paused.
-func (c *Catalogue) SetCluster(name ipam.Name, paused bool) {
+func (c *Catalog) SetCluster(name ipam.Name, paused bool) {
 	c.changeCluster(name, func() bool {
-		before, known := c.clusters[name]
+		previous, ok := c.clusters[name]
 		c.clusters[name] = paused
-		return !known || before != paused
+		return !ok || previous != paused
 	})
 }
 
 // DropCluster removes a Cluster.
-func (c *Catalogue) DropCluster(name ipam.Name) {
+func (c *Catalog) DropCluster(name ipam.Name) {
 	c.changeCluster(name, func() bool {
-		_, known := c.clusters[name]
+		_, ok := c.clusters[name]
 		delete(c.clusters, name)
-		return known
+		return ok
 	})
 }
 
 // changeCluster applies a change, and notifies listeners of the Cluster's pools if anything has
 // changed.
-func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
+func (c *Catalog) changeCluster(name ipam.Name, change func() bool) {
 	c.mu.Lock()
 	var changes []Change
 	if change() {
@@ -102,25 +102,25 @@ func (c *Catalogue) changeCluster(name ipam.Name, change func() bool) {
 
 // clusterPauses returns the reason why the Cluster to which a pool belongs keeps the pool from
 // handing out blocks; empty if it does not.
-func (c *Catalogue) clusterPauses(pool ipam.Pool) string {
+func (c *Catalog) clusterPauses(pool ipam.Pool) string {
 	cluster := pool.Labels[v1alpha1.LabelCluster]
 	if cluster == "" || pool.Key.Namespace == "" {
 		return ""
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	paused, known := c.clusters[ipam.Name{Namespace: pool.Key.Namespace, Name: cluster}]
+	paused, ok := c.clusters[ipam.Name{Namespace: pool.Key.Namespace, Name: cluster}]
 	switch {
-	case c.clusters == nil || known && !paused:
+	case c.clusters == nil || ok && !paused:
 		return ""
-	case known:
+	case ok:
 		return "the Cluster " + cluster + " to which it belongs is paused: set its spec.paused to false, or use another pool"
 	}
 	return "there is no Cluster " + cluster + ", to which it belongs: create it, or take the label " + v1alpha1.LabelCluster + " off"
 }
 
-// ready returns the pools that can hand out blocks, and the reasons why the others cannot.
-func (c *Catalogue) ready(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.PoolResult) {
+// splitReady returns the pools that can hand out blocks, and the reasons why the others cannot.
+func (c *Catalog) splitReady(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.PoolResult) {
 	for _, pool := range pools {
 		if err := c.PoolReady(pool); err != nil {
 			unready = append(unready, ipam.PoolResult{Pool: pool.Key, Err: err})
@@ -132,42 +132,42 @@ func (c *Catalogue) ready(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.
 }
 
 // PoolReady returns the reason why a pool cannot hand out blocks, as a *ipam.MissingError.
-func (c *Catalogue) PoolReady(pool ipam.Pool) error {
+func (c *Catalog) PoolReady(pool ipam.Pool) error {
 	switch {
 	case pool.Terminating:
-		return notReady(ipam.Terminating, "%s is being deleted: use another pool", pool.Key)
+		return notReadyError(ipam.Terminating, "%s is being deleted: use another pool", pool.Key)
 	case pool.Paused:
-		return notReady(ipam.Paused, "%s is paused by an annotation: have it removed, or use another pool", pool.Key)
+		return notReadyError(ipam.Paused, "%s is paused by an annotation: have it removed, or use another pool", pool.Key)
 	case !pool.CIDR.IsValid():
-		return notReady(ipam.NotReady, "%s has no CIDR yet: wait until it has, or use another pool", pool.Key)
+		return notReadyError(ipam.NotReady, "%s has no CIDR yet: wait until it has, or use another pool", pool.Key)
 	}
-	if why := c.clusterPauses(pool); why != "" {
-		return notReady(ipam.Paused, "%s: %s", pool.Key, why)
+	if reason := c.clusterPauses(pool); reason != "" {
+		return notReadyError(ipam.Paused, "%s: %s", pool.Key, reason)
 	}
 	state := c.PoolState(pool)
 	switch {
 	case state.Rival != nil:
-		return notReady(ipam.NotReady, "the CIDR of %s conflicts with another allocation: have one of the two released, or use another pool", pool.Key)
+		return notReadyError(ipam.NotReady, "the CIDR of %s conflicts with another allocation: have one of the two released, or use another pool", pool.Key)
 	case state.Record.State == ipam.StateReleasing || state.Record.Terminating:
-		return notReady(ipam.Terminating, "%s is being released: use another pool", pool.Key)
+		return notReadyError(ipam.Terminating, "%s is being released: use another pool", pool.Key)
 	case !state.Open:
-		return notReady(ipam.NotReady, "the CIDR of %s is not recorded yet: wait until it is, or use another pool", pool.Key)
+		return notReadyError(ipam.NotReady, "the CIDR of %s is not recorded yet: wait until it is, or use another pool", pool.Key)
 	}
 	return nil
 }
 
-func notReady(verdict ipam.Verdict, format string, args ...any) *ipam.MissingError {
-	err := missing(v1alpha1.ReasonPoolNotReady, format, args...)
+func notReadyError(verdict ipam.Verdict, format string, args ...any) *ipam.MissingError {
+	err := missingError(v1alpha1.ReasonPoolNotReady, format, args...)
 	err.Verdict = verdict
 	return err
 }
 
 // PoolState returns the state of a pool's own record.
-func (c *Catalogue) PoolState(pool ipam.Pool) ledger.PoolState {
+func (c *Catalog) PoolState(pool ipam.Pool) ledger.PoolState {
 	return c.ledger.State(pool, c.RecordOfPool(pool.Key))
 }
 
 // RecordOfPool returns the name of a pool's own record.
-func (c *Catalogue) RecordOfPool(pool ipam.PoolKey) ipam.Name {
+func (c *Catalog) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 	return convert.RecordOfPool(c.namespace, pool)
 }

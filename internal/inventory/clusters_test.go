@@ -40,10 +40,10 @@ func TestAPoolOfAClusterFollowsIt(t *testing.T) {
 		unpaused bool
 	}{
 		{"Clusters are not watched", func() {}, "", 0, false},
-		{"they are known from now on", c.KnowClusters, none, 0, false},
+		{"they are known from now on", c.TrackClusters, none, 0, false},
 		{"it comes", func() { c.SetCluster(prod, false) }, "", 1, true},
 		{"it is seen again", func() { c.SetCluster(prod, false) }, "", 0, false},
-		{"they are known, again", c.KnowClusters, "", 0, false},
+		{"they are known, again", c.TrackClusters, "", 0, false},
 		{"it is paused", func() { c.SetCluster(prod, true) }, paused, 1, false},
 		{"it is seen again, paused", func() { c.SetCluster(prod, true) }, paused, 0, false},
 		{"it goes on", func() { c.SetCluster(prod, false) }, "", 1, true},

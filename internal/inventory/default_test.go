@@ -52,13 +52,13 @@ func TestAReplacedDefaultServesThoseWhoMayNotUseTheOther(t *testing.T) {
 func TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne(t *testing.T) {
 	before, old, next := build.Class("a").Default().Obj(), build.Class("a").Obj(), build.Class("b").Default().Obj()
 	before.ResourceVersion, old.ResourceVersion, next.ResourceVersion = "1", "3", "2"
-	for name, read := range map[string]func(*Catalogue){
-		"the old default alone, and then a list":              func(c *Catalogue) { c.readClassAlone(old) },
-		"a list, in which the class that is none comes first": func(*Catalogue) {},
+	for name, read := range map[string]func(*Catalog){
+		"the old default alone, and then a list":              func(c *Catalog) { c.recordLiveClassAlone(old) },
+		"a list, in which the class that is none comes first": func(*Catalog) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *Catalogue) {
-				c.takeClass(before)
+			inBubble(t, func(t *testing.T, c *Catalog) {
+				c.onClassUpdate(before)
 				defer c.Listen(func(Change) { hasDefault(t, c) })()
 				read(c)
 				hasDefault(t, c)
@@ -66,8 +66,8 @@ func TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne(t *testing.T) {
 					t.Fatal(err)
 				}
 				hasDefault(t, c)
-				c.takeClass(next)
-				c.takeClass(old)
+				c.onClassUpdate(next)
+				c.onClassUpdate(old)
 				if got, _ := c.DefaultClass(ipam.IPv4, func(ClassEntry) bool { return true }); got.Name != "b" {
 					t.Errorf("got %q once the watch shows both, want b", got.Name)
 				}
@@ -76,7 +76,7 @@ func TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne(t *testing.T) {
 	}
 }
 
-func hasDefault(t *testing.T, c *Catalogue) {
+func hasDefault(t *testing.T, c *Catalog) {
 	t.Helper()
 	if _, ok := c.DefaultClass(ipam.IPv4, func(ClassEntry) bool { return true }); !ok {
 		t.Error("there is no default class")

@@ -25,17 +25,17 @@ import (
 // Feed keeps the catalog, and the ledger's knowledge of pools, up to date from the informers of a
 // cache. It must be called once, before the cache is started. The functions that it returns report
 // whether the first list of each kind is complete.
-func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []func() bool, err error) {
+func (c *Catalog) Feed(ctx context.Context, informerCache ctrlcache.Cache) (synced []func() bool, err error) {
 	for _, f := range []struct {
 		obj     client.Object
 		handler cache.ResourceEventHandler
 	}{
-		{namespaces(), kubeutil.Handler(c.takeNamespace, c.loseNamespace)},
-		{&v1alpha1.IPPool{}, kubeutil.Handler(c.takePool, c.losePool)},
-		{&v1alpha1.LocalIPPool{}, kubeutil.Handler(c.takePool, c.losePool)},
-		{&v1alpha1.IPClass{}, kubeutil.Handler(c.takeClass, c.loseClass)},
+		{newNamespace(), kubeutil.Handler(c.onNamespaceUpdate, c.onNamespaceDelete)},
+		{&v1alpha1.IPPool{}, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)},
+		{&v1alpha1.LocalIPPool{}, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)},
+		{&v1alpha1.IPClass{}, kubeutil.Handler(c.onClassUpdate, c.onClassDelete)},
 	} {
-		informer, err := from.GetInformer(ctx, f.obj)
+		informer, err := informerCache.GetInformer(ctx, f.obj)
 		if err != nil {
 			return nil, fmt.Errorf("watching %T: %w", f.obj, err)
 		}
@@ -48,62 +48,62 @@ func (c *Catalogue) Feed(ctx context.Context, from ctrlcache.Cache) (synced []fu
 	return synced, nil
 }
 
-// Enter stores a listed pool, class, or metadata of a namespace: for a process that asks questions
+// RecordObject stores a listed pool, class, or metadata of a namespace: for a process that asks questions
 // of a catalog, and does not watch.
-func (c *Catalogue) Enter(obj client.Object) {
+func (c *Catalog) RecordObject(obj client.Object) {
 	switch obj := obj.(type) {
 	case v1alpha1.Pool:
-		c.takePool(obj)
+		c.onPoolUpdate(obj)
 	case *v1alpha1.IPClass:
-		c.takeClass(obj)
+		c.onClassUpdate(obj)
 	case *metav1.PartialObjectMetadata:
-		c.takeNamespace(obj)
+		c.onNamespaceUpdate(obj)
 	}
 }
 
-// namespaces returns an object by which namespaces are watched for their labels alone.
-func namespaces() *metav1.PartialObjectMetadata {
+// newNamespace returns an object by which namespaces are watched for their labels alone.
+func newNamespace() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 }
 
-func (c *Catalogue) takeNamespace(obj *metav1.PartialObjectMetadata) {
-	_, known := c.Tenant(obj.Name)
+func (c *Catalog) onNamespaceUpdate(obj *metav1.PartialObjectMetadata) {
+	_, ok := c.Tenant(obj.Name)
 	c.SetProject(obj.Name, obj.Labels[v1alpha1.LabelProject])
-	if !known {
-		c.followNamespace(obj.Name)
+	if !ok {
+		c.notifyNamespaceFollower(obj.Name)
 	}
 }
 
-func (c *Catalogue) loseNamespace(obj *metav1.PartialObjectMetadata) {
+func (c *Catalog) onNamespaceDelete(obj *metav1.PartialObjectMetadata) {
 	c.DropNamespace(obj.Name)
-	c.followNamespace(obj.Name)
+	c.notifyNamespaceFollower(obj.Name)
 }
 
-func (c *Catalogue) followNamespace(name string) {
+func (c *Catalog) notifyNamespaceFollower(name string) {
 	if c.follower.Namespace != nil {
 		c.follower.Namespace(name)
 	}
 }
 
-// takePool stores a pool as the watch shows it.
-func (c *Catalogue) takePool(obj v1alpha1.Pool) {
-	c.live.shown(obj, func() { c.enterPool(obj) })
-	c.followPool(obj, true)
+// onPoolUpdate stores a pool as the watch shows it.
+func (c *Catalog) onPoolUpdate(obj v1alpha1.Pool) {
+	c.live.applyEvent(obj, func() { c.recordPool(obj) })
+	c.notifyPoolFollower(obj, true)
 }
 
-func (c *Catalogue) losePool(obj v1alpha1.Pool) {
-	c.live.gone(obj, func() { c.forgetPool(convert.KeyOf(obj)) })
-	c.followPool(obj, false)
+func (c *Catalog) onPoolDelete(obj v1alpha1.Pool) {
+	c.live.applyDeletion(obj, func() { c.forgetPool(convert.KeyOf(obj)) })
+	c.notifyPoolFollower(obj, false)
 }
 
-func (c *Catalogue) followPool(obj v1alpha1.Pool, exists bool) {
+func (c *Catalog) notifyPoolFollower(obj v1alpha1.Pool, exists bool) {
 	if c.follower.Pool != nil {
 		c.follower.Pool(obj, exists)
 	}
 }
 
-// enterPool stores a pool in the catalog and the ledger.
-func (c *Catalogue) enterPool(obj v1alpha1.Pool) {
+// recordPool stores a pool in the catalog and the ledger.
+func (c *Catalog) recordPool(obj v1alpha1.Pool) {
 	pool, errs := c.ReadPool(obj)
 	if len(errs) > 0 { // the pool's controller reports it in a condition
 		c.forgetPool(convert.KeyOf(obj))
@@ -114,22 +114,22 @@ func (c *Catalogue) enterPool(obj v1alpha1.Pool) {
 	c.SetPool(pool)
 }
 
-func (c *Catalogue) forgetPool(key ipam.PoolKey) {
+func (c *Catalog) forgetPool(key ipam.PoolKey) {
 	c.DropPool(key)
 	c.ledger.Forget(key)
 }
 
 // ReadPool reads a pool. Its spec is read once for each generation.
-func (c *Catalogue) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
-	before, _ := c.Pool(convert.KeyOf(obj))
-	return convert.PoolAfter(before, obj)
+func (c *Catalog) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+	previous, _ := c.Pool(convert.KeyOf(obj))
+	return convert.PoolAfter(previous, obj)
 }
 
 // openSince returns the time at which a pool first handed out blocks, from its status. A pool of an
 // earlier version of the operator only has the time since which it is ready.
 func openSince(obj v1alpha1.Pool) time.Time {
-	if first := obj.PoolStatus().FirstReadyTime; first != nil {
-		return first.Time
+	if firstReady := obj.PoolStatus().FirstReadyTime; firstReady != nil {
+		return firstReady.Time
 	}
 	ready := meta.FindStatusCondition(obj.PoolStatus().Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -138,17 +138,17 @@ func openSince(obj v1alpha1.Pool) time.Time {
 	return ready.LastTransitionTime.Time
 }
 
-func (c *Catalogue) takeClass(obj *v1alpha1.IPClass) {
-	c.live.shown(obj, func() { c.enterClass(obj) })
+func (c *Catalog) onClassUpdate(obj *v1alpha1.IPClass) {
+	c.live.applyEvent(obj, func() { c.recordClass(obj) })
 }
 
-func (c *Catalogue) loseClass(obj *v1alpha1.IPClass) {
-	c.live.gone(obj, func() { c.DropClass(obj.Name) })
+func (c *Catalog) onClassDelete(obj *v1alpha1.IPClass) {
+	c.live.applyDeletion(obj, func() { c.DropClass(obj.Name) })
 }
 
-func (c *Catalogue) enterClass(obj *v1alpha1.IPClass) {
-	class, valid := ReadClass(obj)
-	if !valid {
+func (c *Catalog) recordClass(obj *v1alpha1.IPClass) {
+	class, ok := ReadClass(obj)
+	if !ok {
 		c.DropClass(obj.Name)
 		return
 	}
@@ -156,28 +156,28 @@ func (c *Catalogue) enterClass(obj *v1alpha1.IPClass) {
 }
 
 const (
-	// listEvery is the least interval between two live lists of all pools and classes, however many
+	// listInterval is the least interval between two live lists of all pools and classes, however many
 	// requests miss an object.
-	listEvery = time.Second
-	// listWithin bounds one such list.
-	listWithin = 2 * time.Second
+	listInterval = time.Second
+	// listTimeout bounds one such list.
+	listTimeout = 2 * time.Second
 	// watchDelay bounds the time until the watch shows an object that was just created.
 	watchDelay = 50 * time.Millisecond
 )
 
 // Refresh reads live the objects that a request names, because caches may be behind. All requests
-// share a list of pools and classes, which is made at most once in listEvery: within that time
+// share a list of pools and classes, which is made at most once in listInterval: within that time
 // after the last list there is none, and Refresh only waits for the watch, for as long as it is
 // usually behind.
-func (c *Catalogue) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
+func (c *Catalog) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(req.Pool.Kind))
 		pool.SetNamespace(req.Pool.Namespace)
 		pool.SetName(req.Pool.Name)
-		return refresh(ctx, live, string(req.Pool.Kind), pool, c.readPool)
+		return refreshObject(ctx, live, string(req.Pool.Kind), pool, c.recordLivePool)
 	case req.Class != "":
-		if err := refresh(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, c.readClassAlone); err != nil {
+		if err := refreshObject(ctx, live, "IPClass", &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: req.Class}}, c.recordLiveClassAlone); err != nil {
 			return err
 		}
 		class, _ := c.Class(req.Class)
@@ -185,28 +185,32 @@ func (c *Catalogue) Refresh(ctx context.Context, live client.Reader, req ipam.Re
 			return nil
 		}
 	}
-	return c.list(ctx, live)
+	return c.listOrAwait(ctx, live)
 }
 
-func (c *Catalogue) readPool(obj v1alpha1.Pool) { c.live.read(obj, func() { c.enterPool(obj) }) }
+func (c *Catalog) recordLivePool(obj v1alpha1.Pool) {
+	c.live.applyRead(obj, func() { c.recordPool(obj) })
+}
 
-func (c *Catalogue) readClass(obj *v1alpha1.IPClass) { c.live.read(obj, func() { c.enterClass(obj) }) }
+func (c *Catalog) recordLiveClass(obj *v1alpha1.IPClass) {
+	c.live.applyRead(obj, func() { c.recordClass(obj) })
+}
 
-// readClassAlone stores a class that was read without the others. It leaves unchanged whether the
+// recordLiveClassAlone stores a class that was read without the others. It leaves unchanged whether the
 // class is the default: it is not known yet which class has become the default instead, and the
 // watch shows that class first.
-func (c *Catalogue) readClassAlone(obj *v1alpha1.IPClass) {
-	c.live.read(obj, func() {
-		if known, ok := c.Class(obj.Name); ok && known.Default {
+func (c *Catalog) recordLiveClassAlone(obj *v1alpha1.IPClass) {
+	c.live.applyRead(obj, func() {
+		if class, ok := c.Class(obj.Name); ok && class.Default {
 			obj = obj.DeepCopy()
 			metav1.SetMetaDataAnnotation(&obj.ObjectMeta, v1alpha1.AnnotationDefaultClass, "true")
 		}
-		c.enterClass(obj)
+		c.recordClass(obj)
 	})
 }
 
-// list lists pools and classes live, once for all requests that ask for it at the same time.
-func (c *Catalogue) list(ctx context.Context, live client.Reader) error {
+// listOrAwait lists pools and classes live, once for all requests that ask for it at the same time.
+func (c *Catalog) listOrAwait(ctx context.Context, live client.Reader) error {
 	if c.live.isFresh() {
 		ctx, cancel := context.WithTimeout(ctx, watchDelay)
 		defer cancel()
@@ -217,11 +221,11 @@ func (c *Catalogue) list(ctx context.Context, live client.Reader) error {
 		if c.live.isFresh() { // another request has just listed them
 			return nil, nil
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
 		err := c.listAll(ctx, live)
 		if err == nil {
-			c.live.justListed()
+			c.live.noteList()
 		}
 		return nil, err
 	})
@@ -235,18 +239,18 @@ func (c *Catalogue) list(ctx context.Context, live client.Reader) error {
 
 // isFresh reports whether the last list was a moment ago.
 func (l *liveReads) isFresh() bool {
-	l.listed.Lock()
-	defer l.listed.Unlock()
-	return !l.listed.last.IsZero() && l.clock.Since(l.listed.last) < listEvery
+	l.lastList.Lock()
+	defer l.lastList.Unlock()
+	return !l.lastList.last.IsZero() && l.clock.Since(l.lastList.last) < listInterval
 }
 
-func (l *liveReads) justListed() {
-	l.listed.Lock()
-	defer l.listed.Unlock()
-	l.listed.last = l.clock.Now()
+func (l *liveReads) noteList() {
+	l.lastList.Lock()
+	defer l.lastList.Unlock()
+	l.lastList.last = l.clock.Now()
 }
 
-func (c *Catalogue) listAll(ctx context.Context, live client.Reader) error {
+func (c *Catalog) listAll(ctx context.Context, live client.Reader) error {
 	classes, pools, locals := &v1alpha1.IPClassList{}, &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
 	for _, list := range []client.ObjectList{classes, pools, locals} {
 		if err := live.List(ctx, list); err != nil {
@@ -255,44 +259,44 @@ func (c *Catalogue) listAll(ctx context.Context, live client.Reader) error {
 	}
 	defaultsFirst(classes.Items)
 	for i := range classes.Items {
-		c.readClass(&classes.Items[i])
+		c.recordLiveClass(&classes.Items[i])
 	}
 	for i := range pools.Items {
-		c.readPool(&pools.Items[i])
+		c.recordLivePool(&pools.Items[i])
 	}
 	for i := range locals.Items {
-		c.readPool(&locals.Items[i])
+		c.recordLivePool(&locals.Items[i])
 	}
 	return nil
 }
 
-func refresh[T client.Object](ctx context.Context, live client.Reader, kind string, named T, take func(T)) error {
-	key := client.ObjectKeyFromObject(named)
-	err := live.Get(ctx, key, named)
+func refreshObject[T client.Object](ctx context.Context, live client.Reader, kind string, obj T, record func(T)) error {
+	key := client.ObjectKeyFromObject(obj)
+	err := live.Get(ctx, key, obj)
 	switch {
 	case kubeutil.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
 	}
-	take(named)
+	record(obj)
 	return nil
 }
 
-// KnowNamespace ensures that the namespace's project is known: a new namespace may not have been
+// EnsureNamespace ensures that the namespace's project is known: a new namespace may not have been
 // seen yet.
-func (c *Catalogue) KnowNamespace(ctx context.Context, live client.Reader, name string) error {
+func (c *Catalog) EnsureNamespace(ctx context.Context, live client.Reader, name string) error {
 	if _, ok := c.Tenant(name); ok {
 		return nil
 	}
-	namespace := namespaces()
+	namespace := newNamespace()
 	namespace.Name = name
-	return refresh(ctx, live, "namespace", namespace, c.takeNamespace)
+	return refreshObject(ctx, live, "namespace", namespace, c.onNamespaceUpdate)
 }
 
-// lostShown is the number of deleted objects that are remembered, so that a late live read does not
+// maxDeletedKeys is the number of deleted objects that are remembered, so that a late live read does not
 // bring them back.
-const lostShown = 1024
+const maxDeletedKeys = 1024
 
 // liveReads holds the state of the reads past the caches, which may be behind: objects are stored
 // one at a time, and never in an older version than the watch has shown.
@@ -300,7 +304,7 @@ type liveReads struct {
 	clock clock.PassiveClock
 	lists singleflight.Group
 
-	listed struct {
+	lastList struct {
 		sync.Mutex
 		last time.Time
 	}
@@ -309,54 +313,54 @@ type liveReads struct {
 	mu sync.Mutex
 	// versions holds the newest version stored of each object, and the version of the deletion of
 	// the last deleted objects.
-	versions map[string]string
-	lost     []string
+	versions    map[string]string
+	deletedKeys []string
 }
 
 func newLiveReads(c clock.PassiveClock) *liveReads {
 	return &liveReads{clock: c, versions: map[string]string{}}
 }
 
-// shown stores an object as the watch shows it.
-func (l *liveReads) shown(obj client.Object, enter func()) {
+// applyEvent stores an object as the watch shows it.
+func (l *liveReads) applyEvent(obj client.Object, record func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.versions[keyOf(obj)] = obj.GetResourceVersion()
-	enter()
+	record()
 }
 
-// gone records that the watch has shown an object's deletion.
-func (l *liveReads) gone(obj client.Object, drop func()) {
+// applyDeletion records that the watch has shown an object's deletion.
+func (l *liveReads) applyDeletion(obj client.Object, remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := keyOf(obj)
 	l.versions[key] = obj.GetResourceVersion()
-	if l.lost = append(l.lost, key); len(l.lost) > lostShown {
-		l.forget(l.lost[0])
-		l.lost = l.lost[1:]
+	if l.deletedKeys = append(l.deletedKeys, key); len(l.deletedKeys) > maxDeletedKeys {
+		l.forgetVersion(l.deletedKeys[0])
+		l.deletedKeys = l.deletedKeys[1:]
 	}
-	drop()
+	remove()
 }
 
-// forget removes the version of a deleted object. If the object has been created again since, the
+// forgetVersion removes the version of a deleted object. If the object has been created again since, the
 // comparison starts again with its next event.
-func (l *liveReads) forget(key string) { delete(l.versions, key) }
+func (l *liveReads) forgetVersion(key string) { delete(l.versions, key) }
 
-// read stores an object that was read live, if it is newer than the known version.
-func (l *liveReads) read(obj client.Object, enter func()) {
+// applyRead stores an object that was read live, if it is newer than the known version.
+func (l *liveReads) applyRead(obj client.Object, record func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key, version := keyOf(obj), obj.GetResourceVersion()
-	if known, ok := l.versions[key]; ok && !newer(version, known) {
+	if seenVersion, ok := l.versions[key]; ok && !isNewer(version, seenVersion) {
 		return
 	}
 	l.versions[key] = version
-	enter()
+	record()
 }
 
-// newer reports whether a version of an object is newer than another; false if that is not known.
-func newer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
+// isNewer reports whether a version of an object is newer than another; false if that is not known.
+func isNewer(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order > 0
 }
 

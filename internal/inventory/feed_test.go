@@ -27,7 +27,7 @@ func TestSinceWhenAPoolIsOpen(t *testing.T) {
 	} {
 		pool := build.Pool("p").CIDR("10.0.0.0/24").Obj()
 		pool.Status.FirstReadyTime, pool.Status.Conditions = c.first, c.conditions
-		a.enterPool(pool)
+		a.recordPool(pool)
 		if got, _ := a.Pool(ipam.PoolNamed("p")); !got.OpenSince.Equal(c.want) {
 			t.Errorf("%s: since %v, want %v", name, got.OpenSince, c.want)
 		}
@@ -38,19 +38,19 @@ func TestAClassIsKnownWhileItCanBeRead(t *testing.T) {
 	a := unstarted()
 	class := build.Class("gold").Length(28).Obj()
 	class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
-	a.takeClass(class)
+	a.onClassUpdate(class)
 	if got, ok := a.Class("gold"); !ok || !got.Default || got.Length != 28 {
 		t.Errorf("got %+v, %t; want it, as the default", got, ok)
 	}
 	class = class.DeepCopy()
 	class.Annotations[v1alpha1.AnnotationDefaultClass] = "false"
-	a.takeClass(class)
+	a.onClassUpdate(class)
 	if got, _ := a.Class("gold"); got.Default {
 		t.Error("it is the default still")
 	}
 	class = class.DeepCopy()
 	class.Spec.DefaultPrefixLength = new(int32(200))
-	a.takeClass(class)
+	a.onClassUpdate(class)
 	if got, ok := a.Class("gold"); ok {
 		t.Errorf("got %+v, which cannot be read", got)
 	}

@@ -57,13 +57,13 @@ func newReader(t *testing.T, each time.Duration, objects ...client.Object) *read
 // TestAPoolThatIsGoneDoesNotReturnByALateRead covers a read that was made before the pool was
 // deleted, and is recorded after. The functions that follow the watch are not called for a read.
 func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalogue) {
+	inBubble(t, func(t *testing.T, c *Catalog) {
 		var followed []bool
 		c.Follow(Follower{Pool: func(_ v1alpha1.Pool, exists bool) { followed = append(followed, exists) }})
 		child := build.Pool("child").Child("p", 30).Obj()
 		live := newReader(t, 0, build.Versioned(child, "8"))
-		c.takePool(build.Versioned(child, "7"))
-		c.losePool(build.Versioned(child, "9"))
+		c.onPoolUpdate(build.Versioned(child, "7"))
+		c.onPoolDelete(build.Versioned(child, "9"))
 		for what, read := range map[string]func() error{
 			"by its name": func() error { return c.Refresh(t.Context(), live, ipam.Request{Pool: ipam.PoolNamed("child")}) },
 			"in a list":   func() error { return c.Refresh(t.Context(), live, ipam.Request{Class: "gold"}) },
@@ -75,7 +75,7 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 				t.Errorf("read %s, the pool is known again", what)
 			}
 		}
-		c.takePool(build.Versioned(child, "12")) // made again
+		c.onPoolUpdate(build.Versioned(child, "12")) // made again
 		if want := []bool{true, false, true}; !slices.Equal(followed, want) {
 			t.Errorf("its follower was called with %v, want %v", followed, want)
 		}
@@ -85,33 +85,33 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 // TestALiveReadIsNeverOlderThanTheWatch covers pools and classes. A read without news notifies of
 // nothing.
 func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalogue) {
+	inBubble(t, func(t *testing.T, c *Catalog) {
 		at := func(version string, classes ...string) *v1alpha1.IPPool {
 			return build.Versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes(classes...).Obj(), version)
 		}
-		c.takePool(at("10", "gold"))
-		var told int
-		c.Listen(func(Change) { told++ })
+		c.onPoolUpdate(at("10", "gold"))
+		var notifications int
+		c.Listen(func(Change) { notifications++ })
 		for _, step := range []struct {
 			version, class, want string
-			told                 int
+			wantNotifications    int
 		}{{"9", "silver", "gold", 0}, {"10", "silver", "gold", 0}, {"11", "silver", "silver", 1}, {"11", "silver", "silver", 1}, {"x", "gold", "silver", 1}} {
-			c.readPool(at(step.version, step.class))
+			c.recordLivePool(at(step.version, step.class))
 			pool, _ := c.Pool(ipam.PoolNamed("q"))
-			if pool.Classes[0] != step.want || told != step.told {
-				t.Errorf("read at %s: it backs %v, with %d notifications, want %s and %d", step.version, pool.Classes, told, step.want, step.told)
+			if pool.Classes[0] != step.want || notifications != step.wantNotifications {
+				t.Errorf("read at %s: it backs %v, with %d notifications, want %s and %d", step.version, pool.Classes, notifications, step.want, step.wantNotifications)
 			}
 		}
-		c.readPool(at("11", "silver"))
-		c.readPool(at("12", "silver")) // its status alone
-		if told != 1 {
-			t.Errorf("%d notifications after a read without change, want 1", told)
+		c.recordLivePool(at("11", "silver"))
+		c.recordLivePool(at("12", "silver")) // its status alone
+		if notifications != 1 {
+			t.Errorf("%d notifications after a read without change, want 1", notifications)
 		}
 		class := build.Class("gold").Obj()
 		class.ResourceVersion = "20"
-		c.takeClass(class.DeepCopy())
-		c.loseClass(class)
-		c.readClass(class)
+		c.onClassUpdate(class.DeepCopy())
+		c.onClassDelete(class)
+		c.recordLiveClass(class)
 		if _, there := c.Class("gold"); there {
 			t.Error("a class that is gone is back by a late read")
 		}
@@ -121,7 +121,7 @@ func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
 // TestLiveListsAreSharedAndOneASecond sends many requests at once, for several seconds, all of
 // which name a missing object.
 func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalogue) {
+	inBubble(t, func(t *testing.T, c *Catalog) {
 		live := newReader(t, 20*time.Millisecond)
 		var all sync.WaitGroup
 		began := time.Now()
@@ -159,11 +159,11 @@ func TestAListIsFreshForASecond(t *testing.T) {
 	if l.isFresh() {
 		t.Error("it is fresh before there is one")
 	}
-	l.justListed()
+	l.noteList()
 	for _, step := range []struct {
 		after time.Duration
 		want  bool
-	}{{0, true}, {listEvery - 1, true}, {listEvery, false}, {2 * listEvery, false}} {
+	}{{0, true}, {listInterval - 1, true}, {listInterval, false}, {2 * listInterval, false}} {
 		clock.SetTime(time.Unix(1, 0).Add(step.after))
 		if got := l.isFresh(); got != step.want {
 			t.Errorf("after %v it is fresh: %t, want %t", step.after, got, step.want)
@@ -173,7 +173,7 @@ func TestAListIsFreshForASecond(t *testing.T) {
 
 // TestAPoolThatTheWatchShowsAtOnceIsWaitedFor covers a pool that comes just after all were listed.
 func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalogue) {
+	inBubble(t, func(t *testing.T, c *Catalog) {
 		live := newReader(t, 0)
 		missing := ipam.Request{Class: "missing"}
 		if err := c.Refresh(t.Context(), live, missing); err != nil {
@@ -187,7 +187,7 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 		}()
 		synctest.Wait()
 		<-time.After(3 * time.Millisecond)
-		c.takePool(build.Versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes("missing").Obj(), "5"))
+		c.onPoolUpdate(build.Versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes("missing").Obj(), "5"))
 		if took := <-done; took != 3*time.Millisecond {
 			t.Errorf("it took %v, want no longer than the pool takes to be shown", took)
 		}
@@ -200,17 +200,17 @@ func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
 	l := newLiveReads(nil)
 	named := func(n int) *v1alpha1.IPPool { return build.Versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
 	nothing := func() {}
-	for n := range lostShown {
-		l.gone(named(n), nothing)
+	for n := range maxDeletedKeys {
+		l.applyDeletion(named(n), nothing)
 	}
-	if len(l.versions) != lostShown || len(l.lost) != lostShown {
-		t.Fatalf("%d are remembered, in %d versions, want %d", len(l.lost), len(l.versions), lostShown)
+	if len(l.versions) != maxDeletedKeys || len(l.deletedKeys) != maxDeletedKeys {
+		t.Fatalf("%d are remembered, in %d versions, want %d", len(l.deletedKeys), len(l.versions), maxDeletedKeys)
 	}
-	l.gone(named(lostShown), nothing)
+	l.applyDeletion(named(maxDeletedKeys), nothing)
 	_, first := l.versions[keyOf(named(0))]
 	_, second := l.versions[keyOf(named(1))]
-	if first || !second || len(l.versions) != lostShown || len(l.lost) != lostShown {
-		t.Errorf("the first is remembered: %t, the second: %t; %d in all, in %d versions", first, second, len(l.lost), len(l.versions))
+	if first || !second || len(l.versions) != maxDeletedKeys || len(l.deletedKeys) != maxDeletedKeys {
+		t.Errorf("the first is remembered: %t, the second: %t; %d in all, in %d versions", first, second, len(l.deletedKeys), len(l.versions))
 	}
 }
 
@@ -221,7 +221,7 @@ func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
 		version string
 		want    int
 	}{{"5", 1}, {"5", 1}, {"4", 1}, {"6", 2}} {
-		l.read(build.Versioned(build.Pool("p").Obj(), step.version), func() { entered++ })
+		l.applyRead(build.Versioned(build.Pool("p").Obj(), step.version), func() { entered++ })
 		if entered != step.want {
 			t.Errorf("read at %s: entered %d times, want %d", step.version, entered, step.want)
 		}
@@ -252,7 +252,7 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 		"a list that cannot be made":          {ipam.Request{Claim: claim}, errCut, 1, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *Catalogue) {
+			inBubble(t, func(t *testing.T, c *Catalog) {
 				live := newReader(t, 0, there...)
 				live.Reader = interceptor.NewClient(live.Reader.(client.WithWatch), interceptor.Funcs{
 					Get: func(ctx context.Context, k client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -294,7 +294,7 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 
 // TestARequestThatIsOverWaitsForNoList expects that the list goes on for the other requests.
 func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalogue) {
+	inBubble(t, func(t *testing.T, c *Catalog) {
 		live := newReader(t, time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -306,7 +306,7 @@ func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
 }
 
 // inBubble runs a test on an empty catalog, within a bubble that has its own time.
-func inBubble(t *testing.T, test func(*testing.T, *Catalogue)) {
+func inBubble(t *testing.T, test func(*testing.T, *Catalog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, New(Options{Ledger: emptyLedger()})) })
 }

@@ -13,10 +13,10 @@ import (
 
 // ofEverySort returns a catalog with pools and classes from which a claim of the namespace team
 // gets nothing.
-func ofEverySort() *Catalogue {
+func ofEverySort() *Catalog {
 	c := New(Options{Ledger: emptyLedger()})
 	c.SetProject("team", "team")
-	c.KnowClusters()
+	c.TrackClusters()
 	c.SetCluster(ipam.Name{Namespace: "team", Name: "resting"}, true)
 	four, six := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::/48")
 	all := ipam.Pool{Family: ipam.IPv4, CIDR: four, Lengths: ipam.Lengths{Min: 26, Max: 30}, OnExhaustion: ipam.OnExhaustionWait}
@@ -112,7 +112,7 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 
 // excluded returns the error for a claim about a pool that names its class and does not back
 // it.
-func excluded(t *testing.T, c *Catalogue, pool ipam.Pool) messages.Row {
+func excluded(t *testing.T, c *Catalog, pool ipam.Pool) messages.Row {
 	t.Helper()
 	pool.Classes = []string{"gold"}
 	c.SetPool(pool)

@@ -119,7 +119,7 @@ func TestWhereTheHolderIsNotNamedThePoolsStillAre(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	taken := &ipam.TakenError{Block: block, Pool: ipam.PoolNamed("p"), Overlap: block, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "theirs", Name: "a"}}
 	pools := []ipam.PoolResult{{Pool: taken.Pool, Err: taken}}
-	redacted := c.Redacted("team", ipam.WithPools(taken, pools))
+	redacted := c.Redact("team", ipam.WithPools(taken, pools))
 	if strings.Contains(redacted.Error(), "theirs") || !slices.Equal(ipam.PoolsOf(redacted), pools) {
 		t.Errorf("got %v, of the pools %v", redacted, ipam.PoolsOf(redacted))
 	}

@@ -41,7 +41,7 @@ func largestPool(random *rand.Rand, n int) *v1alpha1.IPPool {
 	return pool
 }
 
-func unstarted() *Catalogue {
+func unstarted() *Catalog {
 	return New(Options{Ledger: ledger.New(ledger.Options{Clock: clocktesting.NewFakeClock(metav1.Now().Time)})})
 }
 
@@ -74,10 +74,10 @@ func sizeOfPool(t *testing.T) int64 {
 	t.Helper()
 	const pools = 100
 	random, a := rand.New(rand.NewPCG(1, 2)), unstarted()
-	a.takePool(largestPool(random, pools))
+	a.onPoolUpdate(largestPool(random, pools))
 	before := heapInUse()
 	for n := range pools {
-		a.takePool(largestPool(random, n))
+		a.onPoolUpdate(largestPool(random, n))
 	}
 	each := (heapInUse() - before) / pools
 	if c, ok := a.ledger.Capacity(ipam.PoolNamed("p0")); !ok || c.Withheld.IsZero() || c.Available.IsZero() {
@@ -90,11 +90,11 @@ func sizeOfPool(t *testing.T) int64 {
 func TestAnEventOfAPoolWhoseSpecIsUnchangedCostsNothing(t *testing.T) {
 	const most = 4 << 10 // bytes
 	a, pool := unstarted(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
-	a.takePool(pool)
+	a.onPoolUpdate(pool)
 	pool.ResourceVersion, pool.Status.Allocations = "2", 7
 	result := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
-			a.takePool(pool)
+			a.onPoolUpdate(pool)
 		}
 	})
 	t.Logf("%v, %d bytes", result, result.AllocedBytesPerOp())
@@ -113,12 +113,12 @@ func TestWhatAnEventOfAPoolChangesIsTakenOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, pool := unstarted(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
-			a.takePool(pool)
+			a.onPoolUpdate(pool)
 			edited := pool.DeepCopy()
 			edit(edited)
-			a.takePool(edited)
+			a.onPoolUpdate(edited)
 			fresh := unstarted()
-			fresh.takePool(edited)
+			fresh.onPoolUpdate(edited)
 			got, _ := a.Pool(ipam.PoolNamed("p0"))
 			want, _ := fresh.Pool(ipam.PoolNamed("p0"))
 			if fmt.Sprintf("%+v", got) == "" || !got.Withheld.Equal(want.Withheld) {

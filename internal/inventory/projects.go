@@ -16,82 +16,84 @@ import (
 type projects struct {
 	// labels holds the project labels of the namespaces; empty if there is none.
 	labels map[string]string
-	// labelled is the number of namespaces of each label.
-	labelled map[string]int
+	// labelCounts is the number of namespaces of each label.
+	labelCounts map[string]int
 }
 
-func newProjects() projects { return projects{labels: map[string]string{}, labelled: map[string]int{}} }
+func newProjects() projects {
+	return projects{labels: map[string]string{}, labelCounts: map[string]int{}}
+}
 
-// aloneIn is the prefix of the project of a namespace that has no label and the name of a project.
+// namespaceProjectPrefix is the prefix of the project of a namespace that has no label and the name of a project.
 // The value of a label has no slash, so it is no other namespace's project.
-const aloneIn = "namespace/"
+const namespaceProjectPrefix = "namespace/"
 
-// of returns the project of a namespace, and false for a namespace that has not been seen.
-func (p projects) of(namespace string) (string, bool) {
-	label, known := p.labels[namespace]
+// projectOf returns the project of a namespace, and false for a namespace that has not been seen.
+func (p projects) projectOf(namespace string) (string, bool) {
+	label, ok := p.labels[namespace]
 	switch {
-	case !known:
+	case !ok:
 		return "", false
 	case label != "":
 		return label, true
-	case p.labelled[namespace] > 0:
-		return aloneIn + namespace, true
+	case p.labelCounts[namespace] > 0:
+		return namespaceProjectPrefix + namespace, true
 	}
 	return namespace, true
 }
 
-// set stores the label of a namespace, and drop removes the namespace.
-func (p projects) set(namespace, label string) {
-	p.drop(namespace)
+// setLabel stores the label of a namespace, and drop removes the namespace.
+func (p projects) setLabel(namespace, label string) {
+	p.removeLabel(namespace)
 	p.labels[namespace] = label
 	if label != "" {
-		p.labelled[label]++
+		p.labelCounts[label]++
 	}
 }
 
-func (p projects) drop(namespace string) {
+func (p projects) removeLabel(namespace string) {
 	label := p.labels[namespace]
 	delete(p.labels, namespace)
 	if label == "" {
 		return
 	}
-	if p.labelled[label]--; p.labelled[label] == 0 {
-		delete(p.labelled, label)
+	if p.labelCounts[label]--; p.labelCounts[label] == 0 {
+		delete(p.labelCounts, label)
 	}
 }
 
 // SetProject stores the project label of a namespace, which is empty if it has none. Listeners are
 // notified of every namespace whose project differs from before. A new namespace is no change:
 // nothing in it has been reconciled.
-func (c *Catalogue) SetProject(namespace, label string) {
-	c.changeProjects(namespace, label, func(p projects) { p.set(namespace, label) })
+func (c *Catalog) SetProject(namespace, label string) {
+	c.changeProjects(namespace, label, func(p projects) { p.setLabel(namespace, label) })
 }
 
 // DropNamespace removes a namespace.
-func (c *Catalogue) DropNamespace(namespace string) {
-	c.changeProjects(namespace, "", func(p projects) { p.drop(namespace) })
+func (c *Catalog) DropNamespace(namespace string) {
+	c.changeProjects(namespace, "", func(p projects) { p.removeLabel(namespace) })
 }
 
 // changeProjects applies a change of a namespace. Besides its own project, the change may affect
 // the projects of the namespaces that have the name of its label, before or after.
-func (c *Catalogue) changeProjects(namespace, label string, change func(projects)) {
+func (c *Catalog) changeProjects(namespace, label string, change func(projects)) {
 	c.mu.Lock()
-	concerned := map[string]string{}
+	projectsBefore := map[string]string{}
 	for _, name := range []string{namespace, label, c.namespaces.labels[namespace]} {
-		if project, known := c.namespaces.of(name); known {
-			concerned[name] = project
+		if project, ok := c.namespaces.projectOf(name); ok {
+			projectsBefore[name] = project
 		}
 	}
 	change(c.namespaces)
-	var changed []string
-	for name, before := range concerned {
-		if after, known := c.namespaces.of(name); known && after != before {
-			changed = append(changed, name)
+	var changedNames []string
+	for name, previous := range projectsBefore {
+		if current, ok := c.namespaces.projectOf(name); ok && current != previous {
+			changedNames = append(changedNames, name)
 		}
 	}
 	listeners := c.listeners
 	c.mu.Unlock()
-	for _, name := range changed {
+	for _, name := range changedNames {
 		notifyAll(listeners, Change{Namespace: name})
 	}
 }
@@ -99,16 +101,16 @@ func (c *Catalogue) changeProjects(namespace, label string, change func(projects
 // Tenant returns the tenant for which a namespace asks; false for a namespace that has not been
 // seen. The platform is recognized by its label alone: users that can create namespaces can give
 // one the platform's name.
-func (c *Catalogue) Tenant(namespace string) (ipam.Tenant, bool) {
+func (c *Catalog) Tenant(namespace string) (ipam.Tenant, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	project, ok := c.namespaces.of(namespace)
-	return ipam.Tenant{Project: project, Platform: c.platform != "" && c.namespaces.labels[namespace] == c.platform}, ok
+	project, ok := c.namespaces.projectOf(namespace)
+	return ipam.Tenant{Project: project, Platform: c.platformProject != "" && c.namespaces.labels[namespace] == c.platformProject}, ok
 }
 
-// onBehalf returns the request with the tenant for which it asks. A cluster-scoped pool asks for no
+// withTenant returns the request with the tenant for which it asks. A cluster-scoped pool asks for no
 // tenant.
-func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
+func (c *Catalog) withTenant(req ipam.Request) (ipam.Request, error) {
 	namespace := req.Namespace()
 	if namespace == "" {
 		return req, nil
@@ -123,11 +125,11 @@ func (c *Catalogue) onBehalf(req ipam.Request) (ipam.Request, error) {
 
 // LacksRight reports whether a request names an IPPool that it may not use, or one that does not
 // exist as far as this process has seen. The requester must not learn which of the two is the case.
-func (c *Catalogue) LacksRight(req ipam.Request) bool {
+func (c *Catalog) LacksRight(req ipam.Request) bool {
 	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return false
 	}
-	req, err := c.onBehalf(req)
+	req, err := c.withTenant(req)
 	if err != nil {
 		return true // the namespace is new
 	}
@@ -137,8 +139,8 @@ func (c *Catalogue) LacksRight(req ipam.Request) bool {
 
 // MayBeGranted returns the pool that a request names, and reports whether the request lacks only
 // the right to use it.
-func (c *Catalogue) MayBeGranted(req ipam.Request) (ipam.Pool, bool) {
-	req, err := c.onBehalf(req)
+func (c *Catalog) MayBeGranted(req ipam.Request) (ipam.Pool, bool) {
+	req, err := c.withTenant(req)
 	if err != nil {
 		return ipam.Pool{}, false
 	}
@@ -150,16 +152,16 @@ func (c *Catalogue) MayBeGranted(req ipam.Request) (ipam.Pool, bool) {
 	return pool, req.MayName(pool)
 }
 
-// Redacted removes the holder of a block from an error for a namespace, unless the holder is in the
+// Redact removes the holder of a block from an error for a namespace, unless the holder is in the
 // same project. An empty namespace stands for the platform, which can see the holder.
-func (c *Catalogue) Redacted(namespace string, err error) error {
+func (c *Catalog) Redact(namespace string, err error) error {
 	var taken *ipam.TakenError
 	if namespace == "" || !errors.As(err, &taken) {
 		return err
 	}
-	asking, _ := c.Tenant(namespace)
-	holding, known := c.Tenant(taken.Holder.Namespace)
-	if known && asking.Project == holding.Project {
+	tenant, _ := c.Tenant(namespace)
+	holder, ok := c.Tenant(taken.Holder.Namespace)
+	if ok && tenant.Project == holder.Project {
 		return err
 	}
 	return ipam.WithPools(taken.Redacted(), ipam.PoolsOf(err))
@@ -168,23 +170,23 @@ func (c *Catalogue) Redacted(namespace string, err error) error {
 // MayHold reports whether the pool is known. If it is known, and the namespace may not use it, the
 // error is a *ipam.MissingError: the namespace does not hold the block that it claims to hold
 // there.
-func (c *Catalogue) MayHold(req ipam.Request, key ipam.PoolKey) (known bool, err error) {
-	req, err = c.onBehalf(req)
+func (c *Catalog) MayHold(req ipam.Request, key ipam.PoolKey) (isKnown bool, err error) {
+	req, err = c.withTenant(req)
 	if err != nil {
 		return false, err
 	}
-	pool, known := c.Pool(key)
-	if known && !req.MayName(pool) {
+	pool, isKnown := c.Pool(key)
+	if isKnown && !req.MayName(pool) {
 		return true, NoSuchPool(req, key)
 	}
-	return known, nil
+	return isKnown, nil
 }
 
 // MayRetain returns a *ipam.PolicyError if a claim may not have its block retained, because its
 // class does not allow it; or, if it names no class, the pool of its block, which is recorded under
 // the name.
-func (c *Catalogue) MayRetain(req ipam.Request, recorded string) error {
-	of := "IPClass " + req.Class
+func (c *Catalog) MayRetain(req ipam.Request, recorded string) error {
+	owner := "IPClass " + req.Class
 	if req.Class != "" {
 		if class, _ := c.Class(req.Class); class.AllowRetain {
 			return nil
@@ -197,14 +199,14 @@ func (c *Catalogue) MayRetain(req ipam.Request, recorded string) error {
 		if pool, _ := c.Pool(key); pool.AllowRetain {
 			return nil
 		}
-		of = key.String()
+		owner = key.String()
 	}
 	return &ipam.PolicyError{Field: "spec.reclaimPolicy", Value: ipam.ReclaimRetain,
-		Remedy: of + " does not allow it (allowRetain): leave it Delete"}
+		Remedy: owner + " does not allow it (allowRetain): leave it Delete"}
 }
 
 // Keeping returns the time for which the class and the pool of a record keep its block.
-func (c *Catalogue) Keeping(record ipam.Record) ipam.Keeping {
+func (c *Catalog) Keeping(record ipam.Record) ipam.Keeping {
 	var class *ipam.Class
 	var pool *ipam.Pool
 	if entry, ok := c.Class(record.Class); ok && record.Class != "" {
@@ -217,10 +219,10 @@ func (c *Catalogue) Keeping(record ipam.Record) ipam.Keeping {
 }
 
 // TermsOfAddress returns the terms for recording an address that an IPAddress has already.
-func (c *Catalogue) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
+func (c *Catalog) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
 	terms := ipam.Terms{Class: class, Block: netip.PrefixFrom(addr, addr.BitLen()), Length: addr.BitLen(), Reclaim: ipam.ReclaimDelete}
-	if known, ok := c.Class(class); ok {
-		terms.Reclaim = known.Reclaim
+	if entry, ok := c.Class(class); ok {
+		terms.Reclaim = entry.Reclaim
 	}
 	return terms
 }
@@ -228,19 +230,19 @@ func (c *Catalogue) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
 // ResolvePool finds the source of a pool's own CIDR: its parent, or its routing domain. The error
 // is a *ipam.MissingError or a *ipam.PolicyError about the parent; with the error, it returns the
 // known part of the terms.
-func (c *Catalogue) ResolvePool(pool ipam.Pool) (Resolution, error) {
+func (c *Catalog) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	res := Resolution{Terms: ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.ReclaimDelete}}
 	if !pool.IsChild() {
 		res.Pools = []ipam.Pool{{Key: pool.Home, CIDR: pool.Family.All(), Family: pool.Family}}
 		return res, nil
 	}
-	req, err := c.onBehalf(pool.ParentRequest())
+	req, err := c.withTenant(pool.ParentRequest())
 	if err != nil {
 		return Resolution{}, err
 	}
 	parent, ok := c.Pool(pool.Home)
 	if !ok || !req.MayName(parent) {
-		return res, noPool(req, v1alpha1.ReasonParentNotReady, "parent")
+		return res, noPoolError(req, v1alpha1.ReasonParentNotReady, "parent")
 	}
 	if res.Terms.Family == "" {
 		res.Terms.Family = parent.Family
@@ -249,11 +251,11 @@ func (c *Catalogue) ResolvePool(pool ipam.Pool) (Resolution, error) {
 		return res, err
 	}
 	if err := c.PoolReady(parent); err != nil {
-		return res, missing(v1alpha1.ReasonParentNotReady, "%s", err.Error())
+		return res, missingError(v1alpha1.ReasonParentNotReady, "%s", err.Error())
 	}
 	pools, _, err := res.Terms.Fitting([]ipam.Pool{parent})
 	if err == nil {
-		pools, _, err = possible(res.Terms, pools)
+		pools, _, err = splitBySize(res.Terms, pools)
 	}
 	res.Pools = pools
 	return res, err
@@ -269,12 +271,12 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 
 // Descends reports whether a pool is the ancestor itself or a descendant of it, as far as this
 // process has seen.
-func (c *Catalogue) Descends(pool, ancestor ipam.PoolKey) bool {
-	for seen := map[ipam.PoolKey]bool{}; !seen[pool]; {
+func (c *Catalog) Descends(pool, ancestor ipam.PoolKey) bool {
+	for visited := map[ipam.PoolKey]bool{}; !visited[pool]; {
 		if pool == ancestor {
 			return true
 		}
-		seen[pool] = true
+		visited[pool] = true
 		parent, ok := c.Pool(pool)
 		if !ok {
 			return false

@@ -9,18 +9,18 @@ import (
 
 func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
-	var told []string
-	c.Listen(func(e Change) { told = append(told, e.Namespace) })
+	var notifications []string
+	c.Listen(func(e Change) { notifications = append(notifications, e.Namespace) })
 	expect := func(when, namespace, project string, changed ...string) {
 		t.Helper()
-		tenant, known := c.Tenant(namespace)
-		if !known || tenant.Project != project {
-			t.Errorf("%s: namespace %s is of project %q (known: %t), want %q", when, namespace, tenant.Project, known, project)
+		tenant, ok := c.Tenant(namespace)
+		if !ok || tenant.Project != project {
+			t.Errorf("%s: namespace %s is of project %q (known: %t), want %q", when, namespace, tenant.Project, ok, project)
 		}
-		if slices.Sort(told); !slices.Equal(told, changed) {
-			t.Errorf("%s: notified of %v, want %v", when, told, changed)
+		if slices.Sort(notifications); !slices.Equal(notifications, changed) {
+			t.Errorf("%s: notified of %v, want %v", when, notifications, changed)
 		}
-		told = nil
+		notifications = nil
 	}
 	c.SetProject("red", "")
 	expect("without a label anywhere", "red", "red")
@@ -42,16 +42,16 @@ func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T)
 	expect("and another one has it too", "red", "red")
 	c.SetProject("late", "red")
 	expect("when nothing changes", "late", "red")
-	if len(c.namespaces.labelled) != 1 || c.namespaces.labelled["red"] != 2 {
-		t.Errorf("labels are counted as %v", c.namespaces.labelled)
+	if len(c.namespaces.labelCounts) != 1 || c.namespaces.labelCounts["red"] != 2 {
+		t.Errorf("labels are counted as %v", c.namespaces.labelCounts)
 	}
 }
 
 func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
-	var told []string
+	var notifications []string
 	note := func(who string) func(Change) {
-		return func(e Change) { told = append(told, who+" of "+e.Namespace) }
+		return func(e Change) { notifications = append(notifications, who+" of "+e.Namespace) }
 	}
 	c.SetProject("team", "red")
 	stop := c.Listen(note("a"))
@@ -59,8 +59,8 @@ func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 	c.SetProject("team", "blue")
 	stop()
 	c.SetProject("team", "green")
-	if want := []string{"a of team", "b of team", "b of team"}; !slices.Equal(told, want) {
-		t.Errorf("notified of %q, want %q", told, want)
+	if want := []string{"a of team", "b of team", "b of team"}; !slices.Equal(notifications, want) {
+		t.Errorf("notified of %q, want %q", notifications, want)
 	}
 }
 

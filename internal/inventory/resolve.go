@@ -27,36 +27,36 @@ type Resolution struct {
 // request may use the reason why it is not served from there (ipam.PoolsOf); with a
 // *ipam.MissingError, Resolve returns the known part of the terms. The error is ipam.ErrNotSynced
 // if the claim's namespace has not been seen.
-func (c *Catalogue) Resolve(req ipam.Request) (Resolution, error) {
-	named, err := c.named(req)
+func (c *Catalog) Resolve(req ipam.Request) (Resolution, error) {
+	objects, err := c.lookUpNamed(req)
 	if err != nil {
 		return Resolution{}, err
 	}
-	terms, err := ipam.Fold(named.request, named.class, named.pools)
+	terms, err := ipam.Fold(objects.request, objects.class, objects.pools)
 	if err != nil {
 		return Resolution{}, err
 	}
-	res := Resolution{Terms: terms, Class: named.class, PassedOver: named.excluded}
-	if err = named.missing; err == nil {
-		err = c.choose(&res, named.pools)
+	res := Resolution{Terms: terms, Class: objects.class, PassedOver: objects.excluded}
+	if err = objects.missing; err == nil {
+		err = c.selectPools(&res, objects.pools)
 	}
 	ipam.SortByPool(res.PassedOver)
 	return res, ipam.WithPools(err, res.PassedOver)
 }
 
-// choose selects the pools that can serve the terms, and records the reasons why the others cannot.
-func (c *Catalogue) choose(res *Resolution, pools []ipam.Pool) error {
+// selectPools selects the pools that can serve the terms, and records the reasons why the others cannot.
+func (c *Catalog) selectPools(res *Resolution, pools []ipam.Pool) error {
 	fitting, unfit, err := res.Terms.Fitting(pools)
 	res.PassedOver = append(res.PassedOver, unfit...)
 	if err != nil {
 		return err
 	}
-	fitting, tooSmall, err := possible(res.Terms, fitting)
+	fitting, tooSmall, err := splitBySize(res.Terms, fitting)
 	res.PassedOver = append(res.PassedOver, tooSmall...)
 	if err != nil {
 		return err
 	}
-	ready, unready := c.ready(fitting)
+	ready, unready := c.splitReady(fitting)
 	res.PassedOver = append(res.PassedOver, unready...)
 	if len(ready) == 0 && len(unready) > 0 {
 		return unready[len(unready)-1].Err
@@ -65,9 +65,9 @@ func (c *Catalogue) choose(res *Resolution, pools []ipam.Pool) error {
 	return nil
 }
 
-// named holds a request with its tenant, its class, and the pools from which it may be served as
+// namedObjects holds a request with its tenant, its class, and the pools from which it may be served as
 // far as names go; missing is the reason if there are none.
-type named struct {
+type namedObjects struct {
 	request ipam.Request
 	class   *ipam.Class
 	pools   []ipam.Pool
@@ -76,23 +76,23 @@ type named struct {
 	excluded []ipam.PoolResult
 }
 
-// named finds the class and the pools that a request names.
-func (c *Catalogue) named(req ipam.Request) (named, error) {
-	req, err := c.onBehalf(req)
+// lookUpNamed finds the class and the pools that a request names.
+func (c *Catalog) lookUpNamed(req ipam.Request) (namedObjects, error) {
+	req, err := c.withTenant(req)
 	if err != nil {
-		return named{}, err
+		return namedObjects{}, err
 	}
 	class, err := c.classOf(req)
 	if err != nil {
-		return named{}, err
+		return namedObjects{}, err
 	}
-	found := named{request: req, class: class}
-	found.pools, found.missing = c.poolsOf(&found)
-	return found, nil
+	objects := namedObjects{request: req, class: class}
+	objects.pools, objects.missing = c.poolsOf(&objects)
+	return objects, nil
 }
 
 // classOf returns the class that a request names, or the default one.
-func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
+func (c *Catalog) classOf(req ipam.Request) (*ipam.Class, error) {
 	if req.Pool != (ipam.PoolKey{}) || req.Selects != nil {
 		return nil, nil
 	}
@@ -101,14 +101,14 @@ func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
 	if req.Class == "" {
 		family := c.familyOf(req)
 		if entry, ok = c.DefaultClass(family, mayUse); !ok {
-			return nil, missing(v1alpha1.ReasonNoDefaultClass, "the claim names no class and no pool, and there is no default class for %s: set spec.className, or annotate an %[1]s class with %s=true", family, v1alpha1.AnnotationDefaultClass)
+			return nil, missingError(v1alpha1.ReasonNoDefaultClass, "the claim names no class and no pool, and there is no default class for %s: set spec.className, or annotate an %[1]s class with %s=true", family, v1alpha1.AnnotationDefaultClass)
 		}
 	}
 	switch {
 	case !ok || !mayUse(entry):
-		return nil, missing(v1alpha1.ReasonClassNotFound, "there is no IPClass %q that this namespace may use: create it, or name another one", req.Class)
+		return nil, missingError(v1alpha1.ReasonClassNotFound, "there is no IPClass %q that this namespace may use: create it, or name another one", req.Class)
 	case !entry.Native:
-		return nil, missing(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner: wait until that has served the claim, or name another class", req.Class)
+		return nil, missingError(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner: wait until that has served the claim, or name another class", req.Class)
 	}
 	return &entry.Class, nil
 }
@@ -116,7 +116,7 @@ func (c *Catalogue) classOf(req ipam.Request) (*ipam.Class, error) {
 // familyOf returns the address family of a request that names neither class nor pool: the family of
 // the block, or the family, for which it asks, else the operator's default. It does not depend on
 // which default classes exist.
-func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
+func (c *Catalog) familyOf(req ipam.Request) ipam.Family {
 	if req.Block.IsValid() {
 		return ipam.FamilyOf(req.Block)
 	}
@@ -125,40 +125,40 @@ func (c *Catalogue) familyOf(req ipam.Request) ipam.Family {
 
 // poolsOf returns the pools from which a request may be served as far as names go, and the reason
 // if there are none. It records the pools that the class excludes.
-func (c *Catalogue) poolsOf(found *named) ([]ipam.Pool, error) {
-	req, class := found.request, found.class
+func (c *Catalog) poolsOf(objects *namedObjects) ([]ipam.Pool, error) {
+	req, class := objects.request, objects.class
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
 		pool, ok := c.Pool(req.Pool)
 		if !ok || !req.MayName(pool) {
-			return nil, noPool(req, v1alpha1.ReasonPoolNotFound, "one")
+			return nil, noPoolError(req, v1alpha1.ReasonPoolNotFound, "one")
 		}
 		return []ipam.Pool{pool}, nil
 	case req.Selects != nil:
 		pools := slices.DeleteFunc(c.PoolsWhere(req.Namespace(), req.Selects), func(p ipam.Pool) bool { return !req.MayName(p) })
 		if len(pools) == 0 {
-			return nil, missing(v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
+			return nil, missingError(v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
 		}
 		return sortedByName(pools), nil
 	default:
 		backing, excluded := c.PoolsOf(req.Namespace(), *class)
-		for _, pool := range usable(req, excluded) {
-			found.excluded = append(found.excluded, ipam.PoolResult{Pool: pool.Key, Err: class.Excludes(pool)})
+		for _, pool := range filterUsable(req, excluded) {
+			objects.excluded = append(objects.excluded, ipam.PoolResult{Pool: pool.Key, Err: class.Excludes(pool)})
 		}
-		pools := usable(req, backing)
+		pools := filterUsable(req, backing)
 		if len(pools) == 0 {
-			return nil, missing(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)
+			return nil, missingError(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)
 		}
 		return sortedByName(pools), nil
 	}
 }
 
-// usable returns the pools that a request may use without naming them.
-func usable(req ipam.Request, pools []ipam.Pool) []ipam.Pool {
+// filterUsable returns the pools that a request may use without naming them.
+func filterUsable(req ipam.Request, pools []ipam.Pool) []ipam.Pool {
 	return slices.DeleteFunc(pools, func(p ipam.Pool) bool { return !req.MayUse(p) })
 }
 
-func (c *Catalogue) candidates(pools []ipam.Pool) []ipam.Candidate {
+func (c *Catalog) candidates(pools []ipam.Pool) []ipam.Candidate {
 	candidates := make([]ipam.Candidate, len(pools))
 	for i, pool := range pools {
 		candidates[i] = ipam.Candidate{Pool: pool, Utilized: c.ledger.Utilized(pool.Key)}
@@ -191,20 +191,20 @@ func DefaultOf(classes []ClassEntry) (ClassEntry, bool) {
 	if len(classes) == 0 {
 		return ClassEntry{}, false
 	}
-	var counting []ClassEntry
+	var candidates []ClassEntry
 	for _, class := range classes {
-		if !slices.ContainsFunc(classes, func(other ClassEntry) bool { return other.replaces(class) }) {
-			counting = append(counting, class)
+		if !slices.ContainsFunc(classes, func(other ClassEntry) bool { return other.isReplacing(class) }) {
+			candidates = append(candidates, class)
 		}
 	}
-	if len(counting) == 0 { // each replaces another
-		counting = classes
+	if len(candidates) == 0 { // each replaces another
+		candidates = classes
 	}
-	return slices.MinFunc(counting, olderFirst), true
+	return slices.MinFunc(candidates, olderFirst), true
 }
 
-// replaces reports whether the class counts in place of the other.
-func (e ClassEntry) replaces(other ClassEntry) bool {
+// isReplacing reports whether the class counts in place of the other.
+func (e ClassEntry) isReplacing(other ClassEntry) bool {
 	return e.Replaces == other.Name && other.Replaces != e.Name
 }
 
@@ -247,18 +247,18 @@ func defaultsFirst(classes []v1alpha1.IPClass) {
 // Wants returns the size of block that a request would take, the account that it would use, and the
 // pools from which it would take the block, ready or not. Without pools, an object is missing or
 // not allowed.
-func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
-	named, err := c.named(req)
-	if err != nil || named.missing != nil {
+func (c *Catalog) Wants(req ipam.Request) ipam.Wants {
+	objects, err := c.lookUpNamed(req)
+	if err != nil || objects.missing != nil {
 		return ipam.Wants{}
 	}
-	class := named.class
-	req = named.request
-	terms, err := ipam.Fold(req, class, named.pools)
+	class := objects.class
+	req = objects.request
+	terms, err := ipam.Fold(req, class, objects.pools)
 	if err != nil {
 		return ipam.Wants{}
 	}
-	fitting, _, err := terms.Fitting(named.pools)
+	fitting, _, err := terms.Fitting(objects.pools)
 	if err != nil || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
 		return ipam.Wants{}
 	}
@@ -272,20 +272,20 @@ func (c *Catalogue) Wants(req ipam.Request) ipam.Wants {
 	return wants
 }
 
-// Shared resolves many similar requests: it resolves each kind once, with the catalog's state at
+// WantsCache resolves many similar requests: it resolves each kind once, with the catalog's state at
 // that time. It is for one goroutine.
-type Shared struct {
-	catalogue *Catalogue
-	known     map[shape]ipam.Wants
+type WantsCache struct {
+	catalog *Catalog
+	wants   map[requestKey]ipam.Wants
 }
 
-// Shared returns a Shared that resolves many requests.
-func (c *Catalogue) Shared() *Shared {
-	return &Shared{catalogue: c, known: map[shape]ipam.Wants{}}
+// NewWantsCache returns a Shared that resolves many requests.
+func (c *Catalog) NewWantsCache() *WantsCache {
+	return &WantsCache{catalog: c, wants: map[requestKey]ipam.Wants{}}
 }
 
-// shape holds the fields of a request from which its wants follow.
-type shape struct {
+// requestKey holds the fields of a request from which its wants follow.
+type requestKey struct {
 	class, selector string
 	pool, child     ipam.PoolKey
 	namespace       string
@@ -295,66 +295,66 @@ type shape struct {
 	granted, single bool
 }
 
-// Wants returns the result of Catalogue.Wants.
-func (s *Shared) Wants(req ipam.Request) ipam.Wants {
+// Wants returns the result of Catalog.Wants.
+func (s *WantsCache) Wants(req ipam.Request) ipam.Wants {
 	if req.Block.IsValid() || req.Selects != nil && req.Selector == "" {
-		return s.catalogue.Wants(req)
+		return s.catalog.Wants(req)
 	}
-	key := shape{
+	key := requestKey{
 		class: req.Class, selector: req.Selector, pool: req.Pool, child: req.Child, namespace: req.Namespace(),
 		family: req.Family, length: req.Length, granted: req.Grant != nil, single: req.Single,
 	}
 	if req.Grant != nil {
 		key.grant = *req.Grant
 	}
-	wants, ok := s.known[key]
+	wants, ok := s.wants[key]
 	if !ok {
-		wants = s.catalogue.Wants(req)
-		s.known[key] = wants
+		wants = s.catalog.Wants(req)
+		s.wants[key] = wants
 	}
 	return wants
 }
 
-// possible returns the pools that have a block of the length when nothing is in use, and the
+// splitBySize returns the pools that have a block of the length when nothing is in use, and the
 // others. A pool that has no CIDR yet may get one with such a block. If there is no such pool, no
 // release would help: the error is a *ipam.PolicyError if the request is not to wait for room, and
 // otherwise a *ipam.MissingError, because a pool may be edited.
-func possible(terms ipam.Terms, pools []ipam.Pool) (fit []ipam.Pool, tooSmall []ipam.PoolResult, err error) {
+func splitBySize(terms ipam.Terms, pools []ipam.Pool) (fit []ipam.Pool, tooSmall []ipam.PoolResult, err error) {
 	if terms.Length == ipam.NoLength || terms.Block.IsValid() {
 		return pools, nil, nil
 	}
 	for _, pool := range pools {
-		if !pool.CIDR.IsValid() || hasEver(pool, terms.Length) {
+		if !pool.CIDR.IsValid() || canEverHold(pool, terms.Length) {
 			fit = append(fit, pool)
 			continue
 		}
-		tooSmall = append(tooSmall, ipam.PoolResult{Pool: pool.Key, Err: cannotFit(terms, []ipam.Pool{pool})})
+		tooSmall = append(tooSmall, ipam.PoolResult{Pool: pool.Key, Err: cannotFitError(terms, []ipam.Pool{pool})})
 	}
 	if len(fit) > 0 || len(pools) == 0 {
 		return fit, tooSmall, nil
 	}
 	if terms.WhenExhausted(pools) == ipam.OnExhaustionReject {
-		return nil, tooSmall, &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: tooLarge(pools), Verdict: ipam.CannotFit}
+		return nil, tooSmall, &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: tooLargeRemedy(pools), Verdict: ipam.CannotFit}
 	}
-	return nil, tooSmall, cannotFit(terms, pools)
+	return nil, tooSmall, cannotFitError(terms, pools)
 }
 
-func cannotFit(terms ipam.Terms, pools []ipam.Pool) error {
-	err := missing(v1alpha1.ReasonCannotFit, "no /%d can be handed out: %s", terms.Length, tooLarge(pools))
+func cannotFitError(terms ipam.Terms, pools []ipam.Pool) error {
+	err := missingError(v1alpha1.ReasonCannotFit, "no /%d can be handed out: %s", terms.Length, tooLargeRemedy(pools))
 	err.Verdict = ipam.CannotFit
 	return err
 }
 
-func hasEver(pool ipam.Pool, length int) bool {
+func canEverHold(pool ipam.Pool, length int) bool {
 	largest := pool.LargestBlock()
 	return largest != ipam.NoLength && largest <= length
 }
 
-// tooLarge names the pool whose largest block is the largest.
-func tooLarge(pools []ipam.Pool) string {
+// tooLargeRemedy names the pool whose largest block is the largest.
+func tooLargeRemedy(pools []ipam.Pool) string {
 	best := pools[0]
 	for _, pool := range pools[1:] {
-		if largest := pool.LargestBlock(); largest != ipam.NoLength && !hasEver(best, largest) {
+		if largest := pool.LargestBlock(); largest != ipam.NoLength && !canEverHold(best, largest) {
 			best = pool
 		}
 	}

@@ -95,7 +95,7 @@ func TestASelectorFindsOnlyWhatTheNamespaceMayUse(t *testing.T) {
 			Claim: ipam.Name{Namespace: project, Name: "c"}, Selects: selects,
 			Tenant: ipam.Tenant{Project: project, Platform: project == "the-platform"},
 		}
-		pools, err := a.poolsOf(&named{request: request})
+		pools, err := a.poolsOf(&namedObjects{request: request})
 		var got []string
 		for _, pool := range pools {
 			got = append(got, pool.Key.Name)
@@ -112,9 +112,9 @@ func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
 	a := New(Options{Ledger: emptyLedger()})
 	class := &ipam.Class{Name: "gold", Family: ipam.IPv4}
 	request := ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "c"}, Tenant: ipam.Tenant{Project: "red"}}
-	_, none := a.poolsOf(&named{request: request, class: class})
+	_, none := a.poolsOf(&namedObjects{request: request, class: class})
 	a.SetPool(ipam.Pool{Key: ipam.PoolNamed("p"), Family: ipam.IPv4, Classes: []string{"gold"}, Visibility: ipam.VisibilityConsumer, Project: "blue"})
-	_, hidden := a.poolsOf(&named{request: request, class: class})
+	_, hidden := a.poolsOf(&namedObjects{request: request, class: class})
 	const want = `no IPv4 pool that this namespace may use backs the IPClass "gold": add the class to the classNames of one, or change the visibility of one that backs it`
 	if none == nil || none.Error() != want || hidden == nil || hidden.Error() != want {
 		t.Errorf("without a pool: %v; with a hidden one: %v; want both times: %s", none, hidden, want)
@@ -127,7 +127,7 @@ func TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass(t *testing.T) {
 	for name, family := range map[string]ipam.Family{"four": ipam.IPv4, "six": ipam.IPv6, "unknown": ""} {
 		a.SetPool(ipam.Pool{Key: ipam.PoolNamed(name), Family: family, Classes: []string{"gold"}})
 	}
-	pools, err := a.poolsOf(&named{request: ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}}, class: &ipam.Class{Name: "gold", Family: ipam.IPv4}})
+	pools, err := a.poolsOf(&namedObjects{request: ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}}, class: &ipam.Class{Name: "gold", Family: ipam.IPv4}})
 	if got, want := keysOf(pools), []ipam.PoolKey{ipam.PoolNamed("four"), ipam.PoolNamed("unknown")}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}

@@ -53,7 +53,7 @@ func TestWhatMayNotBeUsedIsToldAsWhatDoesNotExist(t *testing.T) {
 		{ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "c"}, Pool: ipam.LocalPoolNamed("red", "x")},
 			`there is no LocalIPPool "x": create it, or name another one`},
 	} {
-		if got := noPool(c.request, v1alpha1.ReasonPoolNotFound, "one").Message; got != c.want {
+		if got := noPoolError(c.request, v1alpha1.ReasonPoolNotFound, "one").Message; got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

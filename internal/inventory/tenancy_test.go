@@ -11,7 +11,7 @@ import (
 
 // twoTenants returns a catalog in which two namespaces have a pool of one name, class and label
 // each, beside the platform's.
-func twoTenants() *Catalogue {
+func twoTenants() *Catalog {
 	c := New(Options{Ledger: emptyLedger()})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("red", "p"), ipam.LocalPoolNamed("blue", "p")} {
 		c.SetPool(ipam.Pool{Key: key, Classes: []string{"gold", "silver"}, Labels: map[string]string{"of": "all"}})
@@ -31,7 +31,7 @@ func keysOf(pools []ipam.Pool) []ipam.PoolKey {
 	return keys
 }
 
-func TestTheCatalogueShowsANamespaceItsOwnPools(t *testing.T) {
+func TestCatalogShowsNamespaceItsOwnPools(t *testing.T) {
 	c := twoTenants()
 	platform, red := ipam.PoolNamed("p"), ipam.LocalPoolNamed("red", "p")
 	backing := func(from, class string) []ipam.PoolKey {
@@ -89,7 +89,7 @@ func TestLocalPoolsBackOnlyClassesThatAllowThem(t *testing.T) {
 
 func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
 	a := twoTenants()
-	a.platform = "the-platform"
+	a.platformProject = "the-platform"
 	a.SetProject("platform-a", "the-platform")
 	a.SetProject("platform-b", "the-platform")
 	block := netip.MustParsePrefix("10.0.0.0/24")
@@ -116,7 +116,7 @@ func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
 		if c.tells {
 			want = err.Error()
 		}
-		if got := a.Redacted(c.from, err).Error(); got != want {
+		if got := a.Redact(c.from, err).Error(); got != want {
 			t.Errorf("shown to %q about the block of %s: %q, want %q", c.from, c.holder, got, want)
 		}
 	}

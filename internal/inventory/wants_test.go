@@ -9,7 +9,7 @@ import (
 )
 
 // withPool returns a catalog that knows the namespace ns, and a pool.
-func withPool() (*Catalogue, ipam.Pool) {
+func withPool() (*Catalog, ipam.Pool) {
 	c := New(Options{Ledger: emptyLedger()})
 	pool := ipam.Pool{
 		Key: ipam.PoolNamed("p"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/29"),
@@ -41,7 +41,7 @@ func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
 // TestWhoIsAlikeIsResolvedOnce counts the resolutions of many waiters.
 func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
 	c, pool := withPool()
-	requests := c.Shared()
+	requests := c.NewWantsCache()
 	all := func(map[string]string) bool { return true }
 	for _, test := range []struct {
 		name          string
@@ -59,8 +59,8 @@ func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
 		{"i", ipam.Request{Pool: pool.Key, Block: netip.MustParsePrefix("10.1.0.1/32"), Length: ipam.NoLength}, 0, 4},
 	} {
 		test.request.Claim = ipam.Name{Namespace: "ns", Name: test.name}
-		if got := requests.Wants(test.request); got.Length != test.length || len(got.Pools) != min(test.length, 1) || len(requests.known) != test.known {
-			t.Errorf("%s: wants %+v with %d known, want /%d with %d", test.name, got, len(requests.known), test.length, test.known)
+		if got := requests.Wants(test.request); got.Length != test.length || len(got.Pools) != min(test.length, 1) || len(requests.wants) != test.known {
+			t.Errorf("%s: wants %+v with %d known, want /%d with %d", test.name, got, len(requests.wants), test.length, test.known)
 		}
 	}
 }

@@ -175,16 +175,16 @@ func (e *ExhaustedError) Condition(w Wording) (reason, message string) {
 	return w.Exhausted, e.Shortage() + ": " + w.IfExhausted
 }
 
-// Named is the largest number of pools in a message. A condition has room for 32768 characters,
+// MaxListed is the largest number of pools in a message. A condition has room for 32768 characters,
 // and a class may be backed by any number of pools.
-const Named = 10
+const MaxListed = 10
 
 // Shortage returns the length that is not free, and the pools without it. It stays the same
 // while the request waits.
 func (e *ExhaustedError) Shortage() string {
-	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, Listed(e.Pools, Named, PoolKey.String, ", "))}
+	parts := []string{fmt.Sprintf("no free /%d in %s", e.Bits, FormatList(e.Pools, MaxListed, PoolKey.String, ", "))}
 	if len(e.Limits) > 0 {
-		parts = append(parts, Listed(e.Limits, Named, (*LimitError).reached, "; "))
+		parts = append(parts, FormatList(e.Limits, MaxListed, (*LimitError).reached, "; "))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -213,8 +213,8 @@ func (e *UnclaimedError) Is(target error) bool { return target == ErrTooManyUncl
 
 // LimitError means that a project would hold more than one project can.
 type LimitError struct {
-	// Of is the pool or the class that has the limit, with its kind.
-	Of      string
+	// Subject is the pool or the class that has the limit, with its kind.
+	Subject string
 	Project string
 	// Unit is block or address.
 	Unit string
@@ -225,12 +225,12 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	is := "are"
+	verb := "are"
 	if e.Held == space.CountOf64(1) {
-		is = "is"
+		verb = "is"
 	}
 	return fmt.Sprintf("exceeded limit: %s allows project %s %s, %s %s held: release some, or ask for a higher limit",
-		e.Of, e.Project, e.most(), e.Held, is)
+		e.Subject, e.Project, e.limitText(), e.Held, verb)
 }
 
 // Stable returns the message without the held amount, which changes while a claim waits.
@@ -243,11 +243,11 @@ func (e *LimitError) Condition(w Wording) (reason, message string) { return w.Li
 
 // reached returns the limit, and that the project holds that much.
 func (e *LimitError) reached() string {
-	return fmt.Sprintf("%s allows project %s %s, which it holds", e.Of, e.Project, e.most())
+	return fmt.Sprintf("%s allows project %s %s, which it holds", e.Subject, e.Project, e.limitText())
 }
 
-// most returns the limit with its unit.
-func (e *LimitError) most() string {
+// limitText returns the limit with its unit.
+func (e *LimitError) limitText() string {
 	switch {
 	case e.Most == space.CountOf64(1):
 		return "1 " + e.Unit

@@ -10,7 +10,7 @@ import (
 
 func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
 	pools := []PoolKey{PoolNamed("p"), PoolNamed("q")}
-	limit := &LimitError{Of: "pool r", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
+	limit := &LimitError{Subject: "pool r", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
 	block, held := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.0.0/25")
 	holder := Holder{Kind: "IPClaim", Namespace: "red", Name: "a"}
 	taken := &TakenError{Block: block, Pool: pools[0], Holder: holder, Overlap: held}
@@ -27,7 +27,7 @@ func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
 		"a project's bound":     {&UnclaimedError{Project: "red", Most: 5}, "project red has reached its limit of 5 unclaimed allocations: wait until earlier creates finish"},
 		"a namespace's bound":   {&UnclaimedError{Namespace: "red", Most: 5}, "namespace red has reached its limit of 5 unclaimed allocations: wait until earlier creates finish"},
 		"a limit":               {limit, "exceeded limit: pool r allows project red 2 blocks, 2 are held: release some, or ask for a higher limit"},
-		"a limit of addresses":  {&LimitError{Of: "class c", Project: "red", Unit: "address", Most: space.CountOf64(8), Held: space.CountOf64(1)}, "exceeded limit: class c allows project red 8 addresses, 1 is held: release some, or ask for a higher limit"},
+		"a limit of addresses":  {&LimitError{Subject: "class c", Project: "red", Unit: "address", Most: space.CountOf64(8), Held: space.CountOf64(1)}, "exceeded limit: class c allows project red 8 addresses, 1 is held: release some, or ask for a higher limit"},
 		"a value is not right":  {&PolicyError{Field: "spec.prefixLength", Value: 8, Remedy: "is too large"}, "spec.prefixLength: 8: is too large"},
 		"a value is missing":    {&PolicyError{Field: "spec.prefixLength", Remedy: "say how large"}, "spec.prefixLength: Required value: say how large"},
 		"it is taken":           {taken, "10.0.0.0/24 conflicts with 10.0.0.0/25 of pool p, held by IPClaim red/a"},

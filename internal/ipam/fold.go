@@ -28,7 +28,7 @@ func Fold(req Request, class *Class, pools []Pool) (Terms, error) {
 	}
 	t.Sticky = req.Sticky
 	if t.Retains = retains(t.Reclaim, req.Sticky); t.Retains != "" && class != nil && !class.AllowRetain {
-		return Terms{}, t.notRetained(fmt.Sprintf("class %s", class.Name))
+		return Terms{}, t.retainError(fmt.Sprintf("class %s", class.Name))
 	}
 	return t, t.checkLength(class)
 }
@@ -48,13 +48,13 @@ func retains(reclaim Reclaim, sticky string) string {
 	return ""
 }
 
-// notRetained returns the error that refuses to keep a block.
-func (t *Terms) notRetained(of string) *PolicyError {
+// retainError returns the error that refuses to keep a block.
+func (t *Terms) retainError(subject string) *PolicyError {
 	value, remedy := any(ReclaimRetain), "leave reclaimPolicy out, or write Delete"
 	if t.Retains == FieldSticky {
 		value, remedy = t.Sticky, "remove the annotation"
 	}
-	return &PolicyError{Verdict: RetainNotAllowed, Field: t.Retains, Value: value, Remedy: fmt.Sprintf("%s does not allow it (allowRetain): %s", of, remedy)}
+	return &PolicyError{Verdict: RetainNotAllowed, Field: t.Retains, Value: value, Remedy: fmt.Sprintf("%s does not allow it (allowRetain): %s", subject, remedy)}
 }
 
 func (t *Terms) underClass(c Class) error {
@@ -164,7 +164,7 @@ func (t Terms) fits(p Pool) *PolicyError {
 		return refusal
 	}
 	if t.Class == "" && t.Retains != "" && !p.AllowRetain {
-		return t.notRetained(p.Key.String())
+		return t.retainError(p.Key.String())
 	}
 	if t.Length != NoLength && !p.Lengths.Contain(t.Length) && t.Single {
 		return &PolicyError{Verdict: LengthNotAllowed, Field: "spec.poolRef.name", Value: cmp.Or(t.Class, p.Key.Name),

@@ -291,16 +291,16 @@ type Account struct {
 
 // Check returns a *LimitError if a project that holds that much of something would exceed the
 // limit with more of it. A request of no project has no limit.
-func (l Limit) Check(of, project string, held, more Usage) error {
+func (l Limit) Check(subject, project string, held, extra Usage) error {
 	if project == "" {
 		return nil
 	}
-	total := held.Add(more)
+	total := held.Add(extra)
 	switch {
 	case !l.Blocks.allows(total.Blocks):
-		return &LimitError{Of: of, Project: project, Unit: "block", Most: l.Blocks.Count, Held: held.Blocks}
+		return &LimitError{Subject: subject, Project: project, Unit: "block", Most: l.Blocks.Count, Held: held.Blocks}
 	case !l.Addresses.allows(total.Addresses):
-		return &LimitError{Of: of, Project: project, Unit: "address", Most: l.Addresses.Count, Held: held.Addresses}
+		return &LimitError{Subject: subject, Project: project, Unit: "address", Most: l.Addresses.Count, Held: held.Addresses}
 	}
 	return nil
 }

@@ -85,8 +85,8 @@ func (r Record) WasTakenOver() bool {
 	return r.State == StateBound && !r.IsStamped() && !r.ReleaseAfter.IsZero()
 }
 
-// Counted returns a number with its noun, for messages: 1 block, 2 blocks, 3 addresses.
-func Counted[N int | int64](n N, noun string) string { return Numbered(n, noun, Plural(noun)) }
+// FormatCount returns a number with its noun, for messages: 1 block, 2 blocks, 3 addresses.
+func FormatCount[N int | int64](n N, noun string) string { return FormatNumber(n, noun, Plural(noun)) }
 
 // Plural returns the plural of a noun.
 func Plural(noun string) string {
@@ -96,33 +96,33 @@ func Plural(noun string) string {
 	return noun + "s"
 }
 
-// Numbered returns a number with the phrase for one or for more: 1 claim waits, 2 claims wait.
-func Numbered[N int | int64](n N, one, more string) string {
+// FormatNumber returns a number with the phrase for one or for more: 1 claim waits, 2 claims wait.
+func FormatNumber[N int | int64](n N, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return fmt.Sprintf("%d %s", n, plural)
 }
 
-// Listed returns the names of the first of several things, and the number of the others.
-func Listed[T any](all []T, most int, name func(T) string, separator string) string {
+// FormatList returns the names of the first of several things, and the number of the others.
+func FormatList[T any](items []T, limit int, name func(T) string, separator string) string {
 	var names []string
-	for _, one := range all[:min(len(all), most)] {
+	for _, one := range items[:min(len(items), limit)] {
 		names = append(names, name(one))
 	}
-	if more := len(all) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
+	if omitted := len(items) - len(names); omitted > 0 {
+		names = append(names, fmt.Sprintf("and %d more", omitted))
 	}
 	return strings.Join(names, separator)
 }
 
 // FirstFew returns the first three of several texts, and the number of the others.
 func FirstFew(texts []string) string {
-	return Listed(texts, 3, func(text string) string { return text }, ", ")
+	return FormatList(texts, 3, func(text string) string { return text }, ", ")
 }
 
-// Joined returns all of several texts in words: a, b and c.
-func Joined(texts []string) string {
+// JoinTexts returns all of several texts in words: a, b and c.
+func JoinTexts(texts []string) string {
 	if len(texts) < 2 {
 		return strings.Join(texts, "")
 	}

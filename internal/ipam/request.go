@@ -96,12 +96,12 @@ type Candidate struct {
 
 // Rank orders pools as they are to be tried. A namespace's own pools come before cluster-scoped
 // ones; ties, and FirstFit, go by name.
-func Rank(pools []Candidate, by Selection) []Pool {
+func Rank(pools []Candidate, selection Selection) []Pool {
 	order := slices.Clone(pools)
 	slices.SortFunc(order, func(a, b Candidate) int {
 		return cmp.Or(
 			ownFirst(a.Pool.Key, b.Pool.Key),
-			direction(by)*cmp.Compare(a.Utilized, b.Utilized),
+			direction(selection)*cmp.Compare(a.Utilized, b.Utilized),
 			cmp.Compare(a.Pool.Key.Name, b.Pool.Key.Name),
 		)
 	})
@@ -121,8 +121,8 @@ func ownFirst(a, b PoolKey) int {
 	return -cmp.Compare(min(1, len(a.Namespace)), min(1, len(b.Namespace)))
 }
 
-func direction(by Selection) int {
-	switch by {
+func direction(selection Selection) int {
+	switch selection {
 	case SelectLeastUtilized:
 		return 1
 	case SelectMostUtilized:
@@ -221,11 +221,11 @@ func WithPools(err error, pools []PoolResult) error {
 // PoolsOf returns the decision about each pool that the request can use; empty if the error is
 // not about pools.
 func PoolsOf(err error) []PoolResult {
-	if of, ok := errors.AsType[interface {
+	if poolsErr, ok := errors.AsType[interface {
 		error
 		poolResults() []PoolResult
 	}](err); ok {
-		return of.poolResults()
+		return poolsErr.poolResults()
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestAMessageNamesAFewPools(t *testing.T) {
 	e := &ExhaustedError{Bits: 24}
 	for i := range 1000 {
 		e.Pools = append(e.Pools, PoolNamed(fmt.Sprintf("p%03d", i)))
-		e.Limits = append(e.Limits, &LimitError{Of: fmt.Sprintf("pool q%03d", i), Project: "red", Unit: "block"})
+		e.Limits = append(e.Limits, &LimitError{Subject: fmt.Sprintf("pool q%03d", i), Project: "red", Unit: "block"})
 	}
 	want := "no free /24 in pool p000, pool p001, pool p002, pool p003, pool p004, pool p005, pool p006, pool p007, pool p008, pool p009, and 990 more; "
 	if got := e.Shortage(); len(got) > 2000 || got[:len(want)] != want {

@@ -112,7 +112,7 @@ func isReported(err error) bool {
 // due.
 func (b *Backoff) Passes(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (result reconcile.Result, _ error) {
-		if after, is := b.defers(req); is {
+		if after, ok := b.defers(req); ok {
 			return reconcile.Result{RequeueAfter: after}, nil
 		}
 		ctx, writes := countWrites(ctx)
@@ -188,8 +188,8 @@ func (t *Throttle) Take(name string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	if left := t.taken[name].Add(t.interval).Sub(now); left > 0 {
-		return left
+	if remaining := t.taken[name].Add(t.interval).Sub(now); remaining > 0 {
+		return remaining
 	}
 	t.taken[name] = now
 	return 0

@@ -134,15 +134,15 @@ type failedObject struct {
 // defers reports whether an object is not to be reconciled yet although an event asks for it.
 // The object is then the next of its cause; or it is due after the returned time, if it has
 // just failed.
-func (b *Backoff) defers(req reconcile.Request) (after time.Duration, is bool) {
+func (b *Backoff) defers(req reconcile.Request) (after time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.failed[req]
 	if o == nil || o.index < 0 {
 		return 0, false
 	}
-	if left := o.last.Add(min(delayAfter(o.failures), probeEvery)).Sub(b.clock.Now()); left > 0 {
-		return left, true
+	if remaining := o.last.Add(min(delayAfter(o.failures), probeEvery)).Sub(b.clock.Now()); remaining > 0 {
+		return remaining, true
 	}
 	o.due = o.cause.idle[0].due.Add(-1)
 	heap.Fix(&o.cause.idle, o.index)

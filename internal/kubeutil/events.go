@@ -50,7 +50,7 @@ func (e *Events) Eventf(regarding, related runtime.Object, kind, reason, action,
 		return
 	}
 	ref.ResourceVersion = "" // by which the recorder would separate two events of one series
-	e.recorder.Eventf(ref, related, kind, reason, action, "%s", Cut(fmt.Sprintf(note, args...), noteLength))
+	e.recorder.Eventf(ref, related, kind, reason, action, "%s", Truncate(fmt.Sprintf(note, args...), noteLength))
 }
 
 func (e *Events) mayWrite(namespace string) bool {
@@ -61,15 +61,15 @@ func (e *Events) mayWrite(namespace string) bool {
 	return ok
 }
 
-// Cut returns the text, shortened to at most that many bytes.
-func Cut(text string, most int) string {
-	if len(text) <= most {
+// Truncate returns the text, shortened to at most that many bytes.
+func Truncate(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	const more = "…"
-	text = text[:most-len(more)]
+	const ellipsis = "…"
+	text = text[:limit-len(ellipsis)]
 	for !utf8.ValidString(text) {
 		text = text[:len(text)-1]
 	}
-	return strings.TrimSpace(text) + more
+	return strings.TrimSpace(text) + ellipsis
 }

@@ -31,8 +31,8 @@ func Handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
 			if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = missed.Obj
 			}
-			if gone, ok := obj.(T); ok {
-				lose(gone)
+			if typed, ok := obj.(T); ok {
+				lose(typed)
 			}
 		},
 	}
@@ -60,9 +60,9 @@ func Subscription(subscribe func(context.Context, Queue) (stop func())) source.S
 // one before it has synced. A controller that skips up-to-date objects in its first pass relies
 // on being notified of every later change, so the sources of changes start before the source of
 // the objects themselves. controller-runtime starts the sources of a controller all at once.
-func OrderedSources(all ...source.Source) source.Source {
+func OrderedSources(sources ...source.Source) source.Source {
 	return source.Func(func(ctx context.Context, q Queue) error {
-		for _, one := range all {
+		for _, one := range sources {
 			if err := startAndSync(ctx, one, q); err != nil {
 				return err
 			}

@@ -62,53 +62,53 @@ type Selection struct {
 // NewStreamingSource returns a source that lists and watches the objects of T's kind in all
 // namespaces, unfiltered. The scheme must know the kind. Objects of a list are transformed,
 // events of the watch are not.
-func NewStreamingSource[T any, P object[T]](cfg *rest.Config, over *http.Client, scheme *runtime.Scheme, resource string, transform cache.TransformFunc) (StreamingSource, error) {
-	return NewSelectingSource[T, P](cfg, over, scheme, Selection{Resource: resource}, transform)
+func NewStreamingSource[T any, P object[T]](cfg *rest.Config, httpClient *http.Client, scheme *runtime.Scheme, resource string, transform cache.TransformFunc) (StreamingSource, error) {
+	return NewSelectingSource[T, P](cfg, httpClient, scheme, Selection{Resource: resource}, transform)
 }
 
 // NewSelectingSource returns a source as NewStreamingSource does, for some of the objects.
-func NewSelectingSource[T any, P object[T]](cfg *rest.Config, over *http.Client, scheme *runtime.Scheme, which Selection, transform cache.TransformFunc) (StreamingSource, error) {
+func NewSelectingSource[T any, P object[T]](cfg *rest.Config, httpClient *http.Client, scheme *runtime.Scheme, selection Selection, transform cache.TransformFunc) (StreamingSource, error) {
 	kind, err := apiutil.GVKForObject(P(new(T)), scheme)
 	if err != nil {
 		return StreamingSource{}, err
 	}
-	from, err := apiutil.RESTClientForGVK(kind, true, false, cfg, serializer.NewCodecFactory(scheme), over)
+	restClient, err := apiutil.RESTClientForGVK(kind, true, false, cfg, serializer.NewCodecFactory(scheme), httpClient)
 	if err != nil {
 		return StreamingSource{}, err
 	}
-	return NewReadingSource(from, which, func(body io.Reader) (runtime.Object, error) {
+	return NewReadingSource(restClient, selection, func(body io.Reader) (runtime.Object, error) {
 		return readList[T, P](body, transform)
 	}), nil
 }
 
 // NewReadingSource returns a source whose lists a function reads from their JSON, such as with
 // StreamItems. The function returns an internalversion.List of the objects that it has read.
-func NewReadingSource(from rest.Interface, which Selection, read func(body io.Reader) (runtime.Object, error)) StreamingSource {
+func NewReadingSource(restClient rest.Interface, selection Selection, read func(body io.Reader) (runtime.Object, error)) StreamingSource {
 	return StreamingSource{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			body, err := which.request(from, options).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+			body, err := selection.request(restClient, options).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 			if err != nil {
 				return nil, err
 			}
 			defer func() { _ = body.Close() }()
 			list, err := read(body)
 			if err != nil {
-				return nil, fmt.Errorf("reading a list of %s: %w", which.Resource, err)
+				return nil, fmt.Errorf("reading a list of %s: %w", selection.Resource, err)
 			}
 			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.Watch = true
-			return which.request(from, options).Watch(ctx)
+			return selection.request(restClient, options).Watch(ctx)
 		},
 	}}
 }
 
-func (s Selection) request(from rest.Interface, options metav1.ListOptions) *rest.Request {
+func (s Selection) request(restClient rest.Interface, options metav1.ListOptions) *rest.Request {
 	if s.Fields != nil {
 		options.FieldSelector = s.Fields.String()
 	}
-	return from.Get().Resource(s.Resource).NamespaceIfScoped(s.Namespace, s.Namespace != "").
+	return restClient.Get().Resource(s.Resource).NamespaceIfScoped(s.Namespace, s.Namespace != "").
 		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }
 
@@ -121,11 +121,11 @@ type filteredWatch struct {
 	stopped chan struct{}
 	stop    sync.Once
 	// ended is called when the watch has ended.
-	ended func()
+	onStop func()
 }
 
-func newFilteredWatch(from watch.Interface, filter watch.FilterFunc, ended func()) *filteredWatch {
-	w := &filteredWatch{Interface: from, events: make(chan watch.Event), stopped: make(chan struct{}), ended: ended}
+func newFilteredWatch(source watch.Interface, filter watch.FilterFunc, onStop func()) *filteredWatch {
+	w := &filteredWatch{Interface: source, events: make(chan watch.Event), stopped: make(chan struct{}), onStop: onStop}
 	go w.run(filter)
 	return w
 }
@@ -141,7 +141,7 @@ func (w *filteredWatch) Stop() {
 
 func (w *filteredWatch) run(filter watch.FilterFunc) {
 	defer close(w.events)
-	defer w.ended()
+	defer w.onStop()
 	for event := range w.Interface.ResultChan() {
 		passed, keep := filter(event)
 		if !keep {
@@ -178,15 +178,15 @@ func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc)
 // A list that ends early, or has no resource version, is an error.
 func StreamItems(body io.Reader, read func(decode func(any) error) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
-	from := kjson.NewDecoderCaseSensitivePreserveInts(body)
-	err := readObject(from, func(field string) error {
+	decoder := kjson.NewDecoderCaseSensitivePreserveInts(body)
+	err := readObject(decoder, func(field string) error {
 		switch field {
 		case "metadata":
-			return from.Decode(&meta)
+			return decoder.Decode(&meta)
 		case "items":
-			return readArray(from, func() error { return read(from.Decode) })
+			return readArray(decoder, func() error { return read(decoder.Decode) })
 		default:
-			return from.Decode(&json.RawMessage{})
+			return decoder.Decode(&json.RawMessage{})
 		}
 	})
 	if errors.Is(err, io.EOF) {
@@ -217,12 +217,12 @@ func readItem[T any, P object[T]](decode func(any) error, transform cache.Transf
 
 // readObject reads a JSON object. It calls read for each field, and read reads the field's
 // value.
-func readObject(from kjson.Decoder, read func(field string) error) error {
-	if err := expect(from, json.Delim('{')); err != nil {
+func readObject(decoder kjson.Decoder, read func(field string) error) error {
+	if err := expect(decoder, json.Delim('{')); err != nil {
 		return err
 	}
-	for from.More() {
-		field, err := from.Token()
+	for decoder.More() {
+		field, err := decoder.Token()
 		if err != nil {
 			return err
 		}
@@ -230,30 +230,30 @@ func readObject(from kjson.Decoder, read func(field string) error) error {
 			return err
 		}
 	}
-	return expect(from, json.Delim('}'))
+	return expect(decoder, json.Delim('}'))
 }
 
 // readArray reads a JSON array. It calls read for each element, and read reads the element.
-func readArray(from kjson.Decoder, read func() error) error {
-	if err := expect(from, json.Delim('[')); err != nil {
+func readArray(decoder kjson.Decoder, read func() error) error {
+	if err := expect(decoder, json.Delim('[')); err != nil {
 		return err
 	}
-	for from.More() {
+	for decoder.More() {
 		if err := read(); err != nil {
 			return err
 		}
 	}
-	return expect(from, json.Delim(']'))
+	return expect(decoder, json.Delim(']'))
 }
 
 // expect reads a delimiter.
-func expect(from kjson.Decoder, delimiter json.Delim) error {
-	found, err := from.Token()
+func expect(decoder kjson.Decoder, delimiter json.Delim) error {
+	token, err := decoder.Token()
 	if err != nil {
 		return err
 	}
-	if found != delimiter {
-		return fmt.Errorf("found %v instead of %v", found, delimiter)
+	if token != delimiter {
+		return fmt.Errorf("found %v instead of %v", token, delimiter)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ type Packed interface {
 //
 // client-go has a transform function too, but hands its result to the handlers and to the
 // readers of the store, so that it can clear fields and cannot change the type.
-func PackedInformer(of cache.SharedIndexInformer, pack func(any) any) cache.SharedIndexInformer {
-	i := &packedInformer{SharedIndexInformer: of, pack: pack}
+func PackedInformer(informer cache.SharedIndexInformer, pack func(any) any) cache.SharedIndexInformer {
+	i := &packedInformer{SharedIndexInformer: informer, pack: pack}
 	_ = i.SetTransform(nil) // which fails only once it runs
 	return i
 }
@@ -97,11 +97,11 @@ func unpackAll(objs []any) []any {
 
 // unpackingIndexers returns index functions that are called with objects.
 func unpackingIndexers(indexers cache.Indexers) cache.Indexers {
-	all := cache.Indexers{}
+	unpacked := cache.Indexers{}
 	for name, f := range indexers {
-		all[name] = func(obj any) ([]string, error) { return f(unpack(obj)) }
+		unpacked[name] = func(obj any) ([]string, error) { return f(unpack(obj)) }
 	}
-	return all
+	return unpacked
 }
 
 type unpackingHandler struct{ to cache.ResourceEventHandler }

@@ -59,12 +59,12 @@ func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
 		"no answer to a holder that gives it back":       {"us", resourcelock.LeaderElectionRecord{}, stall, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := &scriptedLease{holder: test.holder}
-			lease := NewPatientLease(told, logr.Discard())
+			inner := &scriptedLease{holder: test.holder}
+			lease := NewPatientLease(inner, logr.Discard())
 			if _, _, err := lease.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			told.err = test.err
+			inner.err = test.err
 			if err := lease.Update(t.Context(), test.update); (err != nil) != test.lost {
 				t.Errorf("error %v, want one: %t", err, test.lost)
 			}
@@ -73,8 +73,8 @@ func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
 }
 
 func TestALeaseThatWasGivenBackIsNotHeld(t *testing.T) {
-	told := &scriptedLease{}
-	lease := NewPatientLease(told, logr.Discard())
+	inner := &scriptedLease{}
+	lease := NewPatientLease(inner, logr.Discard())
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
 	if err := lease.Create(t.Context(), ours); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestALeaseThatWasGivenBackIsNotHeld(t *testing.T) {
 	if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
 		t.Fatal(err)
 	}
-	told.err = context.DeadlineExceeded
+	inner.err = context.DeadlineExceeded
 	if lease.Update(t.Context(), ours) == nil {
 		t.Error("it passes for renewed, though it was given back")
 	}

@@ -37,8 +37,8 @@ import (
 //
 // It feeds one Reflector at a time. Its other methods may be called concurrently.
 type VerifiedSource struct {
-	from    cache.ListerWatcherWithContext
-	options Verification
+	listerWatcher cache.ListerWatcherWithContext
+	options       Verification
 
 	mu sync.Mutex
 	// attempt counts lists and watches: results of earlier ones are not recorded.
@@ -70,7 +70,7 @@ type Verification struct {
 	Random *rand.Rand
 	// WentBack is called each time that the store has gone back, with the highest revision of
 	// it that was seen, and the revision that showed it.
-	WentBack func(seen, found string)
+	WentBack func(seenRevision, foundRevision string)
 }
 
 const (
@@ -79,8 +79,8 @@ const (
 )
 
 // NewVerifiedSource returns a source that lists and watches as the given one does.
-func NewVerifiedSource(from cache.ListerWatcher, options Verification) *VerifiedSource {
-	return &VerifiedSource{from: cache.ToListerWatcherWithContext(from), options: options}
+func NewVerifiedSource(listerWatcher cache.ListerWatcher, options Verification) *VerifiedSource {
+	return &VerifiedSource{listerWatcher: cache.ToListerWatcherWithContext(listerWatcher), options: options}
 }
 
 // IsWatchListSemanticsUnSupported reports to client-go that the list is not requested as
@@ -117,20 +117,20 @@ func (s *VerifiedSource) ListWithContext(ctx context.Context, options metav1.Lis
 	if options.Continue == "" {
 		options.ResourceVersion, options.ResourceVersionMatch, options.Limit = "", "", 0
 	}
-	list, found, err := s.list(ctx, options)
+	list, foundRevision, err := s.list(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	s.refute(found)
+	s.refute(foundRevision)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin()
-	s.revision, s.before, s.last = found, found, mark{}
+	s.revision, s.before, s.last = foundRevision, foundRevision, mark{}
 	return list, nil
 }
 
 func (s *VerifiedSource) list(ctx context.Context, options metav1.ListOptions) (_ runtime.Object, revision string, _ error) {
-	list, err := s.from.ListWithContext(ctx, options)
+	list, err := s.listerWatcher.ListWithContext(ctx, options)
 	if err != nil {
 		return nil, "", err
 	}
@@ -143,28 +143,28 @@ func (s *VerifiedSource) list(ctx context.Context, options metav1.ListOptions) (
 
 // refute compares the revision of a quorum read with the highest that was seen, and reports
 // whether the store has gone back.
-func (s *VerifiedSource) refute(found string) bool {
-	seen := s.Revision()
-	if !isOlder(found, seen) {
+func (s *VerifiedSource) refute(foundRevision string) bool {
+	seenRevision := s.Revision()
+	if !isOlder(foundRevision, seenRevision) {
 		return false
 	}
-	s.GoneBack(seen, found)
+	s.GoneBack(seenRevision, foundRevision)
 	return true
 }
 
 // GoneBack makes the source forget the revisions that it has seen. Call it if a read or a write
 // has found a revision that shows that the store has gone back behind a seen one. If that was
 // noticed already, the call has no effect.
-func (s *VerifiedSource) GoneBack(seen, found string) {
+func (s *VerifiedSource) GoneBack(seenRevision, foundRevision string) {
 	s.mu.Lock()
-	isNew := s.revision != "" && !isOlder(s.revision, seen)
+	isNew := s.revision != "" && !isOlder(s.revision, seenRevision)
 	if isNew {
 		s.begin()
 		s.revision, s.before, s.last = "", "", mark{}
 	}
 	s.mu.Unlock()
 	if isNew {
-		s.options.WentBack(seen, found)
+		s.options.WentBack(seenRevision, foundRevision)
 	}
 }
 
@@ -173,15 +173,15 @@ func (s *VerifiedSource) WatchWithContext(ctx context.Context, options metav1.Li
 	if err := s.pause(ctx); err != nil {
 		return nil, err
 	}
-	_, found, err := s.list(ctx, metav1.ListOptions{Limit: 1})
+	_, foundRevision, err := s.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	if s.refute(found) {
+	if s.refute(foundRevision) {
 		return nil, errGoneBack()
 	}
 	check := s.resume(&options)
-	watching, err := s.from.WatchWithContext(ctx, options)
+	watching, err := s.listerWatcher.WatchWithContext(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func countWrites(ctx context.Context) (context.Context, *atomic.Int64) {
 // CountingWrites returns a transport that counts the requests by which the API server changed
 // something, for the pass of a controller that makes them. Reviews of rights and tokens are
 // stored nowhere.
-func CountingWrites(over http.RoundTripper) http.RoundTripper { return countingWrites{over} }
+func CountingWrites(base http.RoundTripper) http.RoundTripper { return countingWrites{base} }
 
 type countingWrites struct{ http.RoundTripper }
 

@@ -44,7 +44,7 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 				ctx, stop := context.WithTimeout(t.Context(), c.patience)
 				defer stop()
 				pool := ipam.PoolNamed(record.Spec.PoolRef.Name)
-				l.book(pool)
+				l.poolViewFor(pool)
 				l.AwaitStored(ctx, ipam.Name{Namespace: record.Namespace, Name: record.Name}, []ipam.PoolKey{pool})
 				if waited := time.Since(began); waited != c.waits || relists != c.relists {
 					t.Errorf("it waited for %s, and the watch began again %d times; want %s, %d", waited, relists, c.waits, c.relists)
@@ -92,13 +92,13 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 		}, patience: patience, waits: 3 * time.Second, freed: true},
 		"its release is announced": {there: []any{plain}, events: map[time.Duration]func(feed) error{
 			time.Second / 2: func(f feed) error {
-				f.Leaving(ipam.Name{Namespace: plain.Namespace, Name: plain.Name})
+				f.MarkLeaving(ipam.Name{Namespace: plain.Namespace, Name: plain.Name})
 				return nil
 			},
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
 		}, patience: patience, waits: 3 * time.Second, freed: true},
 		"its claim goes": {there: []any{plain}, events: map[time.Duration]func(feed) error{
-			time.Second / 2: func(f feed) error { f.Claimed(ipam.Name{Namespace: "ns", Name: "a"}, false); return nil },
+			time.Second / 2: func(f feed) error { f.SetClaimed(ipam.Name{Namespace: "ns", Name: "a"}, false); return nil },
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
 		}, patience: patience, waits: 3 * time.Second, freed: true},
 		"it was on its way, and is kept": {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{
@@ -126,8 +126,8 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 				if waited := time.Since(began); freed != c.freed || waited != c.waits {
 					t.Errorf("it waited for %s, and a block was freed: %t; want %s, %t", waited, freed, c.waits, c.freed)
 				}
-				for _, b := range l.books {
-					if len(b.awaited) > 0 {
+				for _, b := range l.poolViews {
+					if len(b.waiters) > 0 {
 						t.Errorf("pool %s is awaited still", b.key)
 					}
 				}

@@ -13,9 +13,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// book holds a pool view: one space in which blocks exclude each other, with all that is held in
+// poolView holds a pool view: one space in which blocks exclude each other, with all that is held in
 // it. The Ledger's lock guards it.
-type book struct {
+type poolView struct {
 	key ipam.PoolKey
 	// pool is the pool as its spec states it; it is known only if space is set.
 	pool ipam.Pool
@@ -26,32 +26,32 @@ type book struct {
 	blocks  bart.Table[*entry]
 	records int
 	// unreadable has the blocks that are in use in every pool view.
-	unreadable *book
-	// held is the usage by the records, by their standing.
-	held    [standings]ipam.Usage
-	leaving int
-	// unconfirmed is the set of records that are not confirmed.
-	unconfirmed map[*entry]bool
-	// contested contains the records whose block overlapped another recorded block when the view
+	unreadable *poolView
+	// usageByStanding is the usage by the records, by their standing.
+	usageByStanding [standings]ipam.Usage
+	leavingCount    int
+	// unconfirmedEntries is the set of records that are not confirmed.
+	unconfirmedEntries map[*entry]bool
+	// contestedEntries contains the records whose block overlapped another recorded block when the view
 	// first showed them, with the time of that.
-	contested map[*entry]time.Time
+	contestedEntries map[*entry]time.Time
 	// outOfRange counts addresses that are recorded and withheld.
 	outOfRange space.Count
-	// spreading is the time until which first fits begin at cursor, because replicas have run into
+	// spreadUntil is the time until which first fits begin at cursor, because replicas have run into
 	// each other. A cursor that is not valid is drawn again; draws counts the draws.
-	spreading time.Time
-	cursor    netip.Addr
-	draws     int
+	spreadUntil time.Time
+	cursor      netip.Addr
+	draws       int
 	gateways
 	// frees counts freed blocks. A goroutine that awaits one is woken, without blocking, for a
 	// freed block and for releases that are on their way.
 	frees   int
 	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the pool view is in its ledger
-	awaited map[chan<- struct{}]struct{}
+	waiters map[chan<- struct{}]struct{}
 }
 
-func newBook(key ipam.PoolKey, unreadable *book) *book {
-	b := &book{key: key, unreadable: unreadable, awaited: map[chan<- struct{}]struct{}{}, unconfirmed: map[*entry]bool{}, contested: map[*entry]time.Time{}, gateways: gateways{counts: map[netip.Addr]int{}}}
+func newPoolView(key ipam.PoolKey, unreadable *poolView) *poolView {
+	b := &poolView{key: key, unreadable: unreadable, waiters: map[chan<- struct{}]struct{}{}, unconfirmedEntries: map[*entry]bool{}, contestedEntries: map[*entry]time.Time{}, gateways: gateways{counts: map[netip.Addr]int{}}}
 	if key.Kind == ipam.PoolKindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}
@@ -60,11 +60,11 @@ func newBook(key ipam.PoolKey, unreadable *book) *book {
 
 // describe takes over a pool's spec. It costs O(records) if the CIDR or the withheld space changed,
 // else nothing. After such a change any block may have become free.
-func (b *book) describe(pool ipam.Pool) {
-	same := b.space != nil && b.pool.CIDR == pool.CIDR && b.pool.Withheld.Equal(pool.Withheld)
+func (b *poolView) describe(pool ipam.Pool) {
+	isUnchanged := b.space != nil && b.pool.CIDR == pool.CIDR && b.pool.Withheld.Equal(pool.Withheld)
 	b.assumeGateway(pool)
 	b.pool = pool
-	if same {
+	if isUnchanged {
 		return
 	}
 	b.space, b.outOfRange = space.NewWithout(pool.CIDR, pool.Withheld), space.Count{}
@@ -83,8 +83,8 @@ func (b *book) describe(pool ipam.Pool) {
 	}
 }
 
-// take adds a record or a hold.
-func (b *book) take(e *entry) {
+// addEntry adds a record or a hold.
+func (b *poolView) addEntry(e *entry) {
 	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
 		e.next = first
 		return e, false
@@ -99,13 +99,13 @@ func (b *book) take(e *entry) {
 	}
 }
 
-// drop removes a record or a hold, and frees the space that nothing else keeps in use.
-func (b *book) drop(e *entry) {
-	last := false
+// removeEntry removes a record or a hold, and frees the space that nothing else keeps in use.
+func (b *poolView) removeEntry(e *entry) {
+	isLast := false
 	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
-		rest := first.without(e)
-		last = rest == nil
-		return rest, last
+		remaining := first.unlink(e)
+		isLast = remaining == nil
+		return remaining, isLast
 	})
 	b.setLeaving(e, false)
 	if e.hold == nil {
@@ -115,26 +115,26 @@ func (b *book) drop(e *entry) {
 		b.countOutOfRange(e, space.Count.Sub)
 	}
 	b.countGateway(e, -1)
-	if b.space != nil && last {
-		b.free(e.block)
+	if b.space != nil && isLast {
+		b.freeBlock(e.block)
 	}
 }
 
-func (b *book) free(block netip.Prefix) {
+func (b *poolView) freeBlock(block netip.Prefix) {
 	b.space.Release(block)
-	for _, held := range []*book{b, b.unreadable} {
-		for e := range held.overlapping(block) {
+	for _, view := range []*poolView{b, b.unreadable} {
+		for e := range view.overlapping(block) {
 			b.space.Use(e.block)
 		}
 	}
 	b.useGateways(block)
 	b.frees++
-	b.tellAwaiting()
+	b.wakeWaiters()
 	b.onFree(b.key, block)
 }
 
-func (b *book) tellAwaiting() {
-	for wake := range b.awaited {
+func (b *poolView) wakeWaiters() {
+	for wake := range b.waiters {
 		select {
 		case wake <- struct{}{}:
 		default: // it has been woken already
@@ -142,34 +142,34 @@ func (b *book) tellAwaiting() {
 	}
 }
 
-func (b *book) countOutOfRange(e *entry, op func(space.Count, space.Count) space.Count) {
+func (b *poolView) countOutOfRange(e *entry, op func(space.Count, space.Count) space.Count) {
 	if e.hold == nil {
 		b.outOfRange = op(b.outOfRange, b.pool.Withheld.SizeIn(e.block))
 	}
 }
 
-func (b *book) setLeaving(e *entry, leaving bool) {
+func (b *poolView) setLeaving(e *entry, leaving bool) {
 	switch {
-	case leaving && !e.leaving:
-		b.leaving++
-		b.tellAwaiting()
-	case !leaving && e.leaving:
-		b.leaving--
+	case leaving && !e.isLeaving:
+		b.leavingCount++
+		b.wakeWaiters()
+	case !leaving && e.isLeaving:
+		b.leavingCount--
 	}
-	e.leaving = leaving
+	e.isLeaving = leaving
 }
 
-// stateChanged notes that a record may have another state: a record that is retained or cools down
+// onStateChange notes that a record may have another state: a record that is retained or cools down
 // is not about to be released.
-func (b *book) stateChanged(e *entry) {
+func (b *poolView) onStateChange(e *entry) {
 	if e.state() != ipam.StateBound {
 		b.setLeaving(e, false)
 	}
-	b.tellAwaiting()
+	b.wakeWaiters()
 }
 
 // overlapping returns every record and hold of which a part lies in block.
-func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
+func (b *poolView) overlapping(block netip.Prefix) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		if !b.blocks.OverlapsPrefix(block) {
 			return
@@ -181,8 +181,8 @@ func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
 				}
 			}
 		}
-		for p, first := range b.blocks.Subnets(block) {
-			if p == block {
+		for prefix, first := range b.blocks.Subnets(block) {
+			if prefix == block {
 				continue
 			}
 			for e := range first.chain() {
@@ -196,7 +196,7 @@ func (b *book) overlapping(block netip.Prefix) iter.Seq[*entry] {
 
 // rival returns a record that overlaps block and is not the record of that name, or nil. Holds do
 // not count: they belong to no holder yet.
-func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
+func (b *poolView) rival(block netip.Prefix, name ipam.Name) *entry {
 	for e := range b.overlapping(block) {
 		if e.hold == nil && e.key() != name {
 			return e
@@ -205,22 +205,22 @@ func (b *book) rival(block netip.Prefix, name ipam.Name) *entry {
 	return nil
 }
 
-// find returns a free block. The block is not in use yet.
-func (b *book) find(bits int, strategy ipam.Strategy, random *rand.Rand, now time.Time) (netip.Prefix, bool) {
+// findFree returns a free block. The block is not in use yet.
+func (b *poolView) findFree(bits int, strategy ipam.Strategy, random *rand.Rand, now time.Time) (netip.Prefix, bool) {
 	switch strategy {
 	case ipam.StrategyBestFit:
 		return b.space.Find(space.BestFit, bits)
 	case ipam.StrategyWorstFit:
 		return b.space.Find(space.WorstFit, bits)
 	case ipam.StrategyRandom:
-		return b.space.FindFrom(randomAddr(b.pool.CIDR, random), bits)
+		return b.space.FindFrom(randomAddrIn(b.pool.CIDR, random), bits)
 	}
 	first, ok := b.space.Find(space.FirstFit, bits)
-	if !ok || now.After(b.spreading) {
+	if !ok || now.After(b.spreadUntil) {
 		b.draws = 0
 		return first, ok
 	}
-	return b.findApart(first, random)
+	return b.findSpread(first, random)
 }
 
 // Two replicas that serve many requests at once would find the same first free block again and
@@ -234,35 +234,35 @@ const (
 	spreadBits = 12 // 4,096 blocks
 )
 
-// findApart returns the first free block at or after the cursor that has the length of first.
-func (b *book) findApart(first netip.Prefix, random *rand.Rand) (netip.Prefix, bool) {
+// findSpread returns the first free block at or after the cursor that has the length of first.
+func (b *poolView) findSpread(first netip.Prefix, random *rand.Rand) (netip.Prefix, bool) {
 	if !b.cursor.IsValid() {
-		over := min(spreadBits+b.draws, first.Bits()-b.pool.CIDR.Bits(), 62)
-		b.cursor = ahead(first, random.Uint64N(1<<over))
+		bits := min(spreadBits+b.draws, first.Bits()-b.pool.CIDR.Bits(), 62)
+		b.cursor = offsetAddr(first, random.Uint64N(1<<bits))
 		b.draws++
 	}
 	block, ok := b.space.FindFrom(b.cursor, first.Bits())
 	if ok {
-		b.cursor = ahead(block, 1)
+		b.cursor = offsetAddr(block, 1)
 	}
 	return block, ok
 }
 
-// lost notes that another replica was faster.
-func (b *book) lost(now time.Time) {
-	b.spreading, b.cursor = now.Add(spreadFor), netip.Addr{}
+// startSpreading notes that another replica was faster.
+func (b *poolView) startSpreading(now time.Time) {
+	b.spreadUntil, b.cursor = now.Add(spreadFor), netip.Addr{}
 }
 
-// crowded notes contention: another replica has recorded a block.
-func (b *book) crowded(now time.Time) {
-	if now.Before(b.spreading) {
-		b.spreading = now.Add(spreadFor)
+// extendSpreading notes contention: another replica has recorded a block.
+func (b *poolView) extendSpreading(now time.Time) {
+	if now.Before(b.spreadUntil) {
+		b.spreadUntil = now.Add(spreadFor)
 	}
 }
 
-// ahead returns the address n blocks after a block. The address may lie outside the pool; a search
+// offsetAddr returns the address n blocks after a block. The address may lie outside the pool; a search
 // wraps round from there.
-func ahead(block netip.Prefix, n uint64) netip.Addr {
+func offsetAddr(block netip.Prefix, n uint64) netip.Addr {
 	bytes := block.Addr().AsSlice()
 	offset := new(big.Int).Lsh(new(big.Int).SetUint64(n), uint(len(bytes)*8-block.Bits()))
 	sum := offset.Add(offset, new(big.Int).SetBytes(bytes))
@@ -273,22 +273,22 @@ func ahead(block netip.Prefix, n uint64) netip.Addr {
 	return addr
 }
 
-func (b *book) largestFree() int {
+func (b *poolView) largestFree() int {
 	if bits, ok := b.space.LargestFree(); ok {
 		return bits
 	}
 	return ipam.NoLength
 }
 
-// empty reports whether nothing is lost with the pool view: no pool describes it, nothing is held
+// isEmpty reports whether nothing is lost with the pool view: no pool describes it, nothing is held
 // in it, and no goroutine awaits anything there. A routing domain is described by its name alone.
-func (b *book) empty() bool {
-	described := b.space != nil && b.key.Kind != ipam.PoolKindRoutingDomain
-	return !described && b.blocks.Size() == 0 && len(b.awaited) == 0
+func (b *poolView) isEmpty() bool {
+	isDescribed := b.space != nil && b.key.Kind != ipam.PoolKindRoutingDomain
+	return !isDescribed && b.blocks.Size() == 0 && len(b.waiters) == 0
 }
 
-// randomAddr returns a random address of a block.
-func randomAddr(block netip.Prefix, random *rand.Rand) netip.Addr {
+// randomAddrIn returns a random address of a block.
+func randomAddrIn(block netip.Prefix, random *rand.Rand) netip.Addr {
 	bytes := block.Addr().AsSlice()
 	for bit := block.Bits(); bit < len(bytes)*8; bit++ {
 		if random.Uint32()&1 == 1 {

@@ -23,7 +23,7 @@ func TestTheAddressAheadStaysWithinItsFamily(t *testing.T) {
 		{"255.255.255.240/28", 1, "255.255.255.240"},
 		{"2001:db8::/64", 1 << 12, "2001:db8:0:1000::"},
 	} {
-		if got := ahead(netip.MustParsePrefix(c.block), c.n); got.String() != c.want {
+		if got := offsetAddr(netip.MustParsePrefix(c.block), c.n); got.String() != c.want {
 			t.Errorf("%d ahead of %s: got %s, want %s", c.n, c.block, got, c.want)
 		}
 	}
@@ -39,19 +39,19 @@ func TestWhoeverLostARaceGoesOnFromElsewhere(t *testing.T) {
 		l.Describe(ipam.Pool{Key: key, Home: home, CIDR: all, Family: ipam.IPv4})
 		must(t, feed{l}.Replace([]any{own(key, all.String())}, "0"))
 		first := mustHold(t, l, ask("a")).Block
-		b := l.books[key]
-		b.lost(l.options.Clock.Now())
+		b := l.poolViews[key]
+		b.startSpreading(l.options.Clock.Now())
 		from := mustHold(t, l, ask("b")).Block
 		next := mustHold(t, l, ask("c")).Block
-		if next.Addr() != ahead(from, 1) || first.Addr() != all.Addr() {
+		if next.Addr() != offsetAddr(from, 1) || first.Addr() != all.Addr() {
 			t.Fatalf("seed %d: %s, %s, and %s were taken", seed, first, from, next)
 		}
 		elsewhere[from] = true
-		if most := ahead(netip.MustParsePrefix("10.0.0.16/28"), 1<<spreadBits); !from.Addr().Less(most) || b.draws != 1 {
+		if most := offsetAddr(netip.MustParsePrefix("10.0.0.16/28"), 1<<spreadBits); !from.Addr().Less(most) || b.draws != 1 {
 			t.Errorf("seed %d: the first jump of %d goes to %s, beyond %s", seed, b.draws, from, most)
 		}
 		l.options.Clock.(*clocktesting.FakeClock).Step(spreadFor + 1)
-		if again := mustHold(t, l, ask("d")).Block; again.Addr() != ahead(first, 1) || b.draws != 0 {
+		if again := mustHold(t, l, ask("d")).Block; again.Addr() != offsetAddr(first, 1) || b.draws != 0 {
 			t.Errorf("seed %d: later %s was taken, with %d draws", seed, again, b.draws)
 		}
 	}
@@ -67,17 +67,17 @@ func TestARecordOnItsWayIsCountedAsSuch(t *testing.T) {
 	name := ipam.Name{Namespace: "ns", Name: "a"}
 	check := func(when string, leaving int) {
 		t.Helper()
-		if b := l.books[key]; b.leaving != leaving || l.IsLeaving(name) != (leaving > 0) {
-			t.Errorf("%s: %d are about to be released, this one: %t; want %d", when, b.leaving, l.IsLeaving(name), leaving)
+		if b := l.poolViews[key]; b.leavingCount != leaving || l.IsLeaving(name) != (leaving > 0) {
+			t.Errorf("%s: %d are about to be released, this one: %t; want %d", when, b.leavingCount, l.IsLeaving(name), leaving)
 		}
 	}
 	check("at first", 0)
 	for range 2 {
-		l.Claimed(name, false)
+		l.SetClaimed(name, false)
 		check("when its claim is gone", 1)
 	}
 	for range 2 {
-		l.Claimed(name, true)
+		l.SetClaimed(name, true)
 		check("when it is claimed", 0)
 	}
 	going := allocation("a", "1", "2", "10.0.0.0/28")
@@ -88,7 +88,7 @@ func TestARecordOnItsWayIsCountedAsSuch(t *testing.T) {
 	kept.Spec.State = v1alpha1.AllocationRetained
 	must(t, feed{l}.Update(kept))
 	check("when it is retained", 0)
-	l.Claimed(name, false)
+	l.SetClaimed(name, false)
 	check("when its claim is gone again", 1)
 	must(t, feed{l}.Delete(kept))
 	check("when it is gone", 0)
@@ -108,24 +108,24 @@ func TestAClaimMayBeSeenBeforeItsRecord(t *testing.T) {
 			t.Errorf("%s: %s are unclaimed, want %s", when, got, want)
 		}
 	}
-	l.Claimed(name, true)
+	l.SetClaimed(name, true)
 	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
 	unclaimed("claimed before it came", "0")
 	must(t, feed{l}.Delete(allocation("a", "1", "1", "10.0.0.0/28")))
 	must(t, feed{l}.Add(allocation("a", "2", "1", "10.0.0.0/28")))
 	unclaimed("made again", "0")
-	l.Claimed(name, false)
+	l.SetClaimed(name, false)
 	unclaimed("when the claim is gone", "1")
 	must(t, feed{l}.Update(allocation("a", "2", "2", "10.0.0.0/28")))
 	unclaimed("in a new version", "1")
 	must(t, feed{l}.Delete(allocation("a", "2", "2", "10.0.0.0/28")))
 	unclaimed("gone", "0")
-	l.Claimed(name, true)
-	l.Claimed(name, false)
+	l.SetClaimed(name, true)
+	l.SetClaimed(name, false)
 	must(t, feed{l}.Add(allocation("a", "3", "1", "10.0.0.0/28")))
 	unclaimed("claimed and not before it came", "1")
-	if len(l.named) > 0 {
-		t.Errorf("%v are remembered", l.named)
+	if len(l.claimedNames) > 0 {
+		t.Errorf("%v are remembered", l.claimedNames)
 	}
 }
 
@@ -150,8 +150,8 @@ func TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone(t *testing.T) {
 	for _, pool := range []ipam.PoolKey{empty, key, unknown} {
 		l.Forget(pool)
 	}
-	if l.books[empty] != nil || l.Records(key) != 1 {
-		t.Errorf("of pools, %d are kept, with %d records", len(l.books), l.Records(key))
+	if l.poolViews[empty] != nil || l.Records(key) != 1 {
+		t.Errorf("of pools, %d are kept, with %d records", len(l.poolViews), l.Records(key))
 	}
 	if _, err := l.Hold(ask("b")); err == nil {
 		t.Error("a block of a pool that is forgotten is handed out")

@@ -14,14 +14,14 @@ import (
 // being released: the pool hands out nothing.
 var ErrPoolClosed = errors.New("the pool's own record is missing or being released")
 
-// resolve decides, when the watch has shown a record, whether it is confirmed, and notifies the
+// settleEntry decides, when the watch has shown a record, whether it is confirmed, and notifies the
 // request that waits for it. If the creation of the record had seemed to fail, resolve notifies the
 // listeners to delete it.
-func (l *Ledger) resolve(e *entry) {
-	l.confirm(e)
+func (l *Ledger) settleEntry(e *entry) {
+	l.confirmEntry(e)
 	name := e.key()
 	if h := l.holds[name]; h != nil {
-		h.resolve(e.uid, l.refusal(h, e))
+		h.setVerdict(e.uid, l.refusal(h, e))
 	}
 	if _, ok := l.abandoned[name]; ok {
 		delete(l.abandoned, name)
@@ -35,128 +35,128 @@ func (l *Ledger) refusal(h *Hold, e *entry) error {
 	if h.Block != e.block {
 		return ErrLost
 	}
-	if err := l.unconfirmed(e); err != nil {
+	if err := l.checkConfirmed(e); err != nil {
 		return err
 	}
-	if !h.ask.InUse && l.books[e.pool()].hasGatewayIn(e.block) {
+	if !h.ask.InUse && l.poolViews[e.pool()].hasGatewayIn(e.block) {
 		return ErrLost // an address was recorded first that was handed out with it as its gateway
 	}
-	return l.exceedsLimits(h, e)
+	return l.checkHoldLimits(h, e)
 }
 
-// confirm confirms a record if it can be confirmed, or notes that it is not confirmed. A confirmed
+// confirmEntry confirms a record if it can be confirmed, or notes that it is not confirmed. A confirmed
 // record stays confirmed: any record that overlaps it was recorded later.
-func (l *Ledger) confirm(e *entry) {
+func (l *Ledger) confirmEntry(e *entry) {
 	if e.confirmed {
 		return
 	}
-	b := l.books[e.pool()]
+	b := l.poolViews[e.pool()]
 	hasRival := b.rival(e.block, e.key()) != nil
 	if hasRival {
-		l.contest(b, e)
+		l.markContested(b, e)
 	}
-	if !e.isAnswered() && (hasRival || !l.open(e.pool())) {
-		b.unconfirmed[e] = true
+	if !e.isAnswered() && (hasRival || !l.isOpen(e.pool())) {
+		b.unconfirmedEntries[e] = true
 		return
 	}
 	e.confirmed = true
-	if b.unconfirmed[e] {
-		delete(b.unconfirmed, e)
+	if b.unconfirmedEntries[e] {
+		delete(b.unconfirmedEntries, e)
 		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
 	}
-	l.reopen(e)
+	l.confirmBlocksOf(e)
 }
 
 // isAnswered reports whether a live claim names a record that was made before the claim
 // existed: its maker had confirmed it, or the claim would not name it.
 func (e *entry) isAnswered() bool { return e.claimed && e.holderUID == "" }
 
-// unconfirmed returns the reason why a record is not confirmed, ErrLost or ErrPoolClosed, or nil if
+// checkConfirmed returns the reason why a record is not confirmed, ErrLost or ErrPoolClosed, or nil if
 // it is confirmed.
-func (l *Ledger) unconfirmed(e *entry) error {
+func (l *Ledger) checkConfirmed(e *entry) error {
 	switch {
 	case e.confirmed:
 		return nil
-	case l.books[e.pool()].rival(e.block, e.key()) != nil:
+	case l.poolViews[e.pool()].rival(e.block, e.key()) != nil:
 		return ErrLost
 	}
 	return ErrPoolClosed
 }
 
-// confirmAfter confirms the records that could not be confirmed because of a record that is gone.
-func (l *Ledger) confirmAfter(gone *entry, b *book) {
-	b.endContests(gone)
-	if len(b.unconfirmed) == 0 {
+// confirmAfterRemoval confirms the records that could not be confirmed because of a record that is gone.
+func (l *Ledger) confirmAfterRemoval(removedEntry *entry, b *poolView) {
+	b.endContests(removedEntry)
+	if len(b.unconfirmedEntries) == 0 {
 		return
 	}
-	for e := range b.overlapping(gone.block) {
+	for e := range b.overlapping(removedEntry.block) {
 		if e.hold == nil {
-			l.confirm(e)
+			l.confirmEntry(e)
 		}
 	}
 }
 
-// reopen confirms the records of the pool whose own record has changed.
-func (l *Ledger) reopen(own *entry) {
-	if own.purpose() != ipam.PurposePool {
+// confirmBlocksOf confirms the records of the pool whose own record has changed.
+func (l *Ledger) confirmBlocksOf(poolEntry *entry) {
+	if poolEntry.purpose() != ipam.PurposePool {
 		return
 	}
-	h := own.holder()
-	b := l.books[ipam.PoolKey{Kind: ipam.PoolKind(h.Kind), Namespace: h.Namespace, Name: h.Name}]
+	h := poolEntry.holder()
+	b := l.poolViews[ipam.PoolKey{Kind: ipam.PoolKind(h.Kind), Namespace: h.Namespace, Name: h.Name}]
 	if b == nil {
 		return
 	}
-	for e := range b.unconfirmed {
-		l.confirm(e)
+	for e := range b.unconfirmedEntries {
+		l.confirmEntry(e)
 	}
 }
 
-// open reports whether a space can hand out blocks: a routing domain always can, a pool can while
+// isOpen reports whether a space can hand out blocks: a routing domain always can, a pool can while
 // its own record exists, is confirmed, and is not being released.
-func (l *Ledger) open(key ipam.PoolKey) bool {
+func (l *Ledger) isOpen(key ipam.PoolKey) bool {
 	if !key.Kind.IsPool() {
 		return true
 	}
-	for own := range l.byHolder.of(convert.HolderOfPool(key)) {
-		if own.purpose() == ipam.PurposePool && own.confirmed && own.state() == ipam.StateBound && !own.terminating && l.isOf(own, key) {
+	for poolEntry := range l.byHolder.findAll(convert.HolderOfPool(key)) {
+		if poolEntry.purpose() == ipam.PurposePool && poolEntry.confirmed && poolEntry.state() == ipam.StateBound && !poolEntry.terminating && l.isPoolEntry(poolEntry, key) {
 			return true
 		}
 	}
 	return false
 }
 
-// isOf reports whether an own record states the pool as its spec does. It returns true if the spec
+// isPoolEntry reports whether an own record states the pool as its spec does. It returns true if the spec
 // is not known.
-func (l *Ledger) isOf(own *entry, key ipam.PoolKey) bool {
-	b := l.books[key]
-	return b == nil || b.space == nil || own.block == b.pool.CIDR && own.pool() == b.pool.Home
+func (l *Ledger) isPoolEntry(poolEntry *entry, key ipam.PoolKey) bool {
+	b := l.poolViews[key]
+	return b == nil || b.space == nil || poolEntry.block == b.pool.CIDR && poolEntry.pool() == b.pool.Home
 }
 
-// Confirmed returns nil if the view shows the record and the record is confirmed: a replica that
-// records a block that overlaps it gives way. If the record is not confirmed, Confirmed returns a
+// CheckConfirmed returns nil if the view shows the record and the record is confirmed: a replica that
+// records a block that overlaps it gives way. If the record is not confirmed, CheckConfirmed returns a
 // *ipam.TakenError that names the other record, or ErrPoolClosed. If the view does not show the
 // record, it returns ipam.ErrUnconfirmed.
-func (l *Ledger) Confirmed(record ipam.Record) error {
+func (l *Ledger) CheckConfirmed(record ipam.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byUID.one(record.UID)
+	e := l.byUID.find(record.UID)
 	if e == nil {
 		return ipam.ErrUnconfirmed
 	}
-	err := l.unconfirmed(e)
+	err := l.checkConfirmed(e)
 	if errors.Is(err, ErrLost) {
-		rival := l.books[e.pool()].rival(e.block, e.key())
+		rival := l.poolViews[e.pool()].rival(e.block, e.key())
 		return &ipam.TakenError{Block: e.block, Pool: e.pool(), Holder: rival.holder(), Overlap: rival.block}
 	}
 	return err
 }
 
-// Shown represents the state in the view of a pool's own record that is to be released.
-type Shown int
+// ReleaseVerdict represents the state in the view of a pool's own record that is to be released.
+type ReleaseVerdict int
 
 const (
 	// NotShown means that the view does not show the mark yet.
-	NotShown Shown = iota
+	NotShown ReleaseVerdict = iota
 	// Unused means that the view shows the mark, and no record of the pool.
 	Unused
 	// InUse means that the view shows the mark, and a record of the pool.
@@ -168,37 +168,37 @@ const (
 
 // Release returns the state in the view of a pool's own record that is marked as releasing. before
 // is the version of the record before the mark.
-func (l *Ledger) Release(marked ipam.Record, before string, pool ipam.PoolKey) Shown {
+func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.PoolKey) ReleaseVerdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byUID.one(marked.UID)
-	switch b := l.books[pool]; {
+	e := l.byUID.find(marked.UID)
+	switch b := l.poolViews[pool]; {
 	case e == nil:
 		return Overtaken
 	case e.version == marked.Version && b != nil && b.records > 0:
 		return InUse
 	case e.version == marked.Version:
 		return Unused
-	case e.version == before:
+	case e.version == previousVersion:
 		return NotShown
 	}
 	return Overtaken
 }
 
-// poolsFirst orders the own records of pools before those of blocks.
-func poolsFirst(a, b *entry) int {
-	rank := func(e *entry) int {
+// comparePoolsFirst orders the own records of pools before those of blocks.
+func comparePoolsFirst(a, b *entry) int {
+	order := func(e *entry) int {
 		if e.purpose() == ipam.PurposePool {
 			return 0
 		}
 		return 1
 	}
-	return cmp.Compare(rank(a), rank(b))
+	return cmp.Compare(order(a), order(b))
 }
 
 // Frees counts the blocks that the pools have freed so far, for AwaitRelease.
 func (l *Ledger) Frees(pools []ipam.PoolKey) int {
-	frees, _ := l.released(pools, ipam.Holder{})
+	frees, _ := l.releaseState(pools, ipam.Holder{})
 	return frees
 }
 
@@ -206,25 +206,25 @@ func (l *Ledger) Frees(pools []ipam.PoolKey) int {
 // release is known to be on its way there: a record whose claim is terminating or gone, or a record
 // of the asking holder itself. If none is known, it waits for the sign of one only for as long as
 // patience lasts. It reports whether a block was freed.
-func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, asking ipam.Holder, before int, patience time.Duration) bool {
+func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, holder ipam.Holder, freesBefore int, patience time.Duration) bool {
 	wake := make(chan struct{}, 1)
 	l.subscribe(pools, wake)
 	defer l.unsubscribe(pools, wake)
-	impatient := l.options.Clock.NewTimer(patience)
-	defer impatient.Stop()
-	for expected := false; ; {
-		frees, leaving := l.released(pools, asking)
-		if frees > before {
+	timer := l.options.Clock.NewTimer(patience)
+	defer timer.Stop()
+	for isExpected := false; ; {
+		frees, isLeaving := l.releaseState(pools, holder)
+		if frees > freesBefore {
 			return true
 		}
-		expected = expected || leaving
-		if !expected && patience <= 0 {
+		isExpected = isExpected || isLeaving
+		if !isExpected && patience <= 0 {
 			return false
 		}
 		select {
 		case <-wake:
-		case <-impatient.C():
-			if !expected {
+		case <-timer.C():
+			if !isExpected {
 				return false
 			}
 		case <-ctx.Done():
@@ -252,8 +252,8 @@ func (l *Ledger) Await(ctx context.Context, pools []ipam.PoolKey, condition func
 func (l *Ledger) IsLeaving(record ipam.Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName.one(record)
-	return e != nil && e.leaving
+	e := l.byName.find(record)
+	return e != nil && e.isLeaving
 }
 
 // subscribe registers wake to receive a signal when something happens in the pools.
@@ -261,8 +261,8 @@ func (l *Ledger) subscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range pools {
-		if b := l.books[key]; b != nil {
-			b.awaited[wake] = struct{}{}
+		if b := l.poolViews[key]; b != nil {
+			b.waiters[wake] = struct{}{}
 		}
 	}
 }
@@ -271,33 +271,33 @@ func (l *Ledger) unsubscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range pools {
-		if b := l.books[key]; b != nil {
-			delete(b.awaited, wake)
+		if b := l.poolViews[key]; b != nil {
+			delete(b.waiters, wake)
 			l.prune(b)
 		}
 	}
 }
 
-// released counts the blocks that the pools have freed so far, and reports whether
+// releaseState counts the blocks that the pools have freed so far, and reports whether
 // one of them is about to free another.
-func (l *Ledger) released(pools []ipam.PoolKey, asking ipam.Holder) (frees int, leaving bool) {
+func (l *Ledger) releaseState(pools []ipam.PoolKey, holder ipam.Holder) (frees int, isLeaving bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range pools {
-		if b := l.books[key]; b == nil {
+		if b := l.poolViews[key]; b == nil {
 			frees += l.pruned
 		} else {
 			frees += b.frees
-			leaving = leaving || b.leaving > 0 || l.holdsIn(asking, key)
+			isLeaving = isLeaving || b.leavingCount > 0 || l.holdsIn(holder, key)
 		}
 	}
-	return frees, leaving
+	return frees, isLeaving
 }
 
 // holdsIn reports whether the holder, which does not exist yet, has a record in the pool from an
 // earlier life.
 func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
-	for e := range l.byHolder.of(holder) {
+	for e := range l.byHolder.findAll(holder) {
 		if e.pool() == pool && (e.state() == ipam.StateBound || e.state() == ipam.StateReleasing) {
 			return true
 		}
@@ -308,12 +308,12 @@ func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 // AwaitStored gives the view Options.Silence to show a record of the name, which is known to be
 // stored in one of the pools. If the view does not show it, the watch begins again.
 func (l *Ledger) AwaitStored(ctx context.Context, name ipam.Name, pools []ipam.PoolKey) {
-	known := l.options.Clock.Now()
-	limited, cancel := context.WithTimeout(ctx, l.options.Silence)
+	startTime := l.options.Clock.Now()
+	limitedCtx, cancel := context.WithTimeout(ctx, l.options.Silence)
 	defer cancel()
-	shown := func() bool { _, ok := l.Record(name); return ok }
-	l.Await(limited, pools, shown)
-	if ctx.Err() == nil && !shown() {
-		l.relistSince(known)
+	isShown := func() bool { _, ok := l.Record(name); return ok }
+	l.Await(limitedCtx, pools, isShown)
+	if ctx.Err() == nil && !isShown() {
+		l.relistSince(startTime)
 	}
 }

@@ -92,7 +92,7 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 	must(t, feed{l}.Update(marked(own(key, small.String()), "2")))
 	must(t, feed{l}.Add(child))
 	record, _ := convert.Record(child)
-	if err := l.Confirmed(record); !errors.Is(err, ErrPoolClosed) {
+	if err := l.CheckConfirmed(record); !errors.Is(err, ErrPoolClosed) {
 		t.Errorf("got %v, want ErrPoolClosed", err)
 	}
 }
@@ -100,26 +100,26 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 // TestTheRecordThatCameFirstStaysConfirmed covers two records that overlap, for any cause.
 func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
-	of := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := convert.Record(o); return r }
+	parse := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := convert.Record(o); return r }
 	isTaken := func(err error) bool { _, ok := errors.AsType[*ipam.TakenError](err); return ok }
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
 	must(t, feed{l}.Add(first))
 	must(t, feed{l}.Add(second))
-	if err := l.Confirmed(of(first)); err != nil {
+	if err := l.CheckConfirmed(parse(first)); err != nil {
 		t.Errorf("the first: %v, want that it is confirmed", err)
 	}
-	if err := l.Confirmed(of(second)); !isTaken(err) {
+	if err := l.CheckConfirmed(parse(second)); !isTaken(err) {
 		t.Errorf("the second: %v, want that the block is taken", err)
 	}
 	must(t, feed{l}.Replace(listed(first, second), "3"))
-	if err := l.Confirmed(of(first)); err != nil {
+	if err := l.CheckConfirmed(parse(first)); err != nil {
 		t.Errorf("the first, after a list: %v, want that it is confirmed still", err)
 	}
 	var changed []string
 	l.Follow(func(c Change) { changed = append(changed, c.Record.Name.Name) })
 	must(t, feed{l}.Delete(first))
-	if err := l.Confirmed(of(second)); err != nil {
+	if err := l.CheckConfirmed(parse(second)); err != nil {
 		t.Errorf("the second, when the first is gone: %v, want that it is confirmed", err)
 	}
 	if len(changed) != 2 || changed[1] != "b" {
@@ -127,7 +127,7 @@ func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	}
 	fresh := newLedger(1)
 	must(t, feed{fresh}.Replace(listed(first, second), "3"))
-	if !isTaken(fresh.Confirmed(of(first))) || !isTaken(fresh.Confirmed(of(second))) {
+	if !isTaken(fresh.CheckConfirmed(parse(first))) || !isTaken(fresh.CheckConfirmed(parse(second))) {
 		t.Error("a list does not show which was first: want that neither is confirmed")
 	}
 }
@@ -136,7 +136,7 @@ func TestAPoolsRecordCanBeReleasedOnceTheMarkIsSeenAndNothingIsRecorded(t *testi
 	l := newLedger(1)
 	pools, block := own(key, small.String()), allocation("a", "1", "2", "10.0.0.0/28")
 	record, _ := convert.Record(marked(pools, "2"))
-	check := func(when string, want Shown) {
+	check := func(when string, want ReleaseVerdict) {
 		t.Helper()
 		if got := l.Release(record, "1", key); got != want {
 			t.Errorf("%s: got %d, want %d", when, got, want)
@@ -158,13 +158,13 @@ func TestTheOneRecordedLaterExceedsTheLimit(t *testing.T) {
 	l := newLedger(1)
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}}
 	l.Describe(pool)
-	must(t, feed{l}.Replace(listed(of("red", allocation("x", "9", "1", "10.0.0.16/28"))), "0"))
-	of := func(project string, a Ask) Ask { a.Project = project; return a }
-	h := mustHold(t, l, of("red", ask("a")))
-	if _, err := l.Hold(of("red", ask("b"))); !isLimit(err) {
+	must(t, feed{l}.Replace(listed(inProject("red", allocation("x", "9", "1", "10.0.0.16/28"))), "0"))
+	askIn := func(project string, a Ask) Ask { a.Project = project; return a }
+	h := mustHold(t, l, askIn("red", ask("a")))
+	if _, err := l.Hold(askIn("red", ask("b"))); !isLimit(err) {
 		t.Errorf("a second request of this replica: %v, want a LimitError", err)
 	}
-	mustHold(t, l, of("blue", ask("c"))).Drop()
+	mustHold(t, l, askIn("blue", ask("c"))).Drop()
 	theirs := allocation("theirs", "2", "2", "10.0.0.128/28")
 	theirs.Spec.Project = "red"
 	must(t, feed{l}.Add(theirs)) // another replica was faster
@@ -176,7 +176,7 @@ func TestTheOneRecordedLaterExceedsTheLimit(t *testing.T) {
 	}
 	must(t, feed{l}.Delete(mine))
 	must(t, feed{l}.Delete(theirs))
-	h = mustHold(t, l, of("red", ask("a")))
+	h = mustHold(t, l, askIn("red", ask("a")))
 	mine = allocation("a", "3", "4", h.Block.String())
 	mine.Spec.Project = "red"
 	must(t, feed{l}.Add(mine))
@@ -191,15 +191,15 @@ func TestTheOneRecordedLaterExceedsTheLimit(t *testing.T) {
 
 func TestAListConfirmsPoolsBeforeTheirBlocks(t *testing.T) {
 	l := newLedger(1)
-	var again []string
+	var changedNames []string
 	l.Follow(func(c Change) {
 		if c.Kind == Changed {
-			again = append(again, c.Record.Name.Name)
+			changedNames = append(changedNames, c.Record.Name.Name)
 		}
 	})
 	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "1"))
-	if len(again) != 0 {
-		t.Errorf("%v were confirmed in a second step, want none", again)
+	if len(changedNames) != 0 {
+		t.Errorf("%v were confirmed in a second step, want none", changedNames)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestARequestCountsOnceForALimit(t *testing.T) {
 	must(t, feed{l}.Replace(listed(), "0"))
 	reds := func(name string) Ask { a := ask(name); a.Project = "red"; return a }
 	h := mustHold(t, l, reds("a"))
-	must(t, feed{l}.Add(of("red", allocation("a", "1", "1", h.Block.String()))))
+	must(t, feed{l}.Add(inProject("red", allocation("a", "1", "1", h.Block.String()))))
 	second := mustHold(t, l, reds("b")) // the first is recorded, and not confirmed yet
 	second.Drop()
 	mustHold(t, l, reds("c"))
@@ -223,11 +223,11 @@ func TestARecordThatALiveClaimNamesWasConfirmedBeforeTheClaimWasStored(t *testin
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	must(t, feed{l}.Replace(listed(first, second), "3"))
 	record, _ := convert.Record(first)
-	if err := l.Confirmed(record); err == nil {
+	if err := l.CheckConfirmed(record); err == nil {
 		t.Error("it is confirmed before it is known that a claim names it")
 	}
-	l.Claimed(record.Name, true)
-	if err := l.Confirmed(record); err != nil {
+	l.SetClaimed(record.Name, true)
+	if err := l.CheckConfirmed(record); err != nil {
 		t.Errorf("got %v, want that it is confirmed", err)
 	}
 }
@@ -238,11 +238,11 @@ func TestBlocksAreConfirmedWhenThePoolIsDescribed(t *testing.T) {
 	mine := allocation("a", "1", "2", "10.0.0.0/28")
 	must(t, feed{l}.Replace(listed(mine), "0"))
 	record, _ := convert.Record(mine)
-	if err := l.Confirmed(record); !errors.Is(err, ErrPoolClosed) {
+	if err := l.CheckConfirmed(record); !errors.Is(err, ErrPoolClosed) {
 		t.Errorf("got %v, want ErrPoolClosed: the own record is in another routing domain", err)
 	}
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
-	if err := l.Confirmed(record); err != nil {
+	if err := l.CheckConfirmed(record); err != nil {
 		t.Errorf("got %v, want that it is confirmed", err)
 	}
 }
@@ -298,8 +298,8 @@ func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
 	}
 }
 
-// of returns an object with a project.
-func of(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
+// inProject returns an object with a project.
+func inProject(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 	o.Spec.Project = project
 	return o
 }

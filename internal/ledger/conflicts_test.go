@@ -70,8 +70,8 @@ func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
 func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	claimed := func(l *Ledger) {
-		l.Claimed(ipam.Name{Namespace: "ns", Name: "a"}, true)
-		l.Claimed(ipam.Name{Namespace: "ns", Name: "b"}, true)
+		l.SetClaimed(ipam.Name{Namespace: "ns", Name: "a"}, true)
+		l.SetClaimed(ipam.Name{Namespace: "ns", Name: "b"}, true)
 	}
 	for name, show := range map[string]func(*Ledger){
 		"claims after records": func(l *Ledger) {
@@ -106,7 +106,7 @@ func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 			if n := len(l.Conflicts()); n != 0 {
 				t.Errorf("%d records are in conflict when one is gone", n)
 			}
-			if n := len(l.books[key].contested); n != 0 {
+			if n := len(l.poolViews[key].contestedEntries); n != 0 {
 				t.Errorf("%d contests are kept in mind", n)
 			}
 		})
@@ -123,46 +123,46 @@ func TestARecordThatNoClaimEverNamedIsKnown(t *testing.T) {
 		want bool
 	}{
 		"it was made, and no claim names it": {func(l *Ledger) {
-			l.ClaimsKnown()
+			l.MarkClaimsKnown()
 			must(t, feed{l}.Add(made))
 		}, true},
 		"a claim names it": {func(l *Ledger) {
-			l.ClaimsKnown()
+			l.MarkClaimsKnown()
 			must(t, feed{l}.Add(made))
-			l.Claimed(name, true)
+			l.SetClaimed(name, true)
 		}, false},
 		"a claim named it": {func(l *Ledger) {
-			l.ClaimsKnown()
+			l.MarkClaimsKnown()
 			must(t, feed{l}.Add(made))
-			l.Claimed(name, true)
-			l.Claimed(name, false)
+			l.SetClaimed(name, true)
+			l.SetClaimed(name, false)
 		}, false},
 		"a claim named it before it was shown": {func(l *Ledger) {
-			l.ClaimsKnown()
-			l.Claimed(name, true)
+			l.MarkClaimsKnown()
+			l.SetClaimed(name, true)
 			must(t, feed{l}.Add(made))
-			l.Claimed(name, false)
+			l.SetClaimed(name, false)
 		}, false},
 		"it was made before all claims were known": {func(l *Ledger) {
 			must(t, feed{l}.Add(made))
-			l.ClaimsKnown()
+			l.MarkClaimsKnown()
 		}, false},
 		"it was made while the watch was cut": {func(l *Ledger) {
-			l.ClaimsKnown()
+			l.MarkClaimsKnown()
 			must(t, feed{l}.Replace(listed(made), "1"))
 		}, false},
 		"it was made before the watch was cut": {func(l *Ledger) {
-			l.ClaimsKnown()
+			l.MarkClaimsKnown()
 			must(t, feed{l}.Add(made))
 			must(t, feed{l}.Replace(listed(made), "1"))
 		}, true},
-		"it is not there": {func(l *Ledger) { l.ClaimsKnown() }, false},
+		"it is not there": {func(l *Ledger) { l.MarkClaimsKnown() }, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := newLedger(1)
 			must(t, feed{l}.Replace(listed(), "0"))
 			test.show(l)
-			if got := l.NeverClaimed(record); got != test.want {
+			if got := l.WasNeverClaimed(record); got != test.want {
 				t.Errorf("never claimed: %t, want %t", got, test.want)
 			}
 		})

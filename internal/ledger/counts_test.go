@@ -27,7 +27,7 @@ func TestCountsAgainstTwin(t *testing.T) {
 			switch obj := w.objects[name]; {
 			case random.IntN(3) == 0:
 				claimed[name] = !claimed[name]
-				w.ledger.Claimed(ipam.Name{Namespace: "ns", Name: name}, claimed[name])
+				w.ledger.SetClaimed(ipam.Name{Namespace: "ns", Name: name}, claimed[name])
 			case random.IntN(3) == 0 && obj != nil:
 				changed := obj.DeepCopy()
 				changed.ResourceVersion = "again-" + strconv.Itoa(step)

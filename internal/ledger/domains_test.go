@@ -24,10 +24,10 @@ func inDomain(name, block string) Ask {
 func TestARoutingDomainThatNobodyUsesIsForgotten(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(nil, "1"))
-	before := len(l.books)
+	before := len(l.poolViews)
 	expect := func(when string, more int) {
 		t.Helper()
-		if got := len(l.books) - before; got != more {
+		if got := len(l.poolViews) - before; got != more {
 			t.Errorf("%s there are %d routing domains, want %d", when, got, more)
 		}
 	}
@@ -79,11 +79,11 @@ func TestARoutingDomainIsKeptWhileARequestAwaitsSomethingThere(t *testing.T) {
 	default:
 		t.Fatal("it is not notified that the block was freed")
 	}
-	if l.books[keys[0]] == nil {
+	if l.poolViews[keys[0]] == nil {
 		t.Error("it is forgotten while it is awaited")
 	}
 	l.unsubscribe(keys, wake)
-	if l.books[keys[0]] != nil {
+	if l.poolViews[keys[0]] != nil {
 		t.Error("it is not forgotten afterwards")
 	}
 }

@@ -16,14 +16,14 @@ import (
 // entry represents a record as the view keeps it, or a hold of this process that has no record yet.
 // There may be a hundred thousand entries: the values that many of them share are kept once.
 type entry struct {
-	alike                                             unique.Handle[alike]
+	shared                                            unique.Handle[sharedFields]
 	name, uid, version, holderName, holderUID, sticky string
 	block                                             netip.Prefix
 	releaseAfter                                      time.Time
 	adopted, terminating, poolUnknown                 bool
 
-	// leaving reports that the record is about to be released.
-	leaving bool
+	// isLeaving reports that the record is about to be released.
+	isLeaving bool
 	// claimed reports that a live claim names the record; wasClaimed that one names it or has named
 	// it.
 	claimed, wasClaimed bool
@@ -40,8 +40,8 @@ type entry struct {
 	nextIn [indexes]*entry
 }
 
-// alike holds the values that many records share.
-type alike struct {
+// sharedFields holds the values that many records share.
+type sharedFields struct {
 	namespace               string
 	pool                    ipam.PoolKey
 	class                   string
@@ -56,13 +56,13 @@ type alike struct {
 
 func newEntry(r ipam.Record) *entry {
 	e := &entry{}
-	e.set(r)
+	e.setRecord(r)
 	return e
 }
 
-// set copies the record into the entry.
-func (e *entry) set(r ipam.Record) {
-	e.alike = unique.Make(alike{
+// setRecord copies the record into the entry.
+func (e *entry) setRecord(r ipam.Record) {
+	e.shared = unique.Make(sharedFields{
 		namespace: r.Name.Namespace, pool: r.Pool, class: r.Class,
 		holderGroup: r.Holder.Group, holderKind: r.Holder.Kind, holderNamespace: r.Holder.Namespace,
 		purpose: r.Purpose, reclaim: r.Reclaim, state: r.State,
@@ -79,7 +79,7 @@ func (e *entry) set(r ipam.Record) {
 
 // record returns the record that the entry states.
 func (e *entry) record() ipam.Record {
-	a := e.alike.Value()
+	a := e.shared.Value()
 	return ipam.Record{
 		Name: e.key(), UID: e.uid, Version: e.version,
 		Block: e.block, Pool: a.pool, Class: a.class,
@@ -91,23 +91,23 @@ func (e *entry) record() ipam.Record {
 
 // key returns the name of the record.
 func (e *entry) key() ipam.Name {
-	return ipam.Name{Namespace: e.alike.Value().namespace, Name: e.name}
+	return ipam.Name{Namespace: e.shared.Value().namespace, Name: e.name}
 }
 
-func (e *entry) pool() ipam.PoolKey { return e.alike.Value().pool }
+func (e *entry) pool() ipam.PoolKey { return e.shared.Value().pool }
 
-func (e *entry) state() ipam.State { return e.alike.Value().state }
+func (e *entry) state() ipam.State { return e.shared.Value().state }
 
 func (e *entry) holder() ipam.Holder {
-	a := e.alike.Value()
+	a := e.shared.Value()
 	return ipam.Holder{Group: a.holderGroup, Kind: a.holderKind, Namespace: a.holderNamespace, Name: e.holderName}
 }
 
-func (e *entry) purpose() ipam.Purpose { return e.alike.Value().purpose }
+func (e *entry) purpose() ipam.Purpose { return e.shared.Value().purpose }
 
 // stickyKey returns the namespace's key by which the block is given again.
 func (e *entry) stickyKey() ipam.Name {
-	return ipam.Name{Namespace: e.alike.Value().namespace, Name: e.sticky}
+	return ipam.Name{Namespace: e.shared.Value().namespace, Name: e.sticky}
 }
 
 // chain returns e and all entries that follow it in their pool view.
@@ -121,14 +121,14 @@ func (e *entry) chain() iter.Seq[*entry] {
 	}
 }
 
-func (e *entry) without(gone *entry) *entry {
+func (e *entry) unlink(removedEntry *entry) *entry {
 	if e == nil {
 		return nil
 	}
-	if e == gone {
+	if e == removedEntry {
 		return e.next
 	}
-	e.next = e.next.without(gone)
+	e.next = e.next.unlink(removedEntry)
 	return e
 }
 
@@ -139,7 +139,7 @@ type index[K comparable] struct {
 	// link is the element of an entry's nextIn that belongs to the index.
 	link  int
 	keyOf func(*entry) K
-	first map[uint64]*entry
+	heads map[uint64]*entry
 }
 
 // The links of an entry, one for each index.
@@ -152,7 +152,7 @@ const (
 )
 
 func newIndex[K comparable](link int, keyOf func(*entry) K) index[K] {
-	return index[K]{seed: maphash.MakeSeed(), link: link, keyOf: keyOf, first: map[uint64]*entry{}}
+	return index[K]{seed: maphash.MakeSeed(), link: link, keyOf: keyOf, heads: map[uint64]*entry{}}
 }
 
 func (x *index[K]) hash(key K) uint64 { return maphash.Comparable(x.seed, key) }
@@ -160,38 +160,38 @@ func (x *index[K]) hash(key K) uint64 { return maphash.Comparable(x.seed, key) }
 // add adds an entry, which must not be in the index.
 func (x *index[K]) add(e *entry) {
 	hash := x.hash(x.keyOf(e))
-	e.nextIn[x.link] = x.first[hash]
-	x.first[hash] = e
+	e.nextIn[x.link] = x.heads[hash]
+	x.heads[hash] = e
 }
 
-// drop removes an entry. It accepts an entry that is not in the index.
-func (x *index[K]) drop(e *entry) {
+// remove removes an entry. It accepts an entry that is not in the index.
+func (x *index[K]) remove(e *entry) {
 	hash := x.hash(x.keyOf(e))
-	if x.first[hash] == e {
-		if x.first[hash] = e.nextIn[x.link]; x.first[hash] == nil {
-			delete(x.first, hash)
+	if x.heads[hash] == e {
+		if x.heads[hash] = e.nextIn[x.link]; x.heads[hash] == nil {
+			delete(x.heads, hash)
 		}
 	}
-	for before := x.first[hash]; before != nil; before = before.nextIn[x.link] {
-		if before.nextIn[x.link] == e {
-			before.nextIn[x.link] = e.nextIn[x.link]
+	for previous := x.heads[hash]; previous != nil; previous = previous.nextIn[x.link] {
+		if previous.nextIn[x.link] == e {
+			previous.nextIn[x.link] = e.nextIn[x.link]
 		}
 	}
 	e.nextIn[x.link] = nil
 }
 
-// one returns an entry of the key, or nil if there is none.
-func (x *index[K]) one(key K) *entry {
-	for e := range x.of(key) {
+// find returns an entry of the key, or nil if there is none.
+func (x *index[K]) find(key K) *entry {
+	for e := range x.findAll(key) {
 		return e
 	}
 	return nil
 }
 
-// of returns all entries of the key, the last that was added first.
-func (x *index[K]) of(key K) iter.Seq[*entry] {
+// findAll returns all entries of the key, the last that was added first.
+func (x *index[K]) findAll(key K) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for e := x.first[x.hash(key)]; e != nil; e = e.nextIn[x.link] {
+		for e := x.heads[x.hash(key)]; e != nil; e = e.nextIn[x.link] {
 			if x.keyOf(e) == key && !yield(e) {
 				return
 			}
@@ -199,10 +199,10 @@ func (x *index[K]) of(key K) iter.Seq[*entry] {
 	}
 }
 
-// all returns every entry. The entry that is yielded can be dropped.
-func (x *index[K]) all() iter.Seq[*entry] {
+// entries returns every entry. The entry that is yielded can be dropped.
+func (x *index[K]) entries() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for _, e := range x.first {
+		for _, e := range x.heads {
 			for e != nil {
 				next := e.nextIn[x.link]
 				if !yield(e) {
@@ -223,9 +223,9 @@ func (l *Ledger) index(e *entry) {
 }
 
 func (l *Ledger) unindex(e *entry) {
-	l.byHolder.drop(e)
+	l.byHolder.remove(e)
 	if e.sticky != "" {
-		l.bySticky.drop(e)
+		l.bySticky.remove(e)
 	}
 }
 
@@ -233,22 +233,22 @@ func (l *Ledger) unindex(e *entry) {
 func (l *Ledger) HeldBy(holder ipam.Holder) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return records(l.byHolder.of(holder))
+	return records(l.byHolder.findAll(holder))
 }
 
-// Sticky returns every record of a namespace's sticky key, in the order of HeldBy.
-func (l *Ledger) Sticky(key ipam.Name) []ipam.Record {
+// StickyRecords returns every record of a namespace's sticky key, in the order of HeldBy.
+func (l *Ledger) StickyRecords(key ipam.Name) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return records(l.bySticky.of(key))
+	return records(l.bySticky.findAll(key))
 }
 
-// OfKind returns every record of holders of a kind. It costs O(records).
-func (l *Ledger) OfKind(kind string) []ipam.Record {
+// RecordsOfKind returns every record of holders of a kind. It costs O(records).
+func (l *Ledger) RecordsOfKind(kind string) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return records(func(yield func(*entry) bool) {
-		for e := range l.byUID.all() {
+		for e := range l.byUID.entries() {
 			if e.holder().Kind == kind && !yield(e) {
 				return
 			}
@@ -286,49 +286,49 @@ func (l *Ledger) contestedSince() time.Time {
 func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byUID.one(record.UID)
+	e := l.byUID.find(record.UID)
 	if e == nil {
 		return nil
 	}
-	other := l.books[e.pool()].conflict(e, l.options.now())
+	other := l.poolViews[e.pool()].conflict(e, l.options.now())
 	if other == nil {
 		return nil
 	}
 	return &ipam.TakenError{Block: e.block, Pool: e.pool(), Holder: other.holder(), Overlap: other.block}
 }
 
-// contest notes that another record overlapped this one when the view first showed it, whether or
+// markContested notes that another record overlapped this one when the view first showed it, whether or
 // not this record was confirmed: if a live claim names it, it is confirmed nevertheless.
-func (l *Ledger) contest(b *book, e *entry) {
-	if _, noted := b.contested[e]; !noted {
-		b.contested[e] = l.contestedSince()
+func (l *Ledger) markContested(b *poolView, e *entry) {
+	if _, ok := b.contestedEntries[e]; !ok {
+		b.contestedEntries[e] = l.contestedSince()
 	}
 }
 
 // endContests removes the contests that are over now that a record is gone.
-func (b *book) endContests(gone *entry) {
-	if len(b.contested) == 0 {
+func (b *poolView) endContests(removedEntry *entry) {
+	if len(b.contestedEntries) == 0 {
 		return
 	}
-	for e := range b.overlapping(gone.block) {
-		if _, noted := b.contested[e]; noted && b.rival(e.block, e.key()) == nil {
-			delete(b.contested, e)
+	for e := range b.overlapping(removedEntry.block) {
+		if _, ok := b.contestedEntries[e]; ok && b.rival(e.block, e.key()) == nil {
+			delete(b.contestedEntries, e)
 		}
 	}
 }
 
 // conflict returns an entry that is in conflict with this one, or nil.
-func (b *book) conflict(e *entry, now time.Time) *entry {
-	if len(b.contested) == 0 {
+func (b *poolView) conflict(e *entry, now time.Time) *entry {
+	if len(b.contestedEntries) == 0 {
 		return nil
 	}
-	lasts := func(e *entry) bool {
-		since, ok := b.contested[e]
+	isLasting := func(e *entry) bool {
+		since, ok := b.contestedEntries[e]
 		return ok && now.Sub(since) >= conflictAfter
 	}
-	itself := lasts(e)
+	isOldConflict := isLasting(e)
 	for other := range b.overlapping(e.block) {
-		if other != e && other.hold == nil && (itself || lasts(other)) {
+		if other != e && other.hold == nil && (isOldConflict || isLasting(other)) {
 			return other
 		}
 	}
@@ -339,15 +339,15 @@ func (b *book) conflict(e *entry, now time.Time) *entry {
 func (l *Ledger) Conflicts() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := map[string]bool{}
-	for _, b := range l.books {
-		for e := range b.contested {
+	uids := map[string]bool{}
+	for _, b := range l.poolViews {
+		for e := range b.contestedEntries {
 			if other := b.conflict(e, l.options.now()); other != nil {
-				found[e.uid], found[other.uid] = true, true
+				uids[e.uid], uids[other.uid] = true, true
 			}
 		}
 	}
-	return found
+	return uids
 }
 
 // NotifyConflicts notifies the listeners of each record that gets into conflict, or is no longer in
@@ -355,31 +355,31 @@ func (l *Ledger) Conflicts() map[string]bool {
 func (l *Ledger) NotifyConflicts(ctx context.Context) {
 	ticker := l.options.Clock.NewTicker(conflictAfter)
 	defer ticker.Stop()
-	var before map[string]bool
+	var previous map[string]bool
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			before = l.notifyConflicts(before)
+			previous = l.notifyConflicts(previous)
 		}
 	}
 }
 
 // notifyConflicts notifies the listeners of the changes since before, and returns the present
 // conflicts.
-func (l *Ledger) notifyConflicts(before map[string]bool) map[string]bool {
-	now := l.Conflicts()
+func (l *Ledger) notifyConflicts(previous map[string]bool) map[string]bool {
+	current := l.Conflicts()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	notify := func(uids, others map[string]bool) {
+	notify := func(uids, otherUIDs map[string]bool) {
 		for uid := range uids {
-			if e := l.byUID.one(uid); e != nil && !others[uid] {
+			if e := l.byUID.find(uid); e != nil && !otherUIDs[uid] {
 				l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
 			}
 		}
 	}
-	notify(now, before)
-	notify(before, now)
-	return now
+	notify(current, previous)
+	notify(previous, current)
+	return current
 }

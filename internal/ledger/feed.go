@@ -15,17 +15,17 @@ import (
 
 // Run feeds the view from a list and watch of all IPAllocations until ctx is done. After Relist it
 // begins again, with a list.
-func (l *Ledger) Run(ctx context.Context, from cache.ListerWatcher, objects any) {
-	source := kubeutil.NewVerifiedSource(from, kubeutil.Verification{WentBack: l.goneBack})
+func (l *Ledger) Run(ctx context.Context, listerWatcher cache.ListerWatcher, objects any) {
+	source := kubeutil.NewVerifiedSource(listerWatcher, kubeutil.Verification{WentBack: l.onRollback})
 	l.mu.Lock()
 	l.source = source
 	l.mu.Unlock()
 	for ctx.Err() == nil {
-		watch, cancel := context.WithCancel(ctx)
+		watchCtx, cancel := context.WithCancel(ctx)
 		l.mu.Lock()
-		l.relist, l.began = cancel, l.options.Clock.Now()
+		l.relist, l.watchStart = cancel, l.options.Clock.Now()
 		l.mu.Unlock()
-		cache.NewReflectorWithOptions(source, objects, feed{l}, cache.ReflectorOptions{Name: "ipallocations"}).RunWithContext(watch)
+		cache.NewReflectorWithOptions(source, objects, feed{l}, cache.ReflectorOptions{Name: "ipallocations"}).RunWithContext(watchCtx)
 		cancel()
 	}
 }
@@ -43,7 +43,7 @@ func (f feed) Add(obj any) error { return f.Update(obj) }
 func (f feed) Update(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r, err := f.read(obj)
+	r, err := f.parseRecord(obj)
 	if f.outdated {
 		return err
 	}
@@ -51,9 +51,9 @@ func (f feed) Update(obj any) error {
 		f.withhold(r)
 		return err
 	}
-	e := f.put(r)
-	f.restore(r.UID)
-	f.resolve(e)
+	e := f.putRecord(r)
+	f.restoreUnreadable(r.UID)
+	f.settleEntry(e)
 	f.revision = r.Version
 	return nil
 }
@@ -62,14 +62,14 @@ func (f feed) Update(obj any) error {
 func (f feed) Delete(obj any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r, err := f.read(obj)
+	r, err := f.parseRecord(obj)
 	if f.outdated {
 		return err
 	}
-	if e := f.byUID.one(r.UID); e != nil {
-		f.strike(e)
+	if e := f.byUID.find(r.UID); e != nil {
+		f.removeRecord(e)
 	}
-	f.restore(r.UID)
+	f.restoreUnreadable(r.UID)
 	if err == nil {
 		f.revision = r.Version
 	}
@@ -82,7 +82,7 @@ func (f feed) Replace(objs []any, revision string) error {
 	defer f.mu.Unlock()
 	records, unreadable := make([]ipam.Record, 0, len(objs)), []ipam.Record(nil)
 	for _, obj := range objs {
-		r, err := f.read(obj)
+		r, err := f.parseRecord(obj)
 		if err != nil {
 			unreadable = append(unreadable, r)
 			continue // counted, for the metric
@@ -92,7 +92,7 @@ func (f feed) Replace(objs []any, revision string) error {
 	if f.outdated || f.isRefutedBy(records) {
 		f.forgetConfirmations()
 	}
-	f.replace(records, unreadable)
+	f.replaceRecords(records, unreadable)
 	f.revision, f.outdated = revision, false
 	f.lists++
 	return nil
@@ -103,40 +103,40 @@ func (f feed) Replace(objs []any, revision string) error {
 func (l *Ledger) Load(records, unreadable []ipam.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.replace(records, unreadable)
+	l.replaceRecords(records, unreadable)
 }
 
-// Enter adds one more record after Load, as the watch would show it.
-func (l *Ledger) Enter(r ipam.Record) {
+// PutRecord adds one more record after Load, as the watch would show it.
+func (l *Ledger) PutRecord(r ipam.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.resolve(l.put(r))
+	l.settleEntry(l.putRecord(r))
 }
 
-func (l *Ledger) replace(records, unreadable []ipam.Record) {
-	listed := make(map[string]bool, len(records))
+func (l *Ledger) replaceRecords(records, unreadable []ipam.Record) {
+	listedUIDs := make(map[string]bool, len(records))
 	for _, r := range records {
-		listed[r.UID] = true
+		listedUIDs[r.UID] = true
 	}
 	for _, r := range unreadable {
-		listed[r.UID] = true
+		listedUIDs[r.UID] = true
 	}
-	for e := range l.byUID.all() {
-		if !listed[e.uid] {
-			l.strike(e)
+	for e := range l.byUID.entries() {
+		if !listedUIDs[e.uid] {
+			l.removeRecord(e)
 		}
 	}
 	entries := make([]*entry, 0, len(records))
 	for _, r := range records {
-		before := l.byUID.one(r.UID)
-		e := l.put(r)
-		e.watched = before != nil && before.watched
+		previous := l.byUID.find(r.UID)
+		e := l.putRecord(r)
+		e.watched = previous != nil && previous.watched
 		entries = append(entries, e)
 	}
 	entries = append(entries, l.replaceUnreadable(unreadable)...)
-	slices.SortStableFunc(entries, poolsFirst) // a block is confirmed if its pool is
+	slices.SortStableFunc(entries, comparePoolsFirst) // a block is confirmed if its pool is
 	for _, e := range entries {
-		l.resolve(e)
+		l.settleEntry(e)
 	}
 	l.synced = true
 }
@@ -144,61 +144,61 @@ func (l *Ledger) replace(records, unreadable []ipam.Record) {
 // Resync does nothing: the view is complete as it is.
 func (f feed) Resync() error { return nil }
 
-// read returns the record that an object states. An object that cannot be read is counted; its
+// parseRecord returns the record that an object states. An object that cannot be read is counted; its
 // record has the fields that were read.
-func (l *Ledger) read(obj any) (ipam.Record, error) {
+func (l *Ledger) parseRecord(obj any) (ipam.Record, error) {
 	r, err := convert.RecordOf(obj)
 	if err != nil {
-		l.unread++
+		l.unreadableCount++
 		return r, fmt.Errorf("reading IPAllocation %s: %w", r.Name, err)
 	}
 	return r, nil
 }
 
-// put adds a record, or replaces it by its new version.
-func (l *Ledger) put(r ipam.Record) *entry {
-	e := l.byUID.one(r.UID)
+// putRecord adds a record, or replaces it by its new version.
+func (l *Ledger) putRecord(r ipam.Record) *entry {
+	e := l.byUID.find(r.UID)
 	switch {
 	case e == nil:
-		if old := l.byName.one(r.Name); old != nil {
-			l.strike(old) // its deletion was missed
-			l.restore(old.uid)
+		if previous := l.byName.find(r.Name); previous != nil {
+			l.removeRecord(previous) // its deletion was missed
+			l.restoreUnreadable(previous.uid)
 		}
-		e = l.enter(r)
+		e = l.addRecord(r)
 	case e.version != r.Version:
-		before, wasHeld := e.handedOut()
+		previousGateway, wasHeld := e.gatewayInUse()
 		l.count(e, ipam.Usage.Sub)
 		l.unindex(e)
-		e.set(r)
+		e.setRecord(r)
 		l.index(e)
-		l.books[r.Pool].gatewayChanged(e, before, wasHeld)
+		l.poolViews[r.Pool].onGatewayChange(e, previousGateway, wasHeld)
 		l.count(e, ipam.Usage.Add)
-		l.books[r.Pool].stateChanged(e)
+		l.poolViews[r.Pool].onStateChange(e)
 		l.notify(Change{Record: r, Pool: r.Pool, Kind: Changed})
-		l.reopen(e)
+		l.confirmBlocksOf(e)
 	}
 	if r.Terminating && r.State != ipam.StateCooling { // one that cools down stays until it is due
-		l.books[r.Pool].setLeaving(e, true)
+		l.poolViews[r.Pool].setLeaving(e, true)
 	}
 	return e
 }
 
-func (l *Ledger) enter(r ipam.Record) *entry {
+func (l *Ledger) addRecord(r ipam.Record) *entry {
 	e := newEntry(r)
-	e.claimed = l.named[r.Name]
+	e.claimed = l.claimedNames[r.Name]
 	e.watched = l.synced && l.claimsKnown
 	e.wasClaimed = e.claimed
-	delete(l.named, r.Name)
+	delete(l.claimedNames, r.Name)
 	l.byUID.add(e)
 	l.byName.add(e)
 	l.index(e)
-	b := l.book(r.Pool)
-	b.take(e)
-	b.tellAwaiting()
+	b := l.poolViewFor(r.Pool)
+	b.addEntry(e)
+	b.wakeWaiters()
 	if h := l.holds[r.Name]; h != nil {
-		h.uncount()
-	} else if !b.spreading.IsZero() {
-		b.crowded(l.options.Clock.Now())
+		h.subtractUsage()
+	} else if !b.spreadUntil.IsZero() {
+		b.extendSpreading(l.options.Clock.Now())
 	}
 	l.count(e, ipam.Usage.Add)
 	l.countUsage(e, ipam.Usage.Add)
@@ -206,25 +206,25 @@ func (l *Ledger) enter(r ipam.Record) *entry {
 	return e
 }
 
-func (l *Ledger) strike(e *entry) {
+func (l *Ledger) removeRecord(e *entry) {
 	r := e.record()
-	l.byUID.drop(e)
-	l.byName.drop(e)
+	l.byUID.remove(e)
+	l.byName.remove(e)
 	l.unindex(e)
 	if e.claimed {
-		l.named[r.Name] = true
+		l.claimedNames[r.Name] = true
 	}
-	b := l.books[r.Pool]
-	b.drop(e)
-	delete(b.unconfirmed, e)
-	delete(b.contested, e)
+	b := l.poolViews[r.Pool]
+	b.removeEntry(e)
+	delete(b.unconfirmedEntries, e)
+	delete(b.contestedEntries, e)
 	l.count(e, ipam.Usage.Sub)
 	l.countUsage(e, ipam.Usage.Sub)
 	if h := l.holds[r.Name]; h != nil {
-		h.lose(r.UID)
+		h.setLost(r.UID)
 	}
 	l.notify(Change{Record: r, Pool: r.Pool, Kind: Removed})
-	l.confirmAfter(e, b)
+	l.confirmAfterRemoval(e, b)
 	l.prune(b)
 }
 
@@ -233,13 +233,13 @@ func (l *Ledger) strike(e *entry) {
 // the object can be read or is gone. Such an object is no record: it counts for no holder, and no
 // record gives way to it, because nothing shows that they are of the same pool.
 type unreadable struct {
-	// book has the blocks of these objects, and no space.
-	book  *book
+	// view has the blocks of these objects, and no space.
+	view  *poolView
 	byUID map[string]*entry
 }
 
 func newUnreadable() unreadable {
-	return unreadable{book: newBook(ipam.PoolKey{}, nil), byUID: map[string]*entry{}}
+	return unreadable{view: newPoolView(ipam.PoolKey{}, nil), byUID: map[string]*entry{}}
 }
 
 // withhold keeps the block of an IPAllocation that cannot be read from being handed out. The record
@@ -248,57 +248,57 @@ func (l *Ledger) withhold(r ipam.Record) {
 	if e := l.unreadable.byUID[r.UID]; e != nil && e.block == r.Block {
 		return
 	}
-	l.restore(r.UID)
+	l.restoreUnreadable(r.UID)
 	if !r.Block.IsValid() {
 		return
 	}
 	r.Holder = ipam.Holder{Kind: "IPAllocation", Namespace: r.Name.Namespace, Name: r.Name.Name}
 	e := newEntry(r)
 	l.unreadable.byUID[r.UID] = e
-	l.unreadable.book.take(e)
-	for _, b := range l.books {
+	l.unreadable.view.addEntry(e)
+	for _, b := range l.poolViews {
 		if b.space != nil {
 			b.space.Use(e.block)
 		}
 	}
 }
 
-// restore ends the withholding of an object's block. It costs O(pools) if the block was withheld,
+// restoreUnreadable ends the withholding of an object's block. It costs O(pools) if the block was withheld,
 // else nothing.
-func (l *Ledger) restore(uid string) {
+func (l *Ledger) restoreUnreadable(uid string) {
 	e := l.unreadable.byUID[uid]
 	if e == nil {
 		return
 	}
 	delete(l.unreadable.byUID, uid)
-	l.unreadable.book.drop(e)
-	for _, b := range l.books {
+	l.unreadable.view.removeEntry(e)
+	for _, b := range l.poolViews {
 		if b.space != nil && b.pool.CIDR.Overlaps(e.block) {
-			b.free(e.block)
+			b.freeBlock(e.block)
 		}
 	}
 }
 
 // replaceUnreadable withholds the blocks of the listed objects, and of no others. It returns the
 // existing records of earlier versions of these objects.
-func (l *Ledger) replaceUnreadable(listed []ipam.Record) []*entry {
-	there := map[string]bool{}
-	for _, r := range listed {
-		there[r.UID] = true
+func (l *Ledger) replaceUnreadable(records []ipam.Record) []*entry {
+	listedUIDs := map[string]bool{}
+	for _, r := range records {
+		listedUIDs[r.UID] = true
 	}
 	for uid := range l.unreadable.byUID {
-		if !there[uid] {
-			l.restore(uid)
+		if !listedUIDs[uid] {
+			l.restoreUnreadable(uid)
 		}
 	}
-	var earlier []*entry
-	for _, r := range listed {
+	var entries []*entry
+	for _, r := range records {
 		l.withhold(r)
-		if e := l.byUID.one(r.UID); e != nil {
-			earlier = append(earlier, e)
+		if e := l.byUID.find(r.UID); e != nil {
+			entries = append(entries, e)
 		}
 	}
-	return earlier
+	return entries
 }
 
 // Revision returns the highest revision of the store that this process has seen, bookmarks
@@ -326,39 +326,39 @@ func (l *Ledger) IsWatching() bool {
 // by Revision as it was when the write was sent. If the version is not above that revision, the
 // store has gone back, and the view is of a state that no longer exists: everything is listed
 // again, and the error is ipam.ErrUnconfirmed.
-func (l *Ledger) Acknowledge(version, sent string) error {
-	if isAbove(version, sent) {
+func (l *Ledger) Acknowledge(version, sentRevision string) error {
+	if isAbove(version, sentRevision) {
 		return nil
 	}
-	l.source.GoneBack(sent, version)
-	return fmt.Errorf("the store has gone back from revision %s to %s: %w", sent, version, ipam.ErrUnconfirmed)
+	l.source.GoneBack(sentRevision, version)
+	return fmt.Errorf("the store has gone back from revision %s to %s: %w", sentRevision, version, ipam.ErrUnconfirmed)
 }
 
 // isAbove reports whether a revision is above another. It returns true if that is not known.
-func isAbove(revision, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(revision, than)
+func isAbove(revision, otherRevision string) bool {
+	order, err := resourceversion.CompareResourceVersion(revision, otherRevision)
 	return err != nil || order > 0
 }
 
-// goneBack ends the current watch, whose events are of a history that the store has left.
-func (l *Ledger) goneBack(seen, found string) {
+// onRollback ends the current watch, whose events are of a history that the store has left.
+func (l *Ledger) onRollback(seenRevision, foundRevision string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.noteRollback(seen, found)
+	l.noteRollback(seenRevision, foundRevision)
 	l.outdated = true
 	l.relist()
 }
 
-func (l *Ledger) noteRollback(seen, found string) {
+func (l *Ledger) noteRollback(seenRevision, foundRevision string) {
 	l.rollbacks++
-	l.options.Log.Info("The store of the API server has gone back; listing all IPAllocations again", "seenRevision", seen, "foundRevision", found)
+	l.options.Log.Info("The store of the API server has gone back; listing all IPAllocations again", "seenRevision", seenRevision, "foundRevision", foundRevision)
 }
 
 // isRefutedBy reports whether a list shows that the store has gone back since the view was right:
 // every record that has changed since then has a version above the revision of the view.
 func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 	for _, r := range records {
-		if e := l.byUID.one(r.UID); e != nil && e.version == r.Version {
+		if e := l.byUID.find(r.UID); e != nil && e.version == r.Version {
 			continue
 		}
 		if !isAbove(r.Version, l.revision) {
@@ -372,7 +372,7 @@ func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 // forgetConfirmations puts the view into the state of a process that has just started: a record
 // that was confirmed may have been recorded after one that is back.
 func (l *Ledger) forgetConfirmations() {
-	for e := range l.byUID.all() {
+	for e := range l.byUID.entries() {
 		e.confirmed = false
 	}
 }

@@ -30,7 +30,7 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		p := &played{
 			ledger: newLedger(1), objects: map[string]*v1alpha1.IPAllocation{},
-			holds: map[string]*Hold{}, formers: map[string]types.UID{}, verdicts: map[string]*seen{},
+			holds: map[string]*Hold{}, formers: map[string]types.UID{}, verdicts: map[string]*watchVerdict{},
 		}
 		must(t, feed{p.ledger}.Replace(listed(), "0"))
 		for len(script) >= 3 && p.step < 300 {
@@ -52,11 +52,11 @@ type played struct {
 	holds   map[string]*Hold
 	// formers holds the former records of names which are held.
 	formers  map[string]types.UID
-	verdicts map[string]*seen
+	verdicts map[string]*watchVerdict
 }
 
-// seen holds the verdict of the watch on a record that is awaited.
-type seen struct {
+// watchVerdict holds the verdict of the watch on a record that is awaited.
+type watchVerdict struct {
 	uid  types.UID
 	ours bool
 }
@@ -212,7 +212,7 @@ func (p *played) sight(name string) {
 	for other, obj := range p.objects {
 		ours = ours && (other == name || !netip.MustParsePrefix(obj.Spec.CIDR).Overlaps(block))
 	}
-	p.verdicts[name] = &seen{uid: p.objects[name].UID, ours: ours}
+	p.verdicts[name] = &watchVerdict{uid: p.objects[name].UID, ours: ours}
 }
 
 func (p *played) lose(name string) {
@@ -221,7 +221,7 @@ func (p *played) lose(name string) {
 		return
 	}
 	if p.verdicts[name] == nil {
-		p.verdicts[name] = &seen{uid: obj.UID}
+		p.verdicts[name] = &watchVerdict{uid: obj.UID}
 	}
 	if p.verdicts[name].uid == obj.UID {
 		p.verdicts[name].ours = false

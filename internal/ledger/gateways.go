@@ -16,35 +16,35 @@ type gateways struct {
 	// counts has the zero Addr as the key of addresses whose records state no gateway. There are
 	// few keys: one for each gateway that the pool had.
 	counts map[netip.Addr]int
-	// assumed is the gateway of those records, which may be from before records stated it: the
+	// assumedGateway is the gateway of those records, which may be from before records stated it: the
 	// gateway of the pool when this process first read the pool.
-	assumed netip.Addr
+	assumedGateway netip.Addr
 }
 
-// handedOut returns the gateway that the entry states, and whether the entry is an address that a
+// gatewayInUse returns the gateway that the entry states, and whether the entry is an address that a
 // claim holds. No host has a block that is retained or cools down.
-func (e *entry) handedOut() (gateway netip.Addr, isHeld bool) {
-	a := e.alike.Value()
+func (e *entry) gatewayInUse() (gateway netip.Addr, isHeld bool) {
+	a := e.shared.Value()
 	isHeld = e.hold != nil || a.state == ipam.StateBound
 	return a.gateway, isHeld && e.block.IsSingleIP() && !e.holder().IsPool()
 }
 
-// with returns the number of held addresses that were handed out with a gateway.
-func (g *gateways) with(gateway netip.Addr) int {
+// count returns the number of held addresses that were handed out with a gateway.
+func (g *gateways) count(gateway netip.Addr) int {
 	n := g.counts[gateway]
-	if gateway.IsValid() && gateway == g.assumed {
+	if gateway.IsValid() && gateway == g.assumedGateway {
 		n += g.counts[netip.Addr{}]
 	}
 	return n
 }
 
-// all returns the gateways. It leaves out the gateway of records that state none if that gateway is
+// addresses returns the gateways. It leaves out the gateway of records that state none if that gateway is
 // not known.
-func (g *gateways) all() iter.Seq[netip.Addr] {
+func (g *gateways) addresses() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for gateway := range g.counts {
-			if !gateway.IsValid() && g.counts[g.assumed] == 0 {
-				gateway = g.assumed
+			if !gateway.IsValid() && g.counts[g.assumedGateway] == 0 {
+				gateway = g.assumedGateway
 			}
 			if gateway.IsValid() && !yield(gateway) {
 				return
@@ -57,12 +57,12 @@ func (g *gateways) all() iter.Seq[netip.Addr] {
 func (g *gateways) gatewaysIn(block netip.Prefix) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if block.IsSingleIP() {
-			if g.with(block.Addr()) > 0 {
+			if g.count(block.Addr()) > 0 {
 				yield(block.Addr())
 			}
 			return
 		}
-		for gateway := range g.all() {
+		for gateway := range g.addresses() {
 			if block.Contains(gateway) && !yield(gateway) {
 				return
 			}
@@ -80,61 +80,61 @@ func (g *gateways) hasGatewayIn(block netip.Prefix) bool {
 
 // assumeGateway assumes the gateway of a described pool for the records that state none, unless it
 // is a later gateway than the one that they were handed out with.
-func (b *book) assumeGateway(pool ipam.Pool) {
+func (b *poolView) assumeGateway(pool ipam.Pool) {
 	if b.space != nil && b.counts[netip.Addr{}] > 0 {
 		return
 	}
-	if b.assumed = (netip.Addr{}); pool.Network != nil {
-		b.assumed = pool.Network.Gateway
+	if b.assumedGateway = (netip.Addr{}); pool.Network != nil {
+		b.assumedGateway = pool.Network.Gateway
 	}
 }
 
 // countGateway counts the gateway of an entry: n is 1 for an entry that comes, and -1 for an entry
 // that goes.
-func (b *book) countGateway(e *entry, n int) {
-	if gateway, isHeld := e.handedOut(); isHeld {
+func (b *poolView) countGateway(e *entry, n int) {
+	if gateway, isHeld := e.gatewayInUse(); isHeld {
 		b.addToGateway(gateway, n)
 	}
 }
 
-// gatewayChanged updates the counts for an entry if it states another gateway than before, or if it
+// onGatewayChange updates the counts for an entry if it states another gateway than before, or if it
 // is now held and was not, or the reverse.
-func (b *book) gatewayChanged(e *entry, before netip.Addr, wasHeld bool) {
-	if now, isHeld := e.handedOut(); now == before && isHeld == wasHeld {
+func (b *poolView) onGatewayChange(e *entry, previousGateway netip.Addr, wasHeld bool) {
+	if gateway, isHeld := e.gatewayInUse(); gateway == previousGateway && isHeld == wasHeld {
 		return
 	}
 	b.countGateway(e, 1)
 	if wasHeld {
-		b.addToGateway(before, -1)
+		b.addToGateway(previousGateway, -1)
 	}
 }
 
-func (b *book) addToGateway(gateway netip.Addr, n int) {
+func (b *poolView) addToGateway(gateway netip.Addr, n int) {
 	if b.counts[gateway] += n; b.counts[gateway] == 0 {
 		delete(b.counts, gateway)
 	}
 	if !gateway.IsValid() {
-		gateway = b.assumed
+		gateway = b.assumedGateway
 	}
 	switch block := blockOf(gateway); {
-	case !b.isFormer(gateway):
-	case b.with(gateway) == 0:
-		b.free(block)
+	case !b.isFormerGateway(gateway):
+	case b.count(gateway) == 0:
+		b.freeBlock(block)
 	default:
 		b.space.Use(block)
 	}
 }
 
-// isFormer reports whether a gateway is an address of the pool that its spec does not withhold.
-func (b *book) isFormer(gateway netip.Addr) bool {
+// isFormerGateway reports whether a gateway is an address of the pool that its spec does not withhold.
+func (b *poolView) isFormerGateway(gateway netip.Addr) bool {
 	return b.space != nil && gateway.IsValid() && b.pool.CIDR.Contains(gateway) && !b.pool.Withheld.Overlaps(blockOf(gateway))
 }
 
 // formerGateways returns the withheld addresses that the spec of the pool does not withhold.
-func (b *book) formerGateways() iter.Seq[netip.Addr] {
+func (b *poolView) formerGateways() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for gateway := range b.all() {
-			if b.isFormer(gateway) && !yield(gateway) {
+		for gateway := range b.addresses() {
+			if b.isFormerGateway(gateway) && !yield(gateway) {
 				return
 			}
 		}
@@ -142,22 +142,22 @@ func (b *book) formerGateways() iter.Seq[netip.Addr] {
 }
 
 // useGateways marks the former gateways in a block as in use.
-func (b *book) useGateways(block netip.Prefix) {
+func (b *poolView) useGateways(block netip.Prefix) {
 	for gateway := range b.gatewaysIn(block) {
-		if b.isFormer(gateway) {
+		if b.isFormerGateway(gateway) {
 			b.space.Use(blockOf(gateway))
 		}
 	}
 }
 
 // isRecorded reports whether a record has a part of the block.
-func (b *book) isRecorded(block netip.Prefix) bool { return b.rival(block, ipam.Name{}) != nil }
+func (b *poolView) isRecorded(block netip.Prefix) bool { return b.rival(block, ipam.Name{}) != nil }
 
 // blockOf returns the block that consists of one address.
 func blockOf(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// deepest bounds the depth to which pools lie in each other.
-const deepest = 128
+// maxDepth bounds the depth to which pools lie in each other.
+const maxDepth = 128
 
 // HolderAt returns the record that holds an address in the routing domain of a pool: a record of
 // the pool, of a pool that it lies in, or of a pool that lies in these. It returns false if nothing
@@ -165,19 +165,19 @@ const deepest = 128
 func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for range deepest {
+	for range maxDepth {
 		if !pool.Key.Kind.IsPool() || pool.CIDR.Contains(addr) {
 			break
 		}
-		home := l.books[pool.Home]
-		if home == nil || home.space == nil {
+		parentView := l.poolViews[pool.Home]
+		if parentView == nil || parentView.space == nil {
 			return ipam.Record{}, false
 		}
-		pool = home.pool
+		pool = parentView.pool
 	}
 	key := pool.Key
-	for range deepest {
-		b := l.books[key]
+	for range maxDepth {
+		b := l.poolViews[key]
 		if b == nil {
 			break
 		}
@@ -193,19 +193,19 @@ func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	return ipam.Record{}, false
 }
 
-// HandedOut returns the number of addresses of a pool that claims hold, and the number of these
+// CountHandedOut returns the number of addresses of a pool that claims hold, and the number of these
 // that were handed out with the gateway.
-func (l *Ledger) HandedOut(pool ipam.PoolKey, gateway netip.Addr) (all, with int) {
+func (l *Ledger) CountHandedOut(pool ipam.PoolKey, gateway netip.Addr) (total, matching int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
+	b := l.poolViews[pool]
 	if b == nil {
 		return 0, 0
 	}
 	for _, n := range b.counts {
-		all += n
+		total += n
 	}
-	return all, b.with(gateway)
+	return total, b.count(gateway)
 }
 
 // FormerGateways returns, in order, the addresses that a pool withholds only because held addresses
@@ -213,7 +213,7 @@ func (l *Ledger) HandedOut(pool ipam.PoolKey, gateway netip.Addr) (all, with int
 func (l *Ledger) FormerGateways(pool ipam.PoolKey) []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
+	b := l.poolViews[pool]
 	if b == nil {
 		return nil
 	}

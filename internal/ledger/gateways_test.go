@@ -104,7 +104,7 @@ func TestNextAddressIsNotTheFormerGateway(t *testing.T) {
 	if h := mustHold(t, l, askForOne("c")); h.Block.Addr().String() != "10.0.0.2" || h.Gateway().String() != "10.0.0.1" {
 		t.Errorf("got %s with the gateway %s", h.Block, h.Gateway())
 	}
-	if all, with := l.HandedOut(key, netip.MustParseAddr("10.0.0.0")); all != 3 || with != 2 {
+	if all, with := l.CountHandedOut(key, netip.MustParseAddr("10.0.0.0")); all != 3 || with != 2 {
 		t.Errorf("%d addresses are held, %d with the former gateway; want 3 and 2", all, with)
 	}
 }
@@ -169,7 +169,7 @@ func TestRecordThatStatesNoGatewayCountsWithThatOfItsPool(t *testing.T) {
 	l.Describe(networked("10.0.0.1"))
 	l.Describe(networked("10.0.0.2"))
 	l.Describe(networked("10.0.0.3"))
-	if all, with := l.HandedOut(key, former); all != 1 || with != 1 {
+	if all, with := l.CountHandedOut(key, former); all != 1 || with != 1 {
 		t.Errorf("%d addresses are held, %d with the first gateway; want 1 and 1", all, with)
 	}
 	if got := l.FormerGateways(key); !slices.Equal(got, []netip.Addr{former}) {

@@ -21,26 +21,26 @@ type Hold struct {
 	ledger *Ledger
 	ask    Ask
 	entry  *entry
-	// resolved is closed when the watch has shown the record. seen then has the UID of the record,
+	// verdictReady is closed when the watch has shown the record. seen then has the UID of the record,
 	// and refusal the reason why the block is not ours; both under the ledger's lock.
-	resolved chan struct{}
-	seen     string
-	refusal  error
-	// acknowledged is the time when the API server had stored the record; zero before that. Under
+	verdictReady chan struct{}
+	seenUID      string
+	refusal      error
+	// acknowledgedAt is the time when the API server had stored the record; zero before that. Under
 	// the ledger's lock.
-	acknowledged time.Time
-	// former is the UID of a record of that name that was in the view when the block was found, and
+	acknowledgedAt time.Time
+	// formerUID is the UID of a record of that name that was in the view when the block was found, and
 	// that is going: its events do not concern our record.
-	former string
-	// uncounted reports that the hold is no longer counted for its project.
-	uncounted bool
+	formerUID string
+	// isUncounted reports that the hold is no longer counted for its project.
+	isUncounted bool
 }
 
 // Project returns the project for which the block counts.
 func (h *Hold) Project() string { return h.ask.Project }
 
 // Gateway returns the gateway that is handed out with the block.
-func (h *Hold) Gateway() netip.Addr { return h.entry.alike.Value().gateway }
+func (h *Hold) Gateway() netip.Addr { return h.entry.shared.Value().gateway }
 
 // Hold finds a free block and keeps it. There is one hold for a record's name at a time; a second
 // request for the name gets ipam.ErrUnconfirmed. Other errors: ipam.ErrNotSynced, ErrOutOfTurn,
@@ -56,15 +56,15 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, resolved: make(chan struct{})}
+	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, verdictReady: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also if the pool is not known
-	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project, Gateway: ask.gateway(b, block)})
+	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project, Gateway: ask.gatewayFor(b, block)})
 	h.entry.hold = h
-	if former := l.byName.one(ask.Record); former != nil {
-		h.former = former.uid
+	if previous := l.byName.find(ask.Record); previous != nil {
+		h.formerUID = previous.uid
 	}
-	l.books[ask.Pool] = b
-	b.take(h.entry)
+	l.poolViews[ask.Pool] = b
+	b.addEntry(h.entry)
 	l.countUnclaimed(h.entry, ipam.Usage.Add)
 	l.countUsage(h.entry, ipam.Usage.Add)
 	l.holds[ask.Record] = h
@@ -79,36 +79,36 @@ func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 	return block, err
 }
 
-// passOver bounds the number of blocks that findInTurn passes over because waiters ask for them.
+// maxPassedOver bounds the number of blocks that findInTurn passes over because waiters ask for them.
 // Each costs about as much as finding the first block.
-const passOver = 64
+const maxPassedOver = 64
 
 // findInTurn finds a block that Ask.Turn lets the holder have.
-func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *book, error) {
-	block, b, err := l.find(ask)
+func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *poolView, error) {
+	block, b, err := l.findBlock(ask)
 	if err != nil || ask.Turn == nil {
 		return block, b, err
 	}
-	for range passOver {
-		may, wanted := ask.Turn.MayTake(Room{l, b}, block)
-		if may {
+	for range maxPassedOver {
+		isTurn, wantedBlock := ask.Turn.MayTake(Room{l, b}, block)
+		if isTurn {
 			return block, b, nil
 		}
-		if !wanted.IsValid() || ask.Block.IsValid() {
+		if !wantedBlock.IsValid() || ask.Block.IsValid() {
 			break
 		}
-		block, _ = b.space.FindFrom(ahead(wanted, 1), ask.Bits) // there is one: it wraps round
+		block, _ = b.space.FindFrom(offsetAddr(wantedBlock, 1), ask.Bits) // there is one: it wraps round
 	}
 	return netip.Prefix{}, nil, ErrOutOfTurn
 }
 
-func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
+func (l *Ledger) findBlock(ask Ask) (netip.Prefix, *poolView, error) {
 	if !l.synced {
 		return netip.Prefix{}, nil, ipam.ErrNotSynced
 	}
-	b := l.books[ask.Pool]
+	b := l.poolViews[ask.Pool]
 	if b == nil && (ask.InUse || ask.Pool.Kind == ipam.PoolKindRoutingDomain) {
-		b = l.unused(ask.Pool) // kept once something is held in it
+		b = l.emptyPoolView(ask.Pool) // kept once something is held in it
 	}
 	if !ask.InUse && (b == nil || b.space == nil) {
 		return netip.Prefix{}, nil, &UnknownPoolError{Pool: ask.Pool}
@@ -120,12 +120,12 @@ func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
 		return netip.Prefix{}, nil, err
 	}
 	if ask.InUse {
-		return ask.Block, b, b.heldByOthers(ask.Block)
+		return ask.Block, b, b.checkHolders(ask.Block)
 	}
 	if ask.Block.IsValid() {
-		return ask.Block, b, b.taken(ask.Block)
+		return ask.Block, b, b.checkFree(ask.Block)
 	}
-	block, ok := b.find(ask.Bits, ask.Strategy, l.options.Random, l.options.Clock.Now())
+	block, ok := b.findFree(ask.Bits, ask.Strategy, l.options.Random, l.options.Clock.Now())
 	if !ok {
 		return netip.Prefix{}, nil, &ipam.ExhaustedError{
 			Pools: []ipam.PoolKey{ask.Pool}, Bits: ask.Bits, Largest: b.largestFree(),
@@ -134,30 +134,30 @@ func (l *Ledger) find(ask Ask) (netip.Prefix, *book, error) {
 	return block, b, nil
 }
 
-// taken returns the reason why the requested block cannot be had, or nil if it is free.
-func (b *book) taken(block netip.Prefix) error {
+// checkFree returns the reason why the requested block cannot be had, or nil if it is free.
+func (b *poolView) checkFree(block netip.Prefix) error {
 	if b.space.IsFree(block) {
 		return nil
 	}
-	if err := b.heldByOthers(block); err != nil {
+	if err := b.checkHolders(block); err != nil {
 		return err
 	}
 	for e := range b.unreadable.overlapping(block) {
-		return b.takenBy(e, block)
+		return b.takenError(e, block)
 	}
 	return &ipam.TakenError{Block: block, Pool: b.key}
 }
 
-// heldByOthers returns an error that names the holder of a part of the block, or nil if there is
+// checkHolders returns an error that names the holder of a part of the block, or nil if there is
 // none.
-func (b *book) heldByOthers(block netip.Prefix) error {
+func (b *poolView) checkHolders(block netip.Prefix) error {
 	for e := range b.overlapping(block) {
-		return b.takenBy(e, block)
+		return b.takenError(e, block)
 	}
 	return nil
 }
 
-func (b *book) takenBy(e *entry, block netip.Prefix) error {
+func (b *poolView) takenError(e *entry, block netip.Prefix) error {
 	return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
 }
 
@@ -169,15 +169,15 @@ func (b *book) takenBy(e *entry, block netip.Prefix) error {
 //
 // If the record is not seen for Options.Silence, Confirm restarts the watch.
 func (h *Hold) Confirm(ctx context.Context, uid string) error {
-	acknowledged := h.acknowledge()
+	acknowledgedAt := h.markAcknowledged()
 	silence := h.ledger.options.Clock.NewTimer(h.ledger.options.Silence)
 	defer silence.Stop()
 	for {
 		select {
-		case <-h.resolved:
-			return h.verdict(uid)
+		case <-h.verdictReady:
+			return h.finish(uid)
 		case <-silence.C():
-			h.ledger.relistSince(acknowledged)
+			h.ledger.relistSince(acknowledgedAt)
 		case <-ctx.Done():
 			h.Drop()
 			return ipam.ErrUnconfirmed
@@ -185,26 +185,26 @@ func (h *Hold) Confirm(ctx context.Context, uid string) error {
 	}
 }
 
-// acknowledge notes that the API server has stored the record.
-func (h *Hold) acknowledge() time.Time {
+// markAcknowledged notes that the API server has stored the record.
+func (h *Hold) markAcknowledged() time.Time {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
-	h.acknowledged = h.ledger.options.Clock.Now()
-	return h.acknowledged
+	h.acknowledgedAt = h.ledger.options.Clock.Now()
+	return h.acknowledgedAt
 }
 
-func (h *Hold) verdict(uid string) error {
+func (h *Hold) finish(uid string) error {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
-	h.drop()
-	if h.seen != uid {
+	h.removeHold()
+	if h.seenUID != uid {
 		h.refusal = ErrLost
 	}
 	if !errors.Is(h.refusal, ErrLost) {
 		return h.refusal
 	}
-	if b := h.ledger.books[h.entry.pool()]; b != nil {
-		b.lost(h.ledger.options.Clock.Now())
+	if b := h.ledger.poolViews[h.entry.pool()]; b != nil {
+		b.startSpreading(h.ledger.options.Clock.Now())
 	}
 	return ErrLost
 }
@@ -214,10 +214,10 @@ func (h *Hold) verdict(uid string) error {
 func (h *Hold) Drop() {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
-	h.drop()
+	h.removeHold()
 }
 
-func (h *Hold) drop() {
+func (h *Hold) removeHold() {
 	l := h.ledger
 	name := h.entry.key()
 	if l.holds[name] != h {
@@ -225,9 +225,9 @@ func (h *Hold) drop() {
 	}
 	delete(l.holds, name)
 	l.countUnclaimed(h.entry, ipam.Usage.Sub)
-	h.uncount()
-	b := l.books[h.entry.pool()]
-	b.drop(h.entry)
+	h.subtractUsage()
+	b := l.poolViews[h.entry.pool()]
+	b.removeEntry(h.entry)
 	l.prune(b)
 }
 
@@ -237,44 +237,44 @@ func (h *Hold) Abandon() {
 	l := h.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.drop()
+	h.removeHold()
 	name := h.entry.key()
-	if e := l.byName.one(name); e != nil {
+	if e := l.byName.find(name); e != nil {
 		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
 		return
 	}
 	now := l.options.Clock.Now()
-	maps.DeleteFunc(l.abandoned, func(_ ipam.Name, since time.Time) bool { return now.Sub(since) > abandonedFor })
+	maps.DeleteFunc(l.abandoned, func(_ ipam.Name, since time.Time) bool { return now.Sub(since) > abandonedTTL })
 	l.abandoned[name] = now
 }
 
-// uncount stops counting the hold for its project, once: the record counts from the moment when the
+// subtractUsage stops counting the hold for its project, once: the record counts from the moment when the
 // view shows it. Under the lock.
-func (h *Hold) uncount() {
-	if !h.uncounted {
-		h.uncounted = true
+func (h *Hold) subtractUsage() {
+	if !h.isUncounted {
+		h.isUncounted = true
 		h.ledger.countUsage(h.entry, ipam.Usage.Sub)
 	}
 }
 
-// resolve notes, when the watch has first shown the record, the reason why the block is not ours,
+// setVerdict notes, when the watch has first shown the record, the reason why the block is not ours,
 // or nil if it is. Under the lock.
-func (h *Hold) resolve(uid string, refusal error) {
-	if uid == h.former {
+func (h *Hold) setVerdict(uid string, refusal error) {
+	if uid == h.formerUID {
 		return
 	}
 	select {
-	case <-h.resolved:
+	case <-h.verdictReady:
 	default:
-		h.seen, h.refusal = uid, refusal
-		close(h.resolved)
+		h.seenUID, h.refusal = uid, refusal
+		close(h.verdictReady)
 	}
 }
 
-// lose notes that the record is gone. Under the lock.
-func (h *Hold) lose(uid string) {
-	h.resolve(uid, ErrLost)
-	if uid == h.seen {
+// setLost notes that the record is gone. Under the lock.
+func (h *Hold) setLost(uid string) {
+	h.setVerdict(uid, ErrLost)
+	if uid == h.seenUID {
 		h.refusal = ErrLost
 	}
 }
@@ -283,30 +283,30 @@ func (h *Hold) lose(uid string) {
 // argument of, which runs under the ledger's lock.
 type Room struct {
 	ledger *Ledger
-	book   *book
+	view   *poolView
 }
 
 // Has reports whether there is a free block of the length. It costs O(1).
 func (r Room) Has(length int) bool {
-	largest := r.book.largestFree()
+	largest := r.view.largestFree()
 	return largest != ipam.NoLength && largest <= length
 }
 
 // IsFree reports whether the whole block lies within the pool and is free. It costs
 // O(address bits).
-func (r Room) IsFree(block netip.Prefix) bool { return r.book.space.IsFree(block) }
+func (r Room) IsFree(block netip.Prefix) bool { return r.view.space.IsFree(block) }
 
 // Allows reports whether an account can have one more block of the length from the pool, by the
 // limits of the pool and of the class.
-func (r Room) Allows(of ipam.Account, length int) bool {
-	if of.Project == "" || !r.book.pool.Limit.IsSet() && !of.ClassLimit.IsSet() {
+func (r Room) Allows(account ipam.Account, length int) bool {
+	if account.Project == "" || !r.view.pool.Limit.IsSet() && !account.ClassLimit.IsSet() {
 		return true
 	}
-	return r.ledger.checkLimits(Ask{Bits: length, Project: of.Project, Class: of.Class, ClassLimit: of.ClassLimit}, r.book) == nil
+	return r.ledger.checkLimits(Ask{Bits: length, Project: account.Project, Class: account.Class, ClassLimit: account.ClassLimit}, r.view) == nil
 }
 
-// freed notifies the functions of OnFree of a block that became free. Under the lock.
-func (l *Ledger) freed(pool ipam.PoolKey, block netip.Prefix) {
+// notifyFree notifies the functions of OnFree of a block that became free. Under the lock.
+func (l *Ledger) notifyFree(pool ipam.PoolKey, block netip.Prefix) {
 	for _, f := range l.onFree {
 		f(pool, block)
 	}
@@ -362,11 +362,11 @@ type Turn interface {
 	// block, wanted is the block that a waiter asks for there, and MayTake is called again with the
 	// next free block after wanted. MayTake is called under the ledger's lock, so that no block is
 	// freed between its answer and the hold, and must not call the Ledger.
-	MayTake(room Room, block netip.Prefix) (may bool, wanted netip.Prefix)
+	MayTake(room Room, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix)
 }
 
-// gateway returns the gateway that is handed out with a block of the pool view.
-func (a Ask) gateway(b *book, block netip.Prefix) netip.Addr {
+// gatewayFor returns the gateway that is handed out with a block of the pool view.
+func (a Ask) gatewayFor(b *poolView, block netip.Prefix) netip.Addr {
 	switch _, gateway := b.pool.Subnet(block); {
 	case a.InUse:
 		return a.Gateway
@@ -377,8 +377,8 @@ func (a Ask) gateway(b *book, block netip.Prefix) netip.Addr {
 	}
 }
 
-// usage returns the usage of the requested block.
-func (a Ask) usage(b *book) ipam.Usage {
+// usageIn returns the usage of the requested block.
+func (a Ask) usageIn(b *poolView) ipam.Usage {
 	if a.Block.IsValid() {
 		return ipam.UsageOf(a.Block)
 	}

@@ -18,7 +18,7 @@ import (
 // confirmed reports whether the view shows the record and it is confirmed.
 func confirmed(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) error {
 	t.Helper()
-	return l.Confirmed(recordOf(t, obj))
+	return l.CheckConfirmed(recordOf(t, obj))
 }
 
 // TestABlockIsConfirmedWhenItsPoolIsOpenAgain covers a block that was recorded while its pool was
@@ -58,7 +58,7 @@ func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
 			if err := confirmed(t, l, mine); err != nil || notified != 1 {
 				t.Errorf("when it is open: %v, notified %d times, want once", err, notified)
 			}
-			if n := len(l.books[key].unconfirmed); n != 0 {
+			if n := len(l.poolViews[key].unconfirmedEntries); n != 0 {
 				t.Errorf("%d records are kept as not confirmed", n)
 			}
 		})
@@ -85,7 +85,7 @@ func TestARecordThatIsGoneIsNotConfirmedLater(t *testing.T) {
 	mine := allocation("a", "1", "5", "10.0.0.0/28")
 	must(t, feed{l}.Replace([]any{mine}, "0"))
 	must(t, feed{l}.Delete(mine))
-	if n := len(l.books[key].unconfirmed); n != 0 {
+	if n := len(l.poolViews[key].unconfirmedEntries); n != 0 {
 		t.Errorf("%d records are kept as not confirmed", n)
 	}
 }
@@ -94,7 +94,7 @@ func TestARecordThatIsGoneIsNotConfirmedLater(t *testing.T) {
 func TestAPoolOfAnotherCIDRHasOtherBlocks(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
-	pool := l.books[key].pool
+	pool := l.poolViews[key].pool
 	pool.CIDR = netip.MustParsePrefix("10.5.0.0/24")
 	l.Describe(pool)
 	if h := mustHold(t, l, ask("a")); h.Block.String() != "10.5.0.0/28" {
@@ -116,8 +116,8 @@ func TestAConflictLastsUntilTheLastRivalIsGone(t *testing.T) {
 		}
 		must(t, feed{l}.Delete(gone))
 	}
-	if taken := l.Conflict(recordOf(t, large)); taken != nil || len(l.books[key].contested) != 0 {
-		t.Errorf("at last: %v, contested %v", taken, l.books[key].contested)
+	if taken := l.Conflict(recordOf(t, large)); taken != nil || len(l.poolViews[key].contestedEntries) != 0 {
+		t.Errorf("at last: %v, contested %v", taken, l.poolViews[key].contestedEntries)
 	}
 }
 
@@ -127,22 +127,22 @@ func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
 	must(t, feed{l}.Replace(listed(mine), "0"))
-	var there, changed []string
+	var addedNames, changedVersions []string
 	l.Listen(func(c Change) {
 		if c.Kind == Added {
-			there = append(there, c.Record.Name.Name)
+			addedNames = append(addedNames, c.Record.Name.Name)
 		} else {
-			changed = append(changed, c.Record.Version)
+			changedVersions = append(changedVersions, c.Record.Version)
 		}
 	})
-	if len(there) != 2 {
-		t.Errorf("notified of %v, want both that exist", there)
+	if len(addedNames) != 2 {
+		t.Errorf("notified of %v, want both that exist", addedNames)
 	}
 	newer := mine.DeepCopy()
 	newer.ResourceVersion = "2"
 	must(t, errors.Join(feed{l}.Update(mine), feed{l}.Update(newer), feed{l}.Update(newer)))
-	if len(changed) != 1 || changed[0] != "2" {
-		t.Errorf("notified of versions %v, want 2", changed)
+	if len(changedVersions) != 1 || changedVersions[0] != "2" {
+		t.Errorf("notified of versions %v, want 2", changedVersions)
 	}
 }
 
@@ -152,10 +152,10 @@ func TestANameIsNotClaimedForGood(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
 	name := ipam.Name{Namespace: "ns", Name: "a"}
-	l.Claimed(name, true) // the claim is shown before the record
+	l.SetClaimed(name, true) // the claim is shown before the record
 	first := allocation("a", "1", "1", "10.0.0.0/28")
 	must(t, feed{l}.Add(first))
-	l.Claimed(name, false)
+	l.SetClaimed(name, false)
 	must(t, feed{l}.Delete(first))
 	must(t, feed{l}.Add(allocation("a", "2", "2", "10.0.0.0/28")))
 	if n := l.Unclaimed("ns", key); n.String() != "1" {
@@ -202,7 +202,7 @@ func TestASilentWatchBeginsAnew(t *testing.T) {
 		if err := <-outcome; err != nil {
 			t.Error(err)
 		}
-		l.began = time.Now()
+		l.watchStart = time.Now()
 		l.relistSince(time.Now().Add(-1)) // it began after that
 		if relists, _ := l.Relists(); relists != 1 || ended != 1 {
 			t.Errorf("the watch ended %d times, counted as %d", ended, relists)
@@ -275,12 +275,12 @@ func TestWhoWaitsIsNotifiedUntilItWaitsNoMore(t *testing.T) {
 			l.Await(t.Context(), []ipam.PoolKey{key}, func() bool { return l.Unclaimed("ns", key).IsZero() })
 		}()
 		synctest.Wait()
-		if n := len(l.books[key].awaited); n != 1 {
+		if n := len(l.poolViews[key].waiters); n != 1 {
 			t.Fatalf("%d wait", n)
 		}
-		l.Claimed(ipam.Name{Namespace: "ns", Name: "a"}, true)
+		l.SetClaimed(ipam.Name{Namespace: "ns", Name: "a"}, true)
 		<-ended
-		if n := len(l.books[key].awaited); n != 0 {
+		if n := len(l.poolViews[key].waiters); n != 0 {
 			t.Errorf("%d are notified still", n)
 		}
 	})

@@ -54,9 +54,9 @@ import (
 type Ledger struct {
 	options Options
 
-	mu     sync.Mutex
-	synced bool
-	books  map[ipam.PoolKey]*book
+	mu        sync.Mutex
+	synced    bool
+	poolViews map[ipam.PoolKey]*poolView
 	// pruned is the highest count of frees of a pool view that was dropped: a pool view that is
 	// made again continues from there, so that its counts only rise.
 	pruned int
@@ -74,9 +74,9 @@ type Ledger struct {
 	abandoned map[ipam.Name]time.Time
 	// claimsKnown reports whether Claimed was called for every existing claim.
 	claimsKnown bool
-	// named contains the names that live claims state and that have no record yet, or no record any
+	// claimedNames contains the names that live claims state and that have no record yet, or no record any
 	// more.
-	named map[ipam.Name]bool
+	claimedNames map[ipam.Name]bool
 	// unclaimed counts records and holds that no live claim or local pool names, by
 	// the namespace and the project of their holders, in each pool and over all pools.
 	unclaimed map[share]ipam.Usage
@@ -84,20 +84,20 @@ type Ledger struct {
 	// in the view yet.
 	recorded, held map[account]ipam.Usage
 	// relist ends the current watch, so that a new one begins with a list.
-	relist func()
-	began  time.Time
+	relist     func()
+	watchStart time.Time
 	// source is the source of the records; nil before Run.
 	source *kubeutil.VerifiedSource
 	// revision is the revision of the last event or list in the view.
 	revision string
 	// outdated reports whether the store has gone back since the last list.
-	outdated  bool
-	relists   int
-	rollbacks int
-	lists     int
-	unread    int
-	listeners []*listener
-	onFree    []func(ipam.PoolKey, netip.Prefix)
+	outdated        bool
+	relists         int
+	rollbacks       int
+	lists           int
+	unreadableCount int
+	listeners       []*listener
+	onFree          []func(ipam.PoolKey, netip.Prefix)
 }
 
 // Options holds the parameters of a new Ledger.
@@ -124,22 +124,22 @@ func (o Options) now() time.Time {
 // New returns a ledger that has seen nothing.
 func New(options Options) *Ledger {
 	return &Ledger{
-		options:  options,
-		books:    map[ipam.PoolKey]*book{},
-		byUID:    newIndex(linkUID, func(e *entry) string { return e.uid }),
-		byName:   newIndex(linkName, (*entry).key),
-		byHolder: newIndex(linkHolder, (*entry).holder),
-		bySticky: newIndex(linkSticky, (*entry).stickyKey),
+		options:   options,
+		poolViews: map[ipam.PoolKey]*poolView{},
+		byUID:     newIndex(linkUID, func(e *entry) string { return e.uid }),
+		byName:    newIndex(linkName, (*entry).key),
+		byHolder:  newIndex(linkHolder, (*entry).holder),
+		bySticky:  newIndex(linkSticky, (*entry).stickyKey),
 
 		unreadable: newUnreadable(),
 
-		holds:     map[ipam.Name]*Hold{},
-		abandoned: map[ipam.Name]time.Time{},
-		named:     map[ipam.Name]bool{},
-		unclaimed: map[share]ipam.Usage{},
-		recorded:  map[account]ipam.Usage{},
-		held:      map[account]ipam.Usage{},
-		relist:    func() {},
+		holds:        map[ipam.Name]*Hold{},
+		abandoned:    map[ipam.Name]time.Time{},
+		claimedNames: map[ipam.Name]bool{},
+		unclaimed:    map[share]ipam.Usage{},
+		recorded:     map[account]ipam.Usage{},
+		held:         map[account]ipam.Usage{},
+		relist:       func() {},
 	}
 }
 
@@ -182,26 +182,26 @@ type listener struct{ notify func(Change) }
 func (l *Ledger) Listen(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for e := range l.byUID.all() {
+	for e := range l.byUID.entries() {
 		f(Change{Record: e.record(), Pool: e.pool(), Kind: Added})
 	}
-	return l.follow(f)
+	return l.addListener(f)
 }
 
 // Follow calls f for every change, as Listen does, but not for the existing records.
 func (l *Ledger) Follow(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.follow(f)
+	return l.addListener(f)
 }
 
-func (l *Ledger) follow(f func(Change)) (stop func()) {
-	added := &listener{f}
-	l.listeners = append(l.listeners, added)
+func (l *Ledger) addListener(f func(Change)) (stop func()) {
+	newListener := &listener{f}
+	l.listeners = append(l.listeners, newListener)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == added })
+		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == newListener })
 	}
 }
 
@@ -211,52 +211,52 @@ func (l *Ledger) notify(c Change) {
 	}
 }
 
-// Claimed notes that a live claim names the record, or that no live claim does any more. In the
+// SetClaimed notes that a live claim names the record, or that no live claim does any more. In the
 // second case the record is about to be released.
-func (l *Ledger) Claimed(record ipam.Name, live bool) {
+func (l *Ledger) SetClaimed(record ipam.Name, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName.one(record)
+	e := l.byName.find(record)
 	switch {
 	case e != nil:
 		l.count(e, ipam.Usage.Sub)
 		e.claimed = live
 		e.wasClaimed = e.wasClaimed || live
 		l.count(e, ipam.Usage.Add)
-		b := l.books[e.pool()]
+		b := l.poolViews[e.pool()]
 		b.setLeaving(e, !live)
-		b.tellAwaiting()
-		l.confirm(e)
+		b.wakeWaiters()
+		l.confirmEntry(e)
 	case live:
-		l.named[record] = true
+		l.claimedNames[record] = true
 	default:
-		delete(l.named, record)
+		delete(l.claimedNames, record)
 	}
 }
 
-// ClaimsKnown notes that Claimed has been called for every existing claim: from now on a record
+// MarkClaimsKnown notes that Claimed has been called for every existing claim: from now on a record
 // that no claim has named was made for a claim that was never stored.
-func (l *Ledger) ClaimsKnown() {
+func (l *Ledger) MarkClaimsKnown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.claimsKnown = true
 }
 
-// NeverClaimed reports whether no claim has named the record since it was made. It returns false if
+// WasNeverClaimed reports whether no claim has named the record since it was made. It returns false if
 // this process did not watch all the time, and does not know.
-func (l *Ledger) NeverClaimed(record ipam.Record) bool {
+func (l *Ledger) WasNeverClaimed(record ipam.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byUID.one(record.UID)
+	e := l.byUID.find(record.UID)
 	return e != nil && e.watched && !e.wasClaimed
 }
 
-// Leaving notes that the record is about to be released.
-func (l *Ledger) Leaving(record ipam.Name) {
+// MarkLeaving notes that the record is about to be released.
+func (l *Ledger) MarkLeaving(record ipam.Name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.byName.one(record); e != nil {
-		l.books[e.pool()].setLeaving(e, true)
+	if e := l.byName.find(record); e != nil {
+		l.poolViews[e.pool()].setLeaving(e, true)
 	}
 }
 
@@ -268,17 +268,17 @@ func (l *Ledger) Relist() { l.relistSince(l.options.Clock.Now()) }
 func (l *Ledger) relistSince(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.began.After(t) {
+	if l.watchStart.After(t) {
 		return
 	}
-	l.options.Log.Info("The watch of IPAllocations does not show an acknowledged record; listing all of them again", "watchingSince", l.began)
+	l.options.Log.Info("The watch of IPAllocations does not show an acknowledged record; listing all of them again", "watchingSince", l.watchStart)
 	l.relists++
 	l.relist()
 }
 
-// abandonedFor is the time that a record can take to turn up after its creation failed ambiguously.
+// abandonedTTL is the time that a record can take to turn up after its creation failed ambiguously.
 // An API server gives up a request after one minute.
-const abandonedFor = 10 * time.Minute
+const abandonedTTL = 10 * time.Minute
 
 // Describe takes over a pool's spec. It ignores a child pool without a CIDR, which does not exist
 // yet.
@@ -288,10 +288,10 @@ func (l *Ledger) Describe(pool ipam.Pool) {
 	if !pool.CIDR.IsValid() {
 		return
 	}
-	b := l.book(pool.Key)
+	b := l.poolViewFor(pool.Key)
 	b.describe(pool)
-	for e := range b.unconfirmed {
-		l.confirm(e)
+	for e := range b.unconfirmedEntries {
+		l.confirmEntry(e)
 	}
 }
 
@@ -300,31 +300,31 @@ func (l *Ledger) Describe(pool ipam.Pool) {
 func (l *Ledger) Forget(key ipam.PoolKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.books[key]; b != nil {
+	if b := l.poolViews[key]; b != nil {
 		b.space, b.pool = nil, ipam.Pool{}
 		l.prune(b)
 	}
 }
 
-func (l *Ledger) book(key ipam.PoolKey) *book {
-	b := l.books[key]
+func (l *Ledger) poolViewFor(key ipam.PoolKey) *poolView {
+	b := l.poolViews[key]
 	if b == nil {
-		b = l.unused(key)
-		l.books[key] = b
+		b = l.emptyPoolView(key)
+		l.poolViews[key] = b
 	}
 	return b
 }
 
-// unused returns a pool view that nothing has used yet.
-func (l *Ledger) unused(key ipam.PoolKey) *book {
-	b := newBook(key, l.unreadable.book)
-	b.frees, b.onFree = l.pruned, l.freed
+// emptyPoolView returns a pool view that nothing has used yet.
+func (l *Ledger) emptyPoolView(key ipam.PoolKey) *poolView {
+	b := newPoolView(key, l.unreadable.view)
+	b.frees, b.onFree = l.pruned, l.notifyFree
 	return b
 }
 
-func (l *Ledger) prune(b *book) {
-	if b.empty() {
-		delete(l.books, b.key)
+func (l *Ledger) prune(b *poolView) {
+	if b.isEmpty() {
+		delete(l.poolViews, b.key)
 		l.pruned = max(l.pruned, b.frees)
 	}
 }
@@ -334,7 +334,7 @@ func (l *Ledger) prune(b *book) {
 func (l *Ledger) Inspect(pool ipam.PoolKey, f func(Room)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.books[pool]; b != nil && b.space != nil {
+	if b := l.poolViews[pool]; b != nil && b.space != nil {
 		f(Room{l, b})
 	}
 }

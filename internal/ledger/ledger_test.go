@@ -276,20 +276,20 @@ func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
 func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(), "0"))
-	var told []string
+	var notifications []string
 	note := func(who string) func(Change) {
-		return func(c Change) { told = append(told, who+" of "+c.Record.UID) }
+		return func(c Change) { notifications = append(notifications, who+" of "+c.Record.UID) }
 	}
 	stops := []func(){l.Follow(note("a")), l.Listen(note("b"))}
 	l.Follow(note("c"))
 	for _, stop := range stops {
-		told = nil
+		notifications = nil
 		stop()
 		must(t, feed{l}.Add(allocation("x", "1", "1", "10.0.0.0/28")))
 		must(t, feed{l}.Delete(allocation("x", "1", "1", "10.0.0.0/28")))
 	}
-	if fmt.Sprint(told) != "[c of 1 c of 1]" {
-		t.Errorf("when a and b have stopped: notified %v, want c of both changes", told)
+	if fmt.Sprint(notifications) != "[c of 1 c of 1]" {
+		t.Errorf("when a and b have stopped: notified %v, want c of both changes", notifications)
 	}
 }
 
@@ -301,9 +301,9 @@ func TestUnboundRecordsAreBounded(t *testing.T) {
 	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
 		t.Errorf("got %v, want ErrTooManyUnclaimed", err)
 	}
-	l.Claimed(ipam.Name{Namespace: "ns", Name: "x"}, true)
+	l.SetClaimed(ipam.Name{Namespace: "ns", Name: "x"}, true)
 	mustHold(t, l, bounded).Drop()
-	l.Claimed(ipam.Name{Namespace: "ns", Name: "x"}, false)
+	l.SetClaimed(ipam.Name{Namespace: "ns", Name: "x"}, false)
 	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
 		t.Errorf("got %v, want ErrTooManyUnclaimed", err)
 	}

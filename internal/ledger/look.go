@@ -21,7 +21,7 @@ type Capacity struct {
 func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
+	b := l.poolViews[pool]
 	if b == nil || b.space == nil {
 		return Capacity{}, false
 	}
@@ -31,7 +31,7 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 }
 
 // capacity returns the capacity of the pool, without the largest free block.
-func (b *book) capacity() Capacity {
+func (b *poolView) capacity() Capacity {
 	c := Capacity{
 		Total: b.space.Total(), Available: b.space.Free(),
 		Withheld: b.pool.Withheld.Size(), OutOfRange: b.outOfRange,
@@ -52,7 +52,7 @@ func (b *book) capacity() Capacity {
 func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
+	b := l.poolViews[pool]
 	if b == nil || b.space == nil {
 		return 1
 	}
@@ -63,7 +63,7 @@ func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 func (l *Ledger) Records(pool ipam.PoolKey) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.books[pool]; b != nil {
+	if b := l.poolViews[pool]; b != nil {
 		return b.records
 	}
 	return 0
@@ -73,7 +73,7 @@ func (l *Ledger) Records(pool ipam.PoolKey) int {
 func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.byName.one(name); e != nil {
+	if e := l.byName.find(name); e != nil {
 		return e.record(), true
 	}
 	return ipam.Record{}, false
@@ -84,7 +84,7 @@ func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 func (l *Ledger) Relists() (relists, unread int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.relists, l.unread
+	return l.relists, l.unreadableCount
 }
 
 // Lists returns the number of complete lists that were read.
@@ -109,12 +109,12 @@ type PoolState struct {
 func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName.one(record)
+	e := l.byName.find(record)
 	if e == nil || e.pool() != pool.Home || e.block != pool.CIDR {
 		return PoolState{}
 	}
-	state := PoolState{Record: e.record(), Open: l.open(pool.Key)}
-	if rival := l.books[pool.Home].rival(e.block, record); rival != nil && !e.confirmed {
+	state := PoolState{Record: e.record(), Open: l.isOpen(pool.Key)}
+	if rival := l.poolViews[pool.Home].rival(e.block, record); rival != nil && !e.confirmed {
 		state.Rival = new(rival.record())
 	}
 	return state
@@ -125,7 +125,7 @@ func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
+	b := l.poolViews[pool]
 	if b == nil || b.space == nil {
 		return false
 	}
@@ -136,23 +136,23 @@ func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool
 	return largest != ipam.NoLength && (length == ipam.NoLength || largest <= length)
 }
 
-// Few returns the records of a pool if there are no more than most, and none otherwise.
-func (l *Ledger) Few(pool ipam.PoolKey, most int) []ipam.Record {
+// FewRecords returns the records of a pool if there are no more than most, and none otherwise.
+func (l *Ledger) FewRecords(pool ipam.PoolKey, limit int) []ipam.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
-	if b == nil || b.records > most {
+	b := l.poolViews[pool]
+	if b == nil || b.records > limit {
 		return nil
 	}
-	var few []ipam.Record
+	var records []ipam.Record
 	for _, first := range b.blocks.All() {
 		for e := range first.chain() {
 			if e.hold == nil {
-				few = append(few, e.record())
+				records = append(records, e.record())
 			}
 		}
 	}
-	return few
+	return records
 }
 
 // Occupant represents a record that keeps a pool in use.
@@ -165,28 +165,28 @@ type Occupant struct {
 
 // Occupants returns the first records of a pool, in order of address, and the number of all. It
 // leaves out the records that are about to be released.
-func (l *Ledger) Occupants(pool ipam.PoolKey, most int) (first []Occupant, all int) {
+func (l *Ledger) Occupants(pool ipam.PoolKey, limit int) (occupants []Occupant, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[pool]
+	b := l.poolViews[pool]
 	if b == nil {
 		return nil, 0
 	}
 	for _, head := range b.blocks.AllSorted() {
 		for e := range head.chain() {
-			if e.hold == nil && !e.isReleased() && len(first) < most {
-				first = append(first, Occupant{Record: e.record(), Claimed: e.claimed || e.holderUID != "" || e.alike.Value().purpose == ipam.PurposePool})
+			if e.hold == nil && !e.isReleased() && len(occupants) < limit {
+				occupants = append(occupants, Occupant{Record: e.record(), Claimed: e.claimed || e.holderUID != "" || e.shared.Value().purpose == ipam.PurposePool})
 			}
 		}
-		if len(first) == most {
+		if len(occupants) == limit {
 			break
 		}
 	}
-	return first, max(b.records-b.leaving, len(first))
+	return occupants, max(b.records-b.leavingCount, len(occupants))
 }
 
 // isReleased reports whether the record is about to be released and not kept for
 // another claim.
 func (e *entry) isReleased() bool {
-	return e.leaving && e.alike.Value().reclaim != ipam.ReclaimRetain && e.sticky == ""
+	return e.isLeaving && e.shared.Value().reclaim != ipam.ReclaimRetain && e.sticky == ""
 }

@@ -106,7 +106,7 @@ func TestRoom(t *testing.T) {
 func TestRoomWithinLimits(t *testing.T) {
 	two := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(of("red", allocation("a", "1", "1", "10.0.0.0/28"))), "0"))
+	must(t, feed{l}.Replace(listed(inProject("red", allocation("a", "1", "1", "10.0.0.0/28"))), "0"))
 	allows := func(account ipam.Account) (allowed bool) {
 		l.Inspect(key, func(r Room) { allowed = r.Allows(account, 28) })
 		return allowed
@@ -122,13 +122,13 @@ func TestRoomWithinLimits(t *testing.T) {
 	check("without limits", true, true, true, true)
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: two})
 	check("with one", true, true, true, true)
-	by := of("red", allocation("b", "2", "1", "10.0.0.16/28"))
+	by := inProject("red", allocation("b", "2", "1", "10.0.0.16/28"))
 	by.Spec.ClassName = "c"
 	must(t, feed{l}.Add(by))
 	check("when the pool's is reached", true, false, true, false)
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
 	check("without that of the pool", true, true, true, true)
-	by = of("red", allocation("c", "3", "1", "10.0.0.32/28"))
+	by = inProject("red", allocation("c", "3", "1", "10.0.0.32/28"))
 	by.Spec.ClassName = "c"
 	must(t, feed{l}.Add(by))
 	check("when that of the class is reached", true, true, true, false)
@@ -144,10 +144,10 @@ func TestTheFewRecordsOfAPool(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.0/28"), allocation("c", "3", "1", "10.0.0.16/28")), "0"))
 	mustHold(t, l, ask("d"))
-	if few := l.Few(key, 3); len(few) != 3 {
+	if few := l.FewRecords(key, 3); len(few) != 3 {
 		t.Errorf("got %v, want three records", few)
 	}
-	if few := slices.Concat(l.Few(key, 2), l.Few(unknown, 2)); few != nil {
+	if few := slices.Concat(l.FewRecords(key, 2), l.FewRecords(unknown, 2)); few != nil {
 		t.Errorf("got %v of too many, or of no pool", few)
 	}
 }
@@ -184,7 +184,7 @@ func TestOccupantsAreWhatKeepsAPool(t *testing.T) {
 	check(64, "b false, c false, q true, d false, e true", 5)
 	check(3, "b false, c false, q true", 3)
 	check(0, "", 3)
-	l.Claimed(ipam.Name{Namespace: "ns", Name: "d"}, true)
+	l.SetClaimed(ipam.Name{Namespace: "ns", Name: "d"}, true)
 	check(64, "b false, c false, q true, d true, e true", 5)
 	if occupants, all := l.Occupants(unknown, 64); occupants != nil || all != 0 {
 		t.Errorf("a pool that is not known has %d occupants", all)
@@ -233,7 +233,7 @@ func TestWhatCannotBeReadIsCounted(t *testing.T) {
 	if _, unread := l.Relists(); unread != 4 || l.Records(key) != 1 {
 		t.Errorf("%d were not read, and there are %d records; want 4, 1", unread, l.Records(key))
 	}
-	if err := l.Confirmed(ipam.Record{UID: "1"}); !errors.Is(err, ipam.ErrUnconfirmed) {
+	if err := l.CheckConfirmed(ipam.Record{UID: "1"}); !errors.Is(err, ipam.ErrUnconfirmed) {
 		t.Errorf("what cannot be read is confirmed: %v", err)
 	}
 }
@@ -258,9 +258,9 @@ func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
 			}
 			return strings.Join(all, " ")
 		}
-		ofKind := l.OfKind("IPClaim")
+		ofKind := l.RecordsOfKind("IPClaim")
 		slices.SortFunc(ofKind, func(a, b ipam.Record) int { return strings.Compare(a.Name.Name, b.Name.Name) })
-		got := []string{names(l.HeldBy(recordOf(t, first).Holder)), names(l.Sticky(ipam.Name{Namespace: "ns", Name: "k"})), names(ofKind)}
+		got := []string{names(l.HeldBy(recordOf(t, first).Holder)), names(l.StickyRecords(ipam.Name{Namespace: "ns", Name: "k"})), names(ofKind)}
 		if want := []string{held, kept, kind}; !slices.Equal(got, want) {
 			t.Errorf("%s: by holder, key and kind got %q, want %q", when, got, want)
 		}
@@ -270,8 +270,8 @@ func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
 	check("when one has another key", "b a", "b", "a b")
 	must(t, feed{l}.Delete(second))
 	check("when one is gone", "a", "", "a")
-	if l.bySticky.first[l.bySticky.hash(ipam.Name{Namespace: "ns", Name: "k"})] != nil || len(l.bySticky.first) != 1 || len(l.byHolder.first) != 2 {
-		t.Errorf("%d keys and %d holders are kept", len(l.bySticky.first), len(l.byHolder.first))
+	if l.bySticky.heads[l.bySticky.hash(ipam.Name{Namespace: "ns", Name: "k"})] != nil || len(l.bySticky.heads) != 1 || len(l.byHolder.heads) != 2 {
+		t.Errorf("%d keys and %d holders are kept", len(l.bySticky.heads), len(l.byHolder.heads))
 	}
 }
 
@@ -281,7 +281,7 @@ func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
 		want  int
-	}{"in time": {abandonedFor, 1}, "too late": {abandonedFor + time.Second, 0}} {
+	}{"in time": {abandonedTTL, 1}, "too late": {abandonedTTL + time.Second, 0}} {
 		l := newLedger(1)
 		must(t, feed{l}.Replace(listed(), "0"))
 		abandoned := 0

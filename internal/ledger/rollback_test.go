@@ -13,19 +13,19 @@ func TestAConfirmationIsForgottenWhenTheStoreHasGoneBack(t *testing.T) {
 	gone := y.DeepCopy()
 	gone.ResourceVersion = "7"
 	for name, noticed := range map[string]func(*Ledger){
-		"as a watch has shown":                       func(l *Ledger) { l.goneBack("7", "6") },
+		"as a watch has shown":                       func(l *Ledger) { l.onRollback("7", "6") },
 		"as the list shows, of a higher revision":    func(*Ledger) {},
-		"as a watch has shown, and events come late": func(l *Ledger) { l.goneBack("7", "6"); must(t, feed{l}.Delete(gone)) },
+		"as a watch has shown, and events come late": func(l *Ledger) { l.onRollback("7", "6"); must(t, feed{l}.Delete(gone)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
 			must(t, feed{l}.Replace(listed(y), "5"))
 			must(t, errors.Join(feed{l}.Add(x), feed{l}.Delete(gone)))
 			record, _ := l.Record(ask("x").Record)
-			must(t, l.Confirmed(record))
+			must(t, l.CheckConfirmed(record))
 			noticed(l)
 			must(t, feed{l}.Replace(listed(x, y), "9"))
-			if err := l.Confirmed(record); err == nil {
+			if err := l.CheckConfirmed(record); err == nil {
 				t.Error("the record is confirmed that was made second")
 			}
 			if n := l.Rollbacks(); n != 1 {
@@ -42,7 +42,7 @@ func TestAListOfTheSameStoreKeepsConfirmations(t *testing.T) {
 	must(t, feed{l}.Add(x))
 	must(t, feed{l}.Replace(listed(x, y), "8"))
 	record, _ := l.Record(ask("x").Record)
-	if err := l.Confirmed(record); err != nil || l.Rollbacks() != 0 {
+	if err := l.CheckConfirmed(record); err != nil || l.Rollbacks() != 0 {
 		t.Errorf("got %v, and %d rollbacks", err, l.Rollbacks())
 	}
 }
@@ -52,7 +52,7 @@ func TestEventsOfAHistoryThatTheStoreHasLeftAreIgnored(t *testing.T) {
 	must(t, feed{l}.Replace(listed(), "5"))
 	ended := false
 	l.relist = func() { ended = true }
-	l.goneBack("5", "4")
+	l.onRollback("5", "4")
 	must(t, feed{l}.Add(allocation("x", "x", "6", "10.0.0.0/28")))
 	if _, ok := l.Record(ask("x").Record); ok || !ended {
 		t.Errorf("the record is shown: %t; the watch ended: %t", ok, ended)

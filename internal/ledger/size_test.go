@@ -32,7 +32,7 @@ func TestARecordIsSmall(t *testing.T) {
 		if err := (feed{l}).Add(obj); err != nil {
 			t.Fatal(err)
 		}
-		l.Claimed(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, true)
+		l.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, true)
 	}
 	each := (heap() - before) / many
 	runtime.KeepAlive(texts)

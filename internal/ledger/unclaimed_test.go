@@ -15,7 +15,7 @@ import (
 
 // TestUnclaimedRecordsOfAProjectAreBounded covers one tenant with many namespaces.
 func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
-	of := func(namespace, project, name string, limit int) Ask {
+	askFor := func(namespace, project, name string, limit int) Ask {
 		a := ask(name)
 		a.Bits, a.UnclaimedLimit, a.Project = 32, limit, project
 		a.Record.Namespace, a.Holder.Namespace = namespace, namespace
@@ -32,21 +32,21 @@ func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
 		must(t, feed{l}.Replace(listed(), "0"))
 		var holds []*Hold
 		for n := range 30 {
-			holds = append(holds, mustHold(t, l, of("team-"+strconv.Itoa(n%10), "red", strconv.Itoa(n), 1000)))
+			holds = append(holds, mustHold(t, l, askFor("team-"+strconv.Itoa(n%10), "red", strconv.Itoa(n), 1000)))
 		}
-		refused(l, of("team-11", "red", "more", 1000), "project red has reached its share of unclaimed allocations in pool p: wait until earlier creates finish")
-		mustHold(t, l, of("other", "blue", "a", 1000))
+		refused(l, askFor("team-11", "red", "more", 1000), "project red has reached its share of unclaimed allocations in pool p: wait until earlier creates finish")
+		mustHold(t, l, askFor("other", "blue", "a", 1000))
 		holds[0].Drop()
-		mustHold(t, l, of("team-11", "red", "more", 1000))
+		mustHold(t, l, askFor("team-11", "red", "more", 1000))
 	})
 	t.Run("over all pools", func(t *testing.T) {
 		l := newLedger(1)
 		must(t, feed{l}.Replace(listed(), "0"))
-		mustHold(t, l, of("team-1", "red", "a", 2))
-		mustHold(t, l, of("team-2", "red", "b", 2))
-		refused(l, of("team-3", "red", "c", 2), "project red has reached its limit of 2 unclaimed allocations: wait until earlier creates finish")
-		mustHold(t, l, of("team-1", "blue", "d", 2))
-		refused(l, of("team-1", "green", "e", 2), "namespace team-1 has reached its limit of 2 unclaimed allocations: wait until earlier creates finish")
+		mustHold(t, l, askFor("team-1", "red", "a", 2))
+		mustHold(t, l, askFor("team-2", "red", "b", 2))
+		refused(l, askFor("team-3", "red", "c", 2), "project red has reached its limit of 2 unclaimed allocations: wait until earlier creates finish")
+		mustHold(t, l, askFor("team-1", "blue", "d", 2))
+		refused(l, askFor("team-1", "green", "e", 2), "namespace team-1 has reached its limit of 2 unclaimed allocations: wait until earlier creates finish")
 	})
 }
 
@@ -113,7 +113,7 @@ func (w *unclaimedWorld) act(t *testing.T, step int) {
 		}
 	case 6, 7:
 		w.claimed[name] = !w.claimed[name]
-		l.Claimed(name, w.claimed[name])
+		l.SetClaimed(name, w.claimed[name])
 	case 8:
 		var list []any
 		for other, obj := range w.objects {

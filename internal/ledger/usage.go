@@ -46,7 +46,7 @@ func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.U
 	if e.hold == nil && !e.isUnclaimed() {
 		return
 	}
-	a := e.alike.Value()
+	a := e.shared.Value()
 	for _, pool := range []ipam.PoolKey{{}, a.pool} {
 		for _, key := range sharesOf(a.holderNamespace, a.project, pool) {
 			countBlock(l.unclaimed, key, op, e.block)
@@ -56,29 +56,29 @@ func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.U
 
 // isUnclaimed reports whether no live claim or local pool names the record.
 func (e *entry) isUnclaimed() bool {
-	a := e.alike.Value()
+	a := e.shared.Value()
 	return a.holderNamespace != "" && a.state == ipam.StateBound && e.holderUID == "" && !e.claimed
 }
 
 // countUsage adds an entry to the usage of its project, or subtracts it from there.
 func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
-	into, a := l.recorded, e.alike.Value()
+	usage, a := l.recorded, e.shared.Value()
 	if e.hold != nil {
-		into = l.held
+		usage = l.held
 	}
 	if a.project == "" {
 		return
 	}
-	countBlock(into, account{project: a.project, pool: a.pool}, op, e.block)
+	countBlock(usage, account{project: a.project, pool: a.pool}, op, e.block)
 	if a.class != "" {
-		countBlock(into, account{project: a.project, class: a.class}, op, e.block)
+		countBlock(usage, account{project: a.project, class: a.class}, op, e.block)
 	}
 }
 
 // countBlock changes the usage of a key by one block, and removes a key that has no usage.
-func countBlock[K comparable](in map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
-	if in[key] = op(in[key], ipam.UsageOf(block)); in[key] == (ipam.Usage{}) {
-		delete(in, key)
+func countBlock[K comparable](usage map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
+	if usage[key] = op(usage[key], ipam.UsageOf(block)); usage[key] == (ipam.Usage{}) {
+		delete(usage, key)
 	}
 }
 
@@ -98,24 +98,24 @@ func (l *Ledger) Usage(project string, pool ipam.PoolKey) ipam.Usage {
 
 // checkUnclaimed refuses a request if its namespace or its project has as many unclaimed blocks as
 // it can have, in all or in the pool. The cost is constant.
-func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
+func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 	namespace := ask.Holder.Namespace
 	if ask.UnclaimedLimit == 0 || namespace == "" {
 		return nil
 	}
-	most := space.CountOf64(uint64(ask.UnclaimedLimit)) //nolint:gosec // not negative
+	limit := space.CountOf64(uint64(ask.UnclaimedLimit)) //nolint:gosec // not negative
 	for _, key := range sharesOf(namespace, ask.Project, ipam.PoolKey{}) {
-		if l.unclaimed[key].Blocks.Cmp(most) >= 0 {
+		if l.unclaimed[key].Blocks.Cmp(limit) >= 0 {
 			return &ipam.UnclaimedError{Namespace: key.namespace, Project: key.project, Most: ask.UnclaimedLimit}
 		}
 	}
 	if b.space == nil {
 		return nil
 	}
-	usable := b.space.Total().Sub(b.pool.Withheld.Size())
+	usableCount := b.space.Total().Sub(b.pool.Withheld.Size())
 	for _, key := range sharesOf(namespace, ask.Project, ask.Pool) {
-		has := l.unclaimed[key].Add(ask.usage(b))
-		if has.Blocks.Cmp(space.CountOf64(shareLeast)) > 0 && has.Addresses.Float64()*sharePart > usable.Float64() {
+		total := l.unclaimed[key].Add(ask.usageIn(b))
+		if total.Blocks.Cmp(space.CountOf64(shareLeast)) > 0 && total.Addresses.Float64()*sharePart > usableCount.Float64() {
 			return &ipam.UnclaimedError{Namespace: key.namespace, Project: key.project, Pool: ask.Pool}
 		}
 	}
@@ -125,45 +125,45 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *book) error {
 // checkLimits refuses a request if with it the project would exceed the limit of the pool or of the
 // class. Holds count like records, so that the requests of this process refuse each other before
 // they are recorded.
-func (l *Ledger) checkLimits(ask Ask, b *book) error {
-	has := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]) }
-	return l.limits(b, ask, has, ask.usage(b))
+func (l *Ledger) checkLimits(ask Ask, b *poolView) error {
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]) }
+	return l.checkLimitsWith(b, ask, usageOf, ask.usageIn(b))
 }
 
-// exceedsLimits returns a *ipam.LimitError if, in the view as it is, the project of a record has
+// checkHoldLimits returns a *ipam.LimitError if, in the view as it is, the project of a record has
 // more than it can have. All counted blocks are recorded, and were recorded before this one, or are
 // of the same list.
-func (l *Ledger) exceedsLimits(h *Hold, e *entry) error {
-	own := ipam.UsageOf(e.block)
-	has := func(a account) ipam.Usage { return l.recorded[a].Sub(own) }
-	return l.limits(l.books[e.pool()], h.ask, has, own)
+func (l *Ledger) checkHoldLimits(h *Hold, e *entry) error {
+	ownUsage := ipam.UsageOf(e.block)
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(ownUsage) }
+	return l.checkLimitsWith(l.poolViews[e.pool()], h.ask, usageOf, ownUsage)
 }
 
-// WithinLimits returns a *ipam.LimitError if a project has more of a record's pool, or of its
+// CheckRecordLimits returns a *ipam.LimitError if a project has more of a record's pool, or of its
 // class, than it can have. It is then unknown which of the project's records came last.
-func (l *Ledger) WithinLimits(record ipam.Record, class ipam.Limit) error {
+func (l *Ledger) CheckRecordLimits(record ipam.Record, class ipam.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[record.Pool]
+	b := l.poolViews[record.Pool]
 	if b == nil {
 		return nil
 	}
-	own := ipam.UsageOf(record.Block)
-	has := func(a account) ipam.Usage { return l.recorded[a].Sub(own) }
-	return l.limits(b, Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, has, own)
+	ownUsage := ipam.UsageOf(record.Block)
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(ownUsage) }
+	return l.checkLimitsWith(b, Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, usageOf, ownUsage)
 }
 
-func (l *Ledger) limits(b *book, ask Ask, has func(account) ipam.Usage, more ipam.Usage) error {
+func (l *Ledger) checkLimitsWith(b *poolView, ask Ask, usageOf func(account) ipam.Usage, extra ipam.Usage) error {
 	pool := account{project: ask.Project, pool: b.key}
-	if err := b.pool.Limit.Check(b.key.String(), ask.Project, has(pool), more); err != nil && !ask.Unlimited {
-		return pool.exceeded(err)
+	if err := b.pool.Limit.Check(b.key.String(), ask.Project, usageOf(pool), extra); err != nil && !ask.Unlimited {
+		return pool.addAwaited(err)
 	}
 	class := account{project: ask.Project, class: ask.Class}
-	return class.exceeded(ask.ClassLimit.Check("IPClass "+ask.Class, ask.Project, has(class), more))
+	return class.addAwaited(ask.ClassLimit.Check("IPClass "+ask.Class, ask.Project, usageOf(class), extra))
 }
 
-// exceeded notes in a *ipam.LimitError that the usage of the account has to fall.
-func (a account) exceeded(err error) error {
+// addAwaited notes in a *ipam.LimitError that the usage of the account has to fall.
+func (a account) addAwaited(err error) error {
 	if limit, ok := errors.AsType[*ipam.LimitError](err); ok {
 		limit.Awaits = ipam.Awaited{Project: a.project, Pool: a.pool, Class: a.class}
 	}
@@ -197,10 +197,10 @@ type Counts struct {
 func (l *Ledger) Counts() []Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]Counts, 0, len(l.books))
-	for key, b := range l.books {
+	all := make([]Counts, 0, len(l.poolViews))
+	for key, b := range l.poolViews {
 		if key.Kind.IsPool() && b.space != nil {
-			all = append(all, Counts{Pool: key, Capacity: b.capacity(), Held: b.held, Limit: b.pool.Limit})
+			all = append(all, Counts{Pool: key, Capacity: b.capacity(), Held: b.usageByStanding, Limit: b.pool.Limit})
 		}
 	}
 	return all
@@ -216,12 +216,12 @@ type Account struct {
 // Accounts returns the accounts of the pools and the classes that limited picks. It costs
 // O(accounts): there is one for each project and pool of which the project has a block, and for
 // each project and class.
-func (l *Ledger) Accounts(limited func(class string, pool ipam.PoolKey) bool) []Account {
+func (l *Ledger) Accounts(isLimited func(class string, pool ipam.PoolKey) bool) []Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []Account
 	for a, usage := range l.recorded {
-		if limited(a.class, a.pool) {
+		if isLimited(a.class, a.pool) {
 			all = append(all, Account{Project: a.project, Class: a.class, Pool: a.pool, Usage: usage})
 		}
 	}
@@ -235,8 +235,8 @@ func (l *Ledger) Lag() time.Duration {
 	defer l.mu.Unlock()
 	var longest time.Duration
 	for _, h := range l.holds {
-		if !h.acknowledged.IsZero() {
-			longest = max(longest, l.options.Clock.Since(h.acknowledged))
+		if !h.acknowledgedAt.IsZero() {
+			longest = max(longest, l.options.Clock.Since(h.acknowledgedAt))
 		}
 	}
 	return longest
@@ -260,7 +260,7 @@ func (e *entry) standing() Standing {
 func (l *Ledger) count(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	l.countUnclaimed(e, op)
 	if e.hold == nil {
-		held := &l.books[e.pool()].held[e.standing()]
-		*held = op(*held, ipam.UsageOf(e.block))
+		usage := &l.poolViews[e.pool()].usageByStanding[e.standing()]
+		*usage = op(*usage, ipam.UsageOf(e.block))
 	}
 }

@@ -11,8 +11,8 @@ const (
 // Account represents the service account under which an operator runs.
 type Account struct{ Namespace, Name string }
 
-// in returns manifests that name the account in place of the default one, as kustomize, Helm
+// replaceIn returns manifests that name the account in place of the default one, as kustomize, Helm
 // and clusterctl write them.
-func (a Account) in(manifest []byte) []byte {
+func (a Account) replaceIn(manifest []byte) []byte {
 	return []byte(strings.NewReplacer(DefaultNamespace, a.Namespace, ServiceAccount, a.Name).Replace(string(manifest)))
 }

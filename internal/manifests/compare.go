@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+func isEqual[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-func shown[T any](value *T) string {
+func formatPointer[T any](value *T) string {
 	if value == nil {
 		return "not set"
 	}

@@ -30,7 +30,7 @@ func Definitions() []apiextensionsv1.CustomResourceDefinition {
 
 // Policies returns the admission policies for an operator under an account.
 func Policies(operator Account) []admissionv1.ValidatingAdmissionPolicy {
-	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](config.Policies, "policy/*.yaml", "ValidatingAdmissionPolicy", operator.in)
+	return decodeFiles[admissionv1.ValidatingAdmissionPolicy](config.Policies, "policy/*.yaml", "ValidatingAdmissionPolicy", operator.replaceIn)
 }
 
 // Webhook holds a webhook as it is shipped, of either kind of configuration.
@@ -42,27 +42,27 @@ type Webhook struct {
 // Webhooks returns the webhooks of one configuration for an operator under an account, by their
 // names. Their conditions are in a patch of the same names.
 func Webhooks(kind string, operator Account) map[string]*Webhook {
-	all := map[string]*Webhook{}
+	webhooks := map[string]*Webhook{}
 	for _, manifest := range [][]byte{config.Webhooks, config.MatchConditions} {
-		for _, obj := range mustDecode(operator.in(manifest)) {
+		for _, obj := range mustDecode(operator.replaceIn(manifest)) {
 			if obj.GetKind() != kind {
 				continue
 			}
 			configuration := typed[admissionv1.MutatingWebhookConfiguration](obj) // has all fields of the other kind
 			for i := range configuration.Webhooks {
-				addShipped(all, &configuration.Webhooks[i])
+				addShipped(webhooks, &configuration.Webhooks[i])
 			}
 		}
 	}
-	return all
+	return webhooks
 }
 
-func addShipped(all map[string]*Webhook, w *admissionv1.MutatingWebhook) {
-	if known := all[w.Name]; known != nil {
-		known.MatchConditions = w.MatchConditions
+func addShipped(webhooks map[string]*Webhook, w *admissionv1.MutatingWebhook) {
+	if existing := webhooks[w.Name]; existing != nil {
+		existing.MatchConditions = w.MatchConditions
 		return
 	}
-	all[w.Name] = WebhookOf(w)
+	webhooks[w.Name] = WebhookOf(w)
 }
 
 // WebhookOf converts a mutating webhook: it copies the fields that validating webhooks have
@@ -79,7 +79,7 @@ func WebhookOf(w *admissionv1.MutatingWebhook) *Webhook {
 // rules that hold in all.
 func OperatorRoles(operator Account) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
-	for _, obj := range mustDecode(operator.in(config.OperatorRoles)) {
+	for _, obj := range mustDecode(operator.replaceIn(config.OperatorRoles)) {
 		role := typed[rbacv1.Role](obj)
 		rules[role.Namespace] = append(rules[role.Namespace], role.Rules...)
 	}
@@ -139,9 +139,9 @@ func firstLine(text []byte) string {
 }
 
 func typed[T any](obj *unstructured.Unstructured) *T {
-	into := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into); err != nil {
+	result := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, result); err != nil {
 		panic(err)
 	}
-	return into
+	return result
 }

@@ -17,14 +17,14 @@ func PolicyDifferences(live, shipped *admissionv1.ValidatingAdmissionPolicy) []s
 		}
 	}
 	a, b := &live.Spec, &shipped.Spec
-	add(!same(a.FailurePolicy, b.FailurePolicy), "failurePolicy is "+shown(a.FailurePolicy)+" and not "+shown(b.FailurePolicy))
+	add(!isEqual(a.FailurePolicy, b.FailurePolicy), "failurePolicy is "+formatPointer(a.FailurePolicy)+" and not "+formatPointer(b.FailurePolicy))
 	add(a.ParamKind != nil, "it takes parameters")
 	add(!sameConditions(a.MatchConditions, b.MatchConditions), "matchConditions are not as shipped")
 	add(!slices.EqualFunc(a.Variables, b.Variables, func(x, y admissionv1.Variable) bool {
 		return x.Name == y.Name && folded(x.Expression) == folded(y.Expression)
 	}), "variables are not as shipped")
 	add(!slices.EqualFunc(a.Validations, b.Validations, func(x, y admissionv1.Validation) bool {
-		return folded(x.Expression) == folded(y.Expression) && same(x.Reason, y.Reason)
+		return folded(x.Expression) == folded(y.Expression) && isEqual(x.Reason, y.Reason)
 	}), "validations are not as shipped")
 	add(!sameMatch(a.MatchConstraints, b.MatchConstraints), "matchConstraints are not as shipped")
 	return wrong

@@ -11,10 +11,10 @@ func (w *Webhook) Differences(shipped *Webhook) []string {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	add(!same(w.FailurePolicy, shipped.FailurePolicy), "failurePolicy is %s and not %s", shown(w.FailurePolicy), shown(shipped.FailurePolicy))
-	add(!same(w.SideEffects, shipped.SideEffects), "sideEffects is %s and not %s", shown(w.SideEffects), shown(shipped.SideEffects))
-	add(!same(w.TimeoutSeconds, shipped.TimeoutSeconds), "timeoutSeconds is %s and not %s", shown(w.TimeoutSeconds), shown(shipped.TimeoutSeconds))
-	add(shipped.Reinvocation != nil && !same(w.Reinvocation, shipped.Reinvocation), "reinvocationPolicy is %s and not %s", shown(w.Reinvocation), shown(shipped.Reinvocation))
+	add(!isEqual(w.FailurePolicy, shipped.FailurePolicy), "failurePolicy is %s and not %s", formatPointer(w.FailurePolicy), formatPointer(shipped.FailurePolicy))
+	add(!isEqual(w.SideEffects, shipped.SideEffects), "sideEffects is %s and not %s", formatPointer(w.SideEffects), formatPointer(shipped.SideEffects))
+	add(!isEqual(w.TimeoutSeconds, shipped.TimeoutSeconds), "timeoutSeconds is %s and not %s", formatPointer(w.TimeoutSeconds), formatPointer(shipped.TimeoutSeconds))
+	add(shipped.Reinvocation != nil && !isEqual(w.Reinvocation, shipped.Reinvocation), "reinvocationPolicy is %s and not %s", formatPointer(w.Reinvocation), formatPointer(shipped.Reinvocation))
 	add(!sameRules(w.Rules, shipped.Rules), "rules are not as shipped")
 	add(!sameConditions(w.MatchConditions, shipped.MatchConditions), "matchConditions are not as shipped")
 	add(selects(w.NamespaceSelector), "namespaceSelector leaves namespaces out")

@@ -31,23 +31,23 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// reconcileWithin bounds one pass of a controller: the API server gives up a
+// reconcileTimeout bounds one pass of a controller: the API server gives up a
 // request after the same time.
-const reconcileWithin = time.Minute
+const reconcileTimeout = time.Minute
 
-// syncWithin bounds the wait of a controller for the objects that it watches. With a hundred
+// syncTimeout bounds the wait of a controller for the objects that it watches. With a hundred
 // thousand claims the two minutes of the library can be too short.
-const syncWithin = 10 * time.Minute
+const syncTimeout = 10 * time.Minute
 
-// endWithin bounds the time for which a replica continues after it was asked to end. The manager
+// shutdownTimeout bounds the time for which a replica continues after it was asked to end. The manager
 // then ends even if the handler of a request ignores its context, and gives up the lease. It is
 // shorter than terminationGracePeriodSeconds of the manifests, after which the kubelet kills the
 // replica, and longer than the time that the manifests give requests.
-const endWithin = 10 * time.Second
+const shutdownTimeout = 10 * time.Second
 
 // newManager makes the manager, with the webhook server of the guard and informers that
 // list records first.
-func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard guard) (ctrl.Manager, error) {
+func newManager(cfg *rest.Config, o Options, conn apiConnection, informers *recordsFirst, guard guard) (ctrl.Manager, error) {
 	accepts, diagnostics, err := flags.GetManagerOptions(o.Manager)
 	if err != nil {
 		return nil, err
@@ -58,17 +58,17 @@ func newManager(cfg *rest.Config, o Options, to api, first *recordsFirst, guard 
 	}
 	options := ctrl.Options{
 		Logger:         o.Log,
-		Scheme:         to.scheme,
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return to.client.RESTMapper(), nil },
-		Cache:          cache.Options{DefaultTransform: slimmer(), NewInformer: first.newInformer, SyncPeriod: syncPeriod(o)},
+		Scheme:         conn.scheme,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return conn.client.RESTMapper(), nil },
+		Cache:          cache.Options{DefaultTransform: slimmer(), NewInformer: informers.newInformer, SyncPeriod: syncPeriod(o)},
 		Metrics:        *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
-		WebhookServer: server, GracefulShutdownTimeout: new(endWithin),
+		WebhookServer: server, GracefulShutdownTimeout: new(shutdownTimeout),
 		// The priority queue of controller-runtime v0.24 can block for good when it is
 		// shut down with work left in it (kubernetes-sigs/controller-runtime#3538).
 		// A call that gets no answer must not hold up its object for good.
 		Controller: config.Controller{
-			SkipNameValidation: &o.SkipNameValidation, UsePriorityQueue: new(false), ReconciliationTimeout: reconcileWithin,
-			CacheSyncTimeout: syncWithin,
+			SkipNameValidation: &o.SkipNameValidation, UsePriorityQueue: new(false), ReconciliationTimeout: reconcileTimeout,
+			CacheSyncTimeout: syncTimeout,
 		},
 	}
 	if err := electLeader(&options, cfg, o); err != nil {
@@ -95,22 +95,22 @@ func syncPeriod(o Options) *time.Duration {
 func slimmer() toolscache.TransformFunc {
 	strip := cache.TransformStripManagedFields()
 	return func(obj any) (any, error) {
-		switch made := obj.(type) {
+		switch typed := obj.(type) {
 		case *v1alpha1.IPClaim:
-			keep(made, nil)
-			made.Finalizers, made.OwnerReferences = nil, nil
-			convert.TrimSelector(made)
-			ipclaim.Trim(made)
+			trimMetadata(typed, nil)
+			typed.Finalizers, typed.OwnerReferences = nil, nil
+			convert.TrimSelector(typed)
+			ipclaim.Trim(typed)
 		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // claims can select any label of these
-			pool := made.(client.Object)
+			pool := typed.(client.Object)
 			keepAnnotations(pool)
 			pool.SetOwnerReferences(nil)
-			pool.SetLabels(first(pool.GetLabels(), labelsOfPool))
+			pool.SetLabels(firstLabels(pool.GetLabels(), labelsOfPool))
 		case *ipamv1.IPAddressClaim:
-			keep(made, []string{clusterv1.ClusterNameLabel, clusterv1.WatchLabel})
-			made.OwnerReferences = nil
+			trimMetadata(typed, []string{clusterv1.ClusterNameLabel, clusterv1.WatchLabel})
+			typed.OwnerReferences = nil
 		case *ipamv1.IPAddress:
-			keep(made, []string{clusterv1.ClusterNameLabel, v1alpha1.LabelPool, v1alpha1.LabelPoolKind})
+			trimMetadata(typed, []string{clusterv1.ClusterNameLabel, v1alpha1.LabelPool, v1alpha1.LabelPoolKind})
 		}
 		return strip(obj)
 	}
@@ -120,18 +120,18 @@ func slimmer() toolscache.TransformFunc {
 // and an object can have tens of thousands of them.
 const labelsOfPool = 256
 
-// first returns the first n labels, in the order of their keys, so that all replicas keep the same.
-func first(all map[string]string, n int) map[string]string {
-	if len(all) <= n {
-		return all
+// firstLabels returns the first n labels, in the order of their keys, so that all replicas keep the same.
+func firstLabels(labels map[string]string, n int) map[string]string {
+	if len(labels) <= n {
+		return labels
 	}
-	return only(all, slices.Sorted(maps.Keys(all))[:n])
+	return filterKeys(labels, slices.Sorted(maps.Keys(labels))[:n])
 }
 
-// keep removes all labels of an object but these, and all annotations that the operator does not
+// trimMetadata removes all labels of an object but these, and all annotations that the operator does not
 // read.
-func keep(obj client.Object, labels []string) {
-	obj.SetLabels(only(obj.GetLabels(), labels))
+func trimMetadata(obj client.Object, labels []string) {
+	obj.SetLabels(filterKeys(obj.GetLabels(), labels))
 	keepAnnotations(obj)
 }
 
@@ -144,28 +144,28 @@ var annotationBytes = map[string]int{ //nolint:gochecknoglobals // a table, made
 }
 
 func keepAnnotations(obj client.Object) {
-	kept := only(obj.GetAnnotations(), slices.Collect(maps.Keys(annotationBytes)))
-	for key, value := range kept {
-		if most := annotationBytes[key]; len(value) > most {
-			kept[key] = strings.Clone(value[:most]) // else the whole value stays in memory
+	annotations := filterKeys(obj.GetAnnotations(), slices.Collect(maps.Keys(annotationBytes)))
+	for key, value := range annotations {
+		if limit := annotationBytes[key]; len(value) > limit {
+			annotations[key] = strings.Clone(value[:limit]) // else the whole value stays in memory
 		}
 	}
-	obj.SetAnnotations(kept)
+	obj.SetAnnotations(annotations)
 }
 
-// only returns the entries that have these keys.
-func only(all map[string]string, keys []string) map[string]string {
-	var kept map[string]string
-	for key, value := range all {
+// filterKeys returns the entries that have these keys.
+func filterKeys(values map[string]string, keys []string) map[string]string {
+	var filtered map[string]string
+	for key, value := range values {
 		if !slices.Contains(keys, key) {
 			continue
 		}
-		if kept == nil {
-			kept = map[string]string{}
+		if filtered == nil {
+			filtered = map[string]string{}
 		}
-		kept[key] = value
+		filtered[key] = value
 	}
-	return kept
+	return filtered
 }
 
 // recordsFirst holds the sources of the kinds that are as numerous as records. The caches list
@@ -175,59 +175,59 @@ func only(all map[string]string, keys []string) map[string]string {
 type recordsFirst struct {
 	records                          kubeutil.StreamingSource
 	claims, addressClaims, addresses kubeutil.StreamingSource
-	// listed reports whether the records have been listed.
-	listed    func() bool
-	rollbacks *rollbacks
+	// areRecordsListed reports whether the records have been listed.
+	areRecordsListed func() bool
+	rollbacks        *rollbacks
 }
 
 // listedPoll is the interval at which a cache checks whether the records have been listed.
 const listedPoll = 20 * time.Millisecond
 
 // newRecordsFirst makes the sources.
-func newRecordsFirst(cfg *rest.Config, to api, listed func() bool, rollbacks *rollbacks) (*recordsFirst, error) {
-	r, slim, errs := &recordsFirst{listed: listed, rollbacks: rollbacks}, slimmer(), [4]error{}
-	r.records, errs[0] = kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, to.http, to.scheme, "ipallocations", slim)
-	r.claims, errs[1] = kubeutil.NewStreamingSource[v1alpha1.IPClaim](cfg, to.http, to.scheme, "ipclaims", slim)
-	r.addressClaims, errs[2] = kubeutil.NewStreamingSource[ipamv1.IPAddressClaim](cfg, to.http, to.scheme, "ipaddressclaims", slim)
-	r.addresses, errs[3] = kubeutil.NewStreamingSource[ipamv1.IPAddress](cfg, to.http, to.scheme, "ipaddresses", slim)
+func newRecordsFirst(cfg *rest.Config, conn apiConnection, areRecordsListed func() bool, rollbacks *rollbacks) (*recordsFirst, error) {
+	r, slim, errs := &recordsFirst{areRecordsListed: areRecordsListed, rollbacks: rollbacks}, slimmer(), [4]error{}
+	r.records, errs[0] = kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, conn.http, conn.scheme, "ipallocations", slim)
+	r.claims, errs[1] = kubeutil.NewStreamingSource[v1alpha1.IPClaim](cfg, conn.http, conn.scheme, "ipclaims", slim)
+	r.addressClaims, errs[2] = kubeutil.NewStreamingSource[ipamv1.IPAddressClaim](cfg, conn.http, conn.scheme, "ipaddressclaims", slim)
+	r.addresses, errs[3] = kubeutil.NewStreamingSource[ipamv1.IPAddress](cfg, conn.http, conn.scheme, "ipaddresses", slim)
 	return r, errors.Join(errs[:]...)
 }
 
 // newInformer makes the informers of a toolscache.
-func (r *recordsFirst) newInformer(of toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func (r *recordsFirst) newInformer(listerWatcher toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	switch example.(type) {
 	case *v1alpha1.IPClaim:
-		of = r.after(r.claims)
+		listerWatcher = r.afterRecords(r.claims)
 	case *ipamv1.IPAddressClaim:
-		of = r.after(r.addressClaims)
+		listerWatcher = r.afterRecords(r.addressClaims)
 	case *ipamv1.IPAddress:
-		of = r.after(r.addresses)
+		listerWatcher = r.afterRecords(r.addresses)
 	}
-	informer := toolscache.NewSharedIndexInformer(r.rollbacks.verified(of, example), example, resync, indexers)
+	informer := toolscache.NewSharedIndexInformer(r.rollbacks.newVerifiedSource(listerWatcher, example), example, resync, indexers)
 	if _, ok := example.(*v1alpha1.IPClaim); ok {
 		return kubeutil.PackedInformer(informer, ipclaim.Pack)
 	}
 	return informer
 }
 
-// after returns a source that lists and watches as of does, when the records have been listed.
-func (r *recordsFirst) after(of kubeutil.StreamingSource) kubeutil.StreamingSource {
+// afterRecords returns a source that lists and watches as streamingSource does, when the records have been listed.
+func (r *recordsFirst) afterRecords(streamingSource kubeutil.StreamingSource) kubeutil.StreamingSource {
 	return kubeutil.StreamingSource{ListWatch: &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if err := r.await(ctx); err != nil {
+			if err := r.awaitRecords(ctx); err != nil {
 				return nil, err
 			}
-			return of.ListWithContext(ctx, options)
+			return streamingSource.ListWithContext(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			if err := r.await(ctx); err != nil {
+			if err := r.awaitRecords(ctx); err != nil {
 				return nil, err
 			}
-			return of.WatchWithContext(ctx, options)
+			return streamingSource.WatchWithContext(ctx, options)
 		},
 	}}
 }
 
-func (r *recordsFirst) await(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, listedPoll, true, func(context.Context) (bool, error) { return r.listed(), nil })
+func (r *recordsFirst) awaitRecords(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, listedPoll, true, func(context.Context) (bool, error) { return r.areRecordsListed(), nil })
 }

@@ -19,7 +19,7 @@ func TestReplicaEndsBeforeTheKubeletKillsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	grace := deployment.Spec.Template.Spec.TerminationGracePeriodSeconds
-	if grace == nil || endWithin > time.Duration(*grace)*time.Second-2*time.Second {
-		t.Errorf("it ends within %s, want at least 2 s less than terminationGracePeriodSeconds of its Pod", endWithin)
+	if grace == nil || shutdownTimeout > time.Duration(*grace)*time.Second-2*time.Second {
+		t.Errorf("it ends within %s, want at least 2 s less than terminationGracePeriodSeconds of its Pod", shutdownTimeout)
 	}
 }

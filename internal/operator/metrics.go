@@ -26,13 +26,13 @@ import (
 // scrape costs O(pools + waiting claims + projects with a limit), whatever number of blocks is in
 // use: the counts of blocks are kept.
 type measures struct {
-	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
-	queue     *queue.Queue
-	metrics   *metrics.Instruments
-	claims    *kubeutil.Tally[claimKey]
-	policies  *policyWatch
-	guard     webhookGuard
+	ledger   *ledger.Ledger
+	catalog  *inventory.Catalog
+	queue    *queue.Queue
+	metrics  *metrics.Instruments
+	claims   *kubeutil.Tally[claimKey]
+	policies *policyWatch
+	guard    webhookGuard
 	// rollbacks holds the rollbacks that informers have found.
 	rollbacks *rollbacks
 
@@ -48,9 +48,9 @@ type webhookGuard interface {
 }
 
 // newMeasures makes the measures of one replica.
-func newMeasures(of *operator, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
+func newMeasures(op *operator, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
 	m := &measures{
-		ledger: of.ledger, catalogue: of.catalogue, queue: of.queue, metrics: of.metrics, guard: guard,
+		ledger: op.ledger, catalog: op.catalog, queue: op.queue, metrics: op.metrics, guard: guard,
 		claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks, descs: map[string]*prometheus.Desc{},
 	}
 	for _, name := range []string{
@@ -60,21 +60,21 @@ func newMeasures(of *operator, policies *policyWatch, rollbacks *rollbacks, guar
 		metrics.Conflicts, metrics.Unreadable, metrics.Protected,
 		metrics.WatchRestarts, metrics.StoreRollbacks, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.PathReplacements, metrics.Build,
 	} {
-		m.descs[name] = metrics.Of(name).Desc()
+		m.descs[name] = metrics.DefinitionOf(name).Desc()
 	}
 	return m
 }
 
 // register registers all metrics of the operator with a registry, until unregister is called.
-func (m *measures) register(with prometheus.Registerer) (unregister func(), err error) {
+func (m *measures) register(registry prometheus.Registerer) (unregister func(), err error) {
 	var registered []prometheus.Collector
 	unregister = func() {
 		for _, c := range registered {
-			with.Unregister(c)
+			registry.Unregister(c)
 		}
 	}
 	for _, c := range append(m.metrics.Collectors(), m) {
-		if err := with.Register(c); err != nil {
+		if err := registry.Register(c); err != nil {
 			unregister()
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
@@ -84,15 +84,15 @@ func (m *measures) register(with prometheus.Registerer) (unregister func(), err 
 }
 
 // Describe implements prometheus.Collector.
-func (m *measures) Describe(to chan<- *prometheus.Desc) {
+func (m *measures) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range m.descs {
-		to <- desc
+		ch <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *measures) Collect(to chan<- prometheus.Metric) {
-	s := scrape{m.descs, to}
+func (m *measures) Collect(ch chan<- prometheus.Metric) {
+	s := scrape{m.descs, ch}
 	pools := m.ledger.Counts()
 	collectPools(s, pools)
 	m.collectProjects(s, pools)
@@ -102,10 +102,10 @@ func (m *measures) Collect(to chan<- prometheus.Metric) {
 		s.gauge(metrics.Claims, float64(count), key.kind, key.phase, key.reason)
 	}
 	for policy, protected := range m.policies.state() {
-		s.gauge(metrics.Protected, number(protected), policy)
+		s.gauge(metrics.Protected, boolValue(protected), policy)
 	}
-	if at, ok := m.guard.NotAfter(); ok {
-		s.gauge(metrics.CertificateExpiry, float64(at.Unix()))
+	if expiry, ok := m.guard.NotAfter(); ok {
+		s.gauge(metrics.CertificateExpiry, float64(expiry.Unix()))
 	}
 	for cause, count := range m.guard.Replacements() {
 		s.counter(metrics.PathReplacements, count, cause)
@@ -130,19 +130,19 @@ func (m *measures) collectRegister(s scrape) {
 // scrape holds the destination of the metrics of one scrape.
 type scrape struct {
 	descs map[string]*prometheus.Desc
-	to    chan<- prometheus.Metric
+	ch    chan<- prometheus.Metric
 }
 
 func (s scrape) gauge(name string, value float64, labels ...string) {
-	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.GaugeValue, value, labels...)
+	s.ch <- prometheus.MustNewConstMetric(s.descs[name], prometheus.GaugeValue, value, labels...)
 }
 
 func (s scrape) counter(name string, value int, labels ...string) {
-	s.to <- prometheus.MustNewConstMetric(s.descs[name], prometheus.CounterValue, float64(value), labels...)
+	s.ch <- prometheus.MustNewConstMetric(s.descs[name], prometheus.CounterValue, float64(value), labels...)
 }
 
-func number(is bool) float64 {
-	if is {
+func boolValue(condition bool) float64 {
+	if condition {
 		return 1
 	}
 	return 0
@@ -151,17 +151,17 @@ func number(is bool) float64 {
 // claimKey represents the group in which a claim is counted.
 type claimKey struct{ kind, phase, reason string }
 
-// countAgain is the time until a failed attempt is repeated.
-const countAgain = time.Second
+// countRetryInterval is the time until a failed attempt is repeated.
+const countRetryInterval = time.Second
 
 // countClaims begins to count IPClaims when the cache has begun: the whole cache waits for an
 // informer that is made earlier.
-func (m *measures) countClaims(ctx context.Context, from cache.Cache) {
-	if !from.WaitForCacheSync(ctx) {
+func (m *measures) countClaims(ctx context.Context, informerCache cache.Cache) {
+	if !informerCache.WaitForCacheSync(ctx) {
 		return
 	}
-	_ = wait.PollUntilContextCancel(ctx, countAgain, true, func(ctx context.Context) (bool, error) {
-		informer, err := from.GetInformer(ctx, &v1alpha1.IPClaim{}, cache.BlockUntilSynced(false))
+	_ = wait.PollUntilContextCancel(ctx, countRetryInterval, true, func(ctx context.Context) (bool, error) {
+		informer, err := informerCache.GetInformer(ctx, &v1alpha1.IPClaim{}, cache.BlockUntilSynced(false))
 		if err != nil {
 			return false, nil //nolint:nilerr // the informer logs the reason, and it is tried again
 		}
@@ -226,9 +226,9 @@ func collectPools(s scrape, pools []ledger.Counts) {
 		s.gauge(metrics.PoolWithheld, c.Withheld.Float64(), namespace, pool)
 		s.gauge(metrics.PoolAllocations, counts.Held[ledger.Bound].Blocks.Float64(), namespace, pool, "bound")
 		for _, r := range rare {
-			if held := counts.Held[r.standing]; !held.Blocks.IsZero() {
-				s.gauge(r.addresses, held.Addresses.Float64(), namespace, pool)
-				s.gauge(metrics.PoolAllocations, held.Blocks.Float64(), namespace, pool, r.state)
+			if usage := counts.Held[r.standing]; !usage.Blocks.IsZero() {
+				s.gauge(r.addresses, usage.Addresses.Float64(), namespace, pool)
+				s.gauge(metrics.PoolAllocations, usage.Blocks.Float64(), namespace, pool, r.state)
 			}
 		}
 		s.limit(counts.Limit, "", counts.Pool)
@@ -237,7 +237,7 @@ func collectPools(s scrape, pools []ledger.Counts) {
 
 // collectProjects measures the limits, and the usage of the projects that they bound.
 func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
-	classes := m.catalogue.ClassLimits()
+	classes := m.catalog.ClassLimits()
 	for class, limit := range classes {
 		s.limit(limit, class, ipam.PoolKey{})
 	}
@@ -277,10 +277,10 @@ func (s scrape) limit(limit ipam.Limit, class string, pool ipam.PoolKey) {
 // collectWaiting measures the queue.
 func (m *measures) collectWaiting(s scrape) {
 	now := m.metrics.Now()
-	for line, count := range m.queue.Counts() {
-		reason := waitReason(line.Standing)
-		s.gauge(metrics.Waiting, float64(count.Waiters), line.Pool.Namespace, line.Pool.Name, reason)
-		s.gauge(metrics.WaitingOldest, max(now.Sub(count.Oldest), 0).Seconds(), line.Pool.Namespace, line.Pool.Name, reason)
+	for key, count := range m.queue.Counts() {
+		reason := waitReason(key.Standing)
+		s.gauge(metrics.Waiting, float64(count.Waiters), key.Pool.Namespace, key.Pool.Name, reason)
+		s.gauge(metrics.WaitingOldest, max(now.Sub(count.Oldest), 0).Seconds(), key.Pool.Namespace, key.Pool.Name, reason)
 	}
 }
 

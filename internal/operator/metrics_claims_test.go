@@ -13,7 +13,7 @@ func TestClaimsAreCountedByPhaseAndReason(t *testing.T) {
 	ready := func(reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason}}
 	}
-	of := func(group string, status ipamv1.IPAddressClaimStatus) *ipamv1.IPAddressClaim {
+	addressClaim := func(group string, status ipamv1.IPAddressClaimStatus) *ipamv1.IPAddressClaim {
 		return &ipamv1.IPAddressClaim{Spec: ipamv1.IPAddressClaimSpec{PoolRef: ipamv1.IPPoolReference{APIGroup: group}}, Status: status}
 	}
 	ours := v1alpha1.GroupVersion.Group
@@ -30,10 +30,10 @@ func TestClaimsAreCountedByPhaseAndReason(t *testing.T) {
 			&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimPending, Conditions: ready(v1alpha1.ReasonClassNotFound)}},
 			claimKey{"IPClaim", "Pending", "ClassNotFound"},
 		},
-		"Cluster API's, new":      {of(ours, ipamv1.IPAddressClaimStatus{}), claimKey{"IPAddressClaim", "Pending", ""}},
-		"Cluster API's, Bound":    {of(ours, ipamv1.IPAddressClaimStatus{AddressRef: ipamv1.IPAddressReference{Name: "a"}, Conditions: ready("AddressAllocated")}), claimKey{"IPAddressClaim", "Bound", "AddressAllocated"}},
-		"Cluster API's, no room":  {of(ours, ipamv1.IPAddressClaimStatus{Conditions: ready(ipamv1.IPAddressClaimReadyPoolExhaustedReason)}), claimKey{"IPAddressClaim", "Exhausted", "PoolExhausted"}},
-		"another provider's":      {of("ipam.metal3.io", ipamv1.IPAddressClaimStatus{}), claimKey{}},
+		"Cluster API's, new":      {addressClaim(ours, ipamv1.IPAddressClaimStatus{}), claimKey{"IPAddressClaim", "Pending", ""}},
+		"Cluster API's, Bound":    {addressClaim(ours, ipamv1.IPAddressClaimStatus{AddressRef: ipamv1.IPAddressReference{Name: "a"}, Conditions: ready("AddressAllocated")}), claimKey{"IPAddressClaim", "Bound", "AddressAllocated"}},
+		"Cluster API's, no room":  {addressClaim(ours, ipamv1.IPAddressClaimStatus{Conditions: ready(ipamv1.IPAddressClaimReadyPoolExhaustedReason)}), claimKey{"IPAddressClaim", "Exhausted", "PoolExhausted"}},
+		"another provider's":      {addressClaim("ipam.metal3.io", ipamv1.IPAddressClaimStatus{}), claimKey{}},
 		"an object of other kind": {&v1alpha1.IPPool{}, claimKey{}},
 	} {
 		got, counted := keyOfClaim(c.obj)

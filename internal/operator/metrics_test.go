@@ -50,7 +50,7 @@ func measured(t testing.TB, records ...ipam.Record) *measures {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	r := replica.New(replica.Options{Ledger: view, Clock: clocktesting.NewFakePassiveClock(began)})
 	t.Cleanup(r.Allocator.Close)
-	m := newMeasures(&operator{ledger: r.Ledger, catalogue: r.Catalogue, queue: r.Queue, metrics: r.Metrics}, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
+	m := newMeasures(&operator{ledger: r.Ledger, catalog: r.Catalog, queue: r.Queue, metrics: r.Metrics}, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
 	from := fcache.NewFakeControllerSource()
 	for i, record := range records {
 		obj := convert.Allocation(record)
@@ -66,7 +66,7 @@ func measured(t testing.TB, records ...ipam.Record) *measures {
 
 func (m *measures) describe(pools ...ipam.Pool) {
 	for _, pool := range pools {
-		m.catalogue.SetPool(pool)
+		m.catalog.SetPool(pool)
 		m.ledger.Describe(pool)
 	}
 }
@@ -91,8 +91,8 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 		Withheld: space.NewRanges(shared, []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))}),
 		Limit:    ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(100)}},
 	}, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")})
-	m.catalogue.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
-	m.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
+	m.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
+	m.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
 	m.queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
 	m.claims.Handler(keyOfClaim).OnAdd(&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, false)
 	m.policies = inMemory(t)
@@ -193,7 +193,7 @@ func TestMetricsSayHowFullAPoolIs(t *testing.T) {
 		metrics.CertificateExpiry: {` 1.8e+09`},
 		metrics.Protected:         {`{policy="cadastre-allocations"} 1`, `{policy="cadastre-filled-in"} 0`},
 	} {
-		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", name, metrics.Of(name).Help, name)
+		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", name, metrics.DefinitionOf(name).Help, name)
 		for _, line := range lines {
 			fmt.Fprintf(&text, "%s%s\n", name, line)
 		}

@@ -99,15 +99,15 @@ func startTracing(ctx context.Context, cfg *rest.Config, o Options) (tracer trac
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Wrap(func(over http.RoundTripper) http.RoundTripper { return carrying(over, provider) })
+	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return propagateTraces(base, provider) })
 	return provider.Tracer("github.com/cadastre-dev/cadastre"), provider.Close, nil
 }
 
-// carrying returns a transport that makes a span for each request that is made within a span, and
+// propagateTraces returns a transport that makes a span for each request that is made within a span, and
 // names it to the server as the parent of the server's span. Other requests, such as requests of
 // informers, stay as they are.
-func carrying(over http.RoundTripper, provider trace.TracerProvider) http.RoundTripper {
-	return otelhttp.NewTransport(over,
+func propagateTraces(base http.RoundTripper, provider trace.TracerProvider) http.RoundTripper {
+	return otelhttp.NewTransport(base,
 		otelhttp.WithTracerProvider(provider), otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithMeterProvider(noop.NewMeterProvider()),
 		otelhttp.WithFilter(func(r *http.Request) bool { return trace.SpanContextFromContext(r.Context()).IsValid() }),
 	)

@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	defer stopTracing()
-	to, err := connect(cfg)
+	conn, err := connect(cfg)
 	if err != nil {
 		return err
 	}
@@ -81,27 +81,27 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Clock: clock.RealClock{}, Silence: silence,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: o.Log.WithName("ledger"),
 	})
-	rollbacks := newRollbacks(to.scheme, o.Log.WithName("informers"))
-	first, err := newRecordsFirst(cfg, to, view.Synced, rollbacks)
+	rollbacks := newRollbacks(conn.scheme, o.Log.WithName("informers"))
+	informers, err := newRecordsFirst(cfg, conn, view.Synced, rollbacks)
 	if err != nil {
 		return err
 	}
-	guard, err := newGuard(to.client, o, tracer)
+	guard, err := newGuard(conn.client, o, tracer)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(cfg, o, to, first, guard)
+	mgr, err := newManager(cfg, o, conn, informers, guard)
 	if err != nil {
 		return err
 	}
-	op, err := newOperator(ctx, o, view, to.client, tracer)
+	op, err := newOperator(ctx, o, view, conn.client, tracer)
 	if err != nil {
 		return err
 	}
-	op.manager, op.guard, op.records = mgr, guard, first.records
+	op.manager, op.guard, op.records = mgr, guard, informers.records
 	defer runUntilStopped(op.history.Run)()
 	defer op.allocator.Close()
-	policies, err := newPolicyWatch(cfg, to.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount}, rollbacks)
+	policies, err := newPolicyWatch(cfg, conn.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount}, rollbacks)
 	if err != nil {
 		return err
 	}
@@ -123,45 +123,45 @@ func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.C
 	op.history = history.New(history.Options{
 		Sinks: sinks, Replica: podName(), Clock: clock.RealClock{}, Lost: op.metrics.HistoryLost, Log: log.WithName("history"),
 	})
-	op.catalogue = inventory.New(inventory.Options{
+	op.catalog = inventory.New(inventory.Options{
 		Ledger: view, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily), Clock: clock.RealClock{},
 	})
-	op.queue = queue.New(queue.Options{Ledger: view, Catalogue: op.catalogue, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: log})
+	op.queue = queue.New(queue.Options{Ledger: view, Catalog: op.catalog, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: log})
 	op.allocator = allocator.New(allocator.Options{
-		Ledger: view, Catalogue: op.catalogue, Queue: op.queue, Client: c, UnclaimedLimit: o.UnclaimedLimit,
+		Ledger: view, Catalog: op.catalog, Queue: op.queue, Client: c, UnclaimedLimit: o.UnclaimedLimit,
 		Metrics: op.metrics, History: op.history, Tracer: tracer, Log: log,
 	})
 	return op, nil
 }
 
-// api holds the clients of the API server, and their scheme.
-type api struct {
+// apiConnection holds the clients of the API server, and their scheme.
+type apiConnection struct {
 	scheme *runtime.Scheme
 	http   *http.Client
 	// client reads and writes without a cache.
 	client client.Client
 }
 
-func connect(cfg *rest.Config) (api, error) {
+func connect(cfg *rest.Config) (apiConnection, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
 		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
-		return api{}, err
+		return apiConnection{}, err
 	}
-	over, err := rest.HTTPClientFor(cfg)
+	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return api{}, err
+		return apiConnection{}, err
 	}
-	direct, err := client.New(cfg, client.Options{Scheme: scheme, HTTPClient: over})
-	return api{scheme: scheme, http: over, client: direct}, err
+	direct, err := client.New(cfg, client.Options{Scheme: scheme, HTTPClient: httpClient})
+	return apiConnection{scheme: scheme, http: httpClient, client: direct}, err
 }
 
 // operator holds the parts of one replica.
 type operator struct {
 	options   Options
 	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
+	catalog   *inventory.Catalog
 	queue     *queue.Queue
 	allocator *allocator.Allocator
 	metrics   *metrics.Instruments
@@ -185,13 +185,13 @@ func (op *operator) register(ctx context.Context) error {
 	}
 	rights := authorize.NewRights(mgr.GetClient())
 	if err := webhooks.Setup(mgr, webhooks.Options{
-		Ledger: op.ledger, Catalogue: op.catalogue, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
+		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
 		Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights,
 	}); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	err := controller.Setup(mgr, controller.Options{
-		Ledger: op.ledger, Catalogue: op.catalogue, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
+		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
 		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
 		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim),
@@ -229,7 +229,7 @@ func (op *operator) feedClaims(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	op.manager.GetLogger().Info("All allocations and claims have been seen", "pools", len(op.catalogue.Pools()), "waiting", op.queue.Len())
+	op.manager.GetLogger().Info("All allocations and claims have been seen", "pools", len(op.catalog.Pools()), "waiting", op.queue.Len())
 	debug.FreeOSMemory() // the lists took this memory, and need it no longer
 }
 
@@ -237,16 +237,16 @@ func (op *operator) feedClaims(ctx context.Context) {
 // end.
 func runUntilStopped(f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { f(ctx) })
+	var wg sync.WaitGroup
+	wg.Go(func() { f(ctx) })
 	return func() {
 		cancel()
-		running.Wait()
+		wg.Wait()
 	}
 }
 
-// readyEvery is the interval at which the checks are repeated until all pass.
-const readyEvery = 20 * time.Millisecond
+// readyPollInterval is the interval at which the checks are repeated until all pass.
+const readyPollInterval = 20 * time.Millisecond
 
 // check represents one check of readyz.
 type check struct {
@@ -280,7 +280,7 @@ func (op *operator) notifyReady(ctx context.Context) {
 	}
 	failing := func(c check) bool { return c.run(nil) != nil } // none of them reads the request
 	checks := op.checks()
-	err := wait.PollUntilContextCancel(ctx, readyEvery, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, readyPollInterval, true, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(checks, failing), nil
 	})
 	if err == nil {
@@ -306,8 +306,8 @@ func electLeader(mgr *ctrl.Options, cfg *rest.Config, o Options) error {
 		return err
 	}
 	duration, renew, retry := o.lease()
-	own := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
-	lease, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, leaseName, own, cfg, renew)
+	lockConfig := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
+	lease, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, leaseName, lockConfig, cfg, renew)
 	if err != nil {
 		return err
 	}

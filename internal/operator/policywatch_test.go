@@ -31,7 +31,7 @@ func inMemory(t testing.TB) *policyWatch {
 	t.Helper()
 	p := &policyWatch{}
 	for i, policy := range manifests.Policies(manifests.Account{}) {
-		g := guardedBy{shipped: policy, policies: informer{objects: []any{&policy}}, bindings: informer{}}
+		g := guardingPolicy{shippedPolicy: policy, policies: informer{objects: []any{&policy}}, bindings: informer{}}
 		if i == 0 {
 			g.bindings = informer{objects: []any{binding(policy.Name)}}
 		}

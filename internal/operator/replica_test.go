@@ -83,12 +83,12 @@ func TestReplica(t *testing.T) {
 	r := startReplica(t)
 	r.Namespace("team")
 	r.Pools(build.Pool("p").CIDR("10.0.0.0/29").Obj())
-	in := func(t *testing.T) *running {
-		of := *r
-		of.World = r.For(t)
-		return &of
+	perTest := func(t *testing.T) *running {
+		clone := *r
+		clone.World = r.For(t)
+		return &clone
 	}
-	suite.Steps(t, in,
+	suite.Steps(t, perTest,
 		suite.Step[*running]{Name: "answers probes", Run: (*running).answersProbes},
 		suite.Step[*running]{Name: "serves both kinds of claims", Run: (*running).serves},
 		suite.Step[*running]{Name: "exports its metrics", Run: (*running).exports},
@@ -146,7 +146,7 @@ func (r *running) exports() {
 %[1]s{policy="cadastre-allocations"} 1
 %[1]s{policy="cadastre-filled-in"} 1
 `
-	want := fmt.Sprintf(protected, metrics.Protected, metrics.Of(metrics.Protected).Help)
+	want := fmt.Sprintf(protected, metrics.Protected, metrics.DefinitionOf(metrics.Protected).Help)
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), metrics.Protected); err != nil {
 		r.Error(err)
 	}

@@ -19,7 +19,7 @@ func TestRequestsOfASpanCarryItOn(t *testing.T) {
 	defer server.Close()
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	client := http.Client{Transport: carrying(http.DefaultTransport, provider)}
+	client := http.Client{Transport: propagateTraces(http.DefaultTransport, provider)}
 	get := func(ctx context.Context) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
@@ -43,8 +43,8 @@ func TestRequestsOfASpanCarryItOn(t *testing.T) {
 	if len(ended) != 2 || ended[0].Name() != "HTTP GET" || ended[0].Parent().SpanID() != span.SpanContext().SpanID() {
 		t.Fatalf("spans are %v, want that of the request below that of the step", ended)
 	}
-	if of := ended[0].SpanContext(); header != "00-"+of.TraceID().String()+"-"+of.SpanID().String()+"-01" {
-		t.Errorf("the server has the header %q, want of span %s", header, of.SpanID())
+	if spanContext := ended[0].SpanContext(); header != "00-"+spanContext.TraceID().String()+"-"+spanContext.SpanID().String()+"-01" {
+		t.Errorf("the server has the header %q, want of span %s", header, spanContext.SpanID())
 	}
 }
 

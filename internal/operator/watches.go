@@ -26,31 +26,31 @@ import (
 
 // policyWatch watches the admission policies that reserve the operator's fields and objects for
 // the operator, and their bindings. It watches each by its name alone.
-type policyWatch struct{ policies []guardedBy }
+type policyWatch struct{ policies []guardingPolicy }
 
-// guardedBy holds one shipped policy and the informers of its live policy and binding.
-type guardedBy struct {
-	shipped            admissionv1.ValidatingAdmissionPolicy
+// guardingPolicy holds one shipped policy and the informers of its live policy and binding.
+type guardingPolicy struct {
+	shippedPolicy      admissionv1.ValidatingAdmissionPolicy
 	policies, bindings cache.SharedIndexInformer
 }
 
 // newPolicyWatch makes the watches. They begin with run.
-func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Account, rollbacks *rollbacks) (*policyWatch, error) {
-	clients, err := kubernetes.NewForConfigAndClient(cfg, over)
+func newPolicyWatch(cfg *rest.Config, httpClient *http.Client, operator manifests.Account, rollbacks *rollbacks) (*policyWatch, error) {
+	clients, err := kubernetes.NewForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, err
 	}
 	p := &policyWatch{}
 	for _, policy := range manifests.Policies(operator) {
-		of := func(resource string, example runtime.Object) cache.SharedIndexInformer {
-			named := fields.OneTermEqualSelector("metadata.name", policy.Name)
-			source := cache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", named)
-			return cache.NewSharedIndexInformer(rollbacks.verified(source, example), example, 0, cache.Indexers{})
+		newInformer := func(resource string, example runtime.Object) cache.SharedIndexInformer {
+			selector := fields.OneTermEqualSelector("metadata.name", policy.Name)
+			source := cache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", selector)
+			return cache.NewSharedIndexInformer(rollbacks.newVerifiedSource(source, example), example, 0, cache.Indexers{})
 		}
-		p.policies = append(p.policies, guardedBy{
-			shipped:  policy,
-			policies: of("validatingadmissionpolicies", &admissionv1.ValidatingAdmissionPolicy{}),
-			bindings: of("validatingadmissionpolicybindings", &admissionv1.ValidatingAdmissionPolicyBinding{}),
+		p.policies = append(p.policies, guardingPolicy{
+			shippedPolicy: policy,
+			policies:      newInformer("validatingadmissionpolicies", &admissionv1.ValidatingAdmissionPolicy{}),
+			bindings:      newInformer("validatingadmissionpolicybindings", &admissionv1.ValidatingAdmissionPolicyBinding{}),
 		})
 	}
 	return p, nil
@@ -58,12 +58,12 @@ func newPolicyWatch(cfg *rest.Config, over *http.Client, operator manifests.Acco
 
 // run watches until ctx is done.
 func (p *policyWatch) run(ctx context.Context) {
-	var running sync.WaitGroup
+	var wg sync.WaitGroup
 	for _, g := range p.policies {
-		running.Go(func() { g.policies.RunWithContext(ctx) })
-		running.Go(func() { g.bindings.RunWithContext(ctx) })
+		wg.Go(func() { g.policies.RunWithContext(ctx) })
+		wg.Go(func() { g.bindings.RunWithContext(ctx) })
 	}
-	running.Wait()
+	wg.Wait()
 }
 
 // state reports by name whether each policy is in force. It leaves out a policy about which the
@@ -72,7 +72,7 @@ func (p *policyWatch) state() map[string]bool {
 	state := map[string]bool{}
 	for _, g := range p.policies {
 		if g.policies.HasSynced() && g.bindings.HasSynced() {
-			state[g.shipped.Name] = inForce(g.policies.GetStore().List(), g.bindings.GetStore().List(), &g.shipped)
+			state[g.shippedPolicy.Name] = inForce(g.policies.GetStore().List(), g.bindings.GetStore().List(), &g.shippedPolicy)
 		}
 	}
 	return state
@@ -80,13 +80,13 @@ func (p *policyWatch) state() map[string]bool {
 
 // inForce reports whether a policy and a binding of its name exist, and enforce the shipped
 // policy.
-func inForce(policies, bindings []any, shipped *admissionv1.ValidatingAdmissionPolicy) bool {
+func inForce(policies, bindings []any, shippedPolicy *admissionv1.ValidatingAdmissionPolicy) bool {
 	return slices.ContainsFunc(policies, func(obj any) bool {
 		live, ok := obj.(*admissionv1.ValidatingAdmissionPolicy)
-		return ok && len(manifests.PolicyDifferences(live, shipped)) == 0
+		return ok && len(manifests.PolicyDifferences(live, shippedPolicy)) == 0
 	}) && slices.ContainsFunc(bindings, func(obj any) bool {
 		live, ok := obj.(*admissionv1.ValidatingAdmissionPolicyBinding)
-		return ok && len(manifests.BindingDifferences(live, shipped.Name)) == 0
+		return ok && len(manifests.BindingDifferences(live, shippedPolicy.Name)) == 0
 	})
 }
 
@@ -104,18 +104,18 @@ func newRollbacks(scheme *runtime.Scheme, log logr.Logger) *rollbacks {
 	return &rollbacks{scheme: scheme, log: log, counts: map[string]int{}}
 }
 
-// verified returns a source of objects like the example for an informer. The source lists again
+// newVerifiedSource returns a source of objects like the example for an informer. The source lists again
 // when the store has gone back.
-func (r *rollbacks) verified(from cache.ListerWatcher, example runtime.Object) *kubeutil.VerifiedSource {
+func (r *rollbacks) newVerifiedSource(listerWatcher cache.ListerWatcher, example runtime.Object) *kubeutil.VerifiedSource {
 	kind := "unknown"
-	if known, err := apiutil.GVKForObject(example, r.scheme); err == nil {
-		kind = known.Kind
+	if gvk, err := apiutil.GVKForObject(example, r.scheme); err == nil {
+		kind = gvk.Kind
 	}
 	r.add(kind, 0)
-	return kubeutil.NewVerifiedSource(from, kubeutil.Verification{
+	return kubeutil.NewVerifiedSource(listerWatcher, kubeutil.Verification{
 		Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		WentBack: func(seen, found string) {
-			r.log.Info("The store of the API server has gone back; listing again", "kind", kind, "seenRevision", seen, "foundRevision", found)
+		WentBack: func(seenRevision, foundRevision string) {
+			r.log.Info("The store of the API server has gone back; listing again", "kind", kind, "seenRevision", seenRevision, "foundRevision", foundRevision)
 			r.add(kind, 1)
 		},
 	})

@@ -10,9 +10,9 @@ import (
 // TestWhoseProjectHasAsMuchAsItMayIsPassedOver expects it in that pool alone: the waiter keeps its
 // position, as it can wait for room in another one.
 func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	join := func(project string, since int64, length int) Waiter {
-		w, wants := waiter(project, since, length)
+		w, wants := newWaiter(project, since, length)
 		wants.Account.Project = project
 		q.Join(w, wants)
 		return w
@@ -41,7 +41,7 @@ func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
 		}
 	}
 	plenty := room{largest: 8, atLimit: []string{"red"}}
-	if due := q.Due(pool, plenty); len(due) != 2 || due[0].Name != "red-too" || due[1].Name != "blue" {
+	if due := q.DueHolders(pool, plenty); len(due) != 2 || due[0].Name != "red-too" || due[1].Name != "blue" {
 		t.Errorf("with plenty of room %v are due, want those below their limits", due)
 	}
 	if !q.IsQueued(first.Holder, pool.Key) {

@@ -70,7 +70,7 @@ func theirs(n int) []ipam.PoolKey {
 // queue for the turn, and holds the block.
 type creates struct {
 	ledger *ledger.Ledger
-	queue  *lines
+	queue  *poolQueues
 	n      int
 }
 
@@ -78,10 +78,10 @@ type creates struct {
 // held, and no block of the exact ones is free.
 func newCreates(tb testing.TB, kind ...string) *creates {
 	tb.Helper()
-	c := &creates{queue: newLines(0), ledger: ledger.New(ledger.Options{
+	c := &creates{queue: newPoolQueues(0), ledger: ledger.New(ledger.Options{
 		Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1)),
 	})}
-	c.ledger.OnFree(c.queue.Freed)
+	c.ledger.OnFree(c.queue.NoteFreed)
 	from := fcache.NewFakeControllerSource()
 	for i, key := range append(theirs(50), ipam.PoolNamed("other")) {
 		cidr := netip.MustParsePrefix("10.0.0.0/15")
@@ -200,7 +200,7 @@ func TestATenantsPoolCostsNobodyElse(t *testing.T) {
 		for range 20 {
 			began := time.Now()
 			for range times {
-				if got := c.queue.Concerned(change); len(got) != 1 {
+				if got := c.queue.AffectedWaiters(change); len(got) != 1 {
 					t.Fatalf("%d are concerned, want the one of the namespace", len(got))
 				}
 			}

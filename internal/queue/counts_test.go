@@ -13,7 +13,7 @@ import (
 func TestWhoWaitsIsCountedByItsLine(t *testing.T) {
 	a, b := ipam.PoolNamed("a"), ipam.PoolNamed("b")
 	since := func(n int) time.Time { return time.Unix(int64(n), 0) }
-	q := newLines(4)
+	q := newPoolQueues(4)
 	join := func(name string, at int, block string, pools ...ipam.PoolKey) ipam.Holder {
 		w := Waiter{Since: since(at), Holder: ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: name}}
 		if block != "" {
@@ -28,7 +28,7 @@ func TestWhoWaitsIsCountedByItsLine(t *testing.T) {
 	refused := join("refused", 5, "", a)
 	join("beyond", 40, "", a)
 	q.Park(refused, ipam.Awaited{}, nil)
-	want := map[Line]Count{
+	want := map[CountKey]Count{
 		{Pool: a}:               {1, since(30)},
 		{Pool: b}:               {3, since(10)},
 		{Standing: PassedOver}:  {1, since(5)},
@@ -37,18 +37,18 @@ func TestWhoWaitsIsCountedByItsLine(t *testing.T) {
 	if diff := cmp.Diff(want, q.Counts()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	q.Leave(refused) // the one beyond the limit is queued instead
+	q.Remove(refused) // the one beyond the limit is queued instead
 	join("missing", 50, "")
-	if got := q.Counts()[Line{Pool: a}]; got.Waiters != 2 {
+	if got := q.Counts()[CountKey{Pool: a}]; got.Waiters != 2 {
 		t.Errorf("%d wait for a, want 2", got.Waiters)
 	}
-	if got := q.Counts()[Line{Standing: BeyondLimit}]; got != (Count{1, since(50)}) {
+	if got := q.Counts()[CountKey{Standing: BeyondLimit}]; got != (Count{1, since(50)}) {
 		t.Errorf("beyond the limit: %+v", got)
 	}
 	for _, name := range []string{"of-both", "of-one"} {
-		q.Leave(ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: name})
+		q.Remove(ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: name})
 	}
-	if got := q.Counts()[Line{Standing: Missing}]; got != (Count{1, since(50)}) {
+	if got := q.Counts()[CountKey{Standing: Missing}]; got != (Count{1, since(50)}) {
 		t.Errorf("for the missing pool: %+v", got)
 	}
 }

@@ -18,94 +18,94 @@ func (q *Queue) Wait(w Waiter) {
 		q.Leave(w.Holder)
 		return
 	}
-	if joined, wants := q.join(w); joined {
+	if isNew, wants := q.resolveAndJoin(w); isNew {
 		q.wakePools(wants.Pools)
 	}
 }
 
 // WaitProvisionally adds a waiter for a holder until the holder waits or leaves, or
-// LeaveProvisional removes the waiter.
+// RemoveProvisional removes the waiter.
 func (q *Queue) WaitProvisionally(w Waiter) {
 	if !q.Serves(w.Holder) {
 		return
 	}
-	q.resolving.Lock()
-	defer q.resolving.Unlock()
-	q.lines.JoinProvisionally(w, q.wants(w.Request))
+	q.resolveLock.Lock()
+	defer q.resolveLock.Unlock()
+	q.poolQueues.JoinProvisionally(w, q.resolveWants(w.Request))
 }
 
-// LeaveProvisional removes the holders that have not waited since WaitProvisionally.
+// RemoveProvisional removes the holders that have not waited since WaitProvisionally.
 func (q *Queue) LeaveProvisional() {
-	for _, left := range q.lines.LeaveProvisional() {
-		q.hasLeft(left)
+	for _, result := range q.poolQueues.RemoveProvisional() {
+		q.wakeAfterLeave(result)
 	}
 }
 
 // Serves reports whether the controllers of this operator serve the holder: with
 // --namespace, claims of one namespace alone.
 func (q *Queue) Serves(holder ipam.Holder) bool {
-	return q.watched == "" || holder.IsPool() || holder.Namespace == q.watched
+	return q.watchNamespace == "" || holder.IsPool() || holder.Namespace == q.watchNamespace
 }
 
 // Leave removes a holder from the queue, if it waits, and wakes the pools of the waiters behind it:
 // the holder has its block, or does not want it any more.
 func (q *Queue) Leave(holder ipam.Holder) {
-	if left, ok := q.lines.Leave(holder); ok {
-		q.hasLeft(left)
+	if result, ok := q.poolQueues.Remove(holder); ok {
+		q.wakeAfterLeave(result)
 	}
 }
 
-func (q *Queue) hasLeft(left Left) {
-	q.wakePools(left.Pools)
-	for _, moved := range left.Moved {
-		q.serve(moved) // so that its status states that
+func (q *Queue) wakeAfterLeave(result LeaveResult) {
+	q.wakePools(result.Pools)
+	for _, holder := range result.MovedUp {
+		q.notifyTurn(holder) // so that its status states that
 	}
 }
 
-// join resolves the wants of a waiter, and adds it to the queue. Wants that are resolved under the
+// resolveAndJoin resolves the wants of a waiter, and adds it to the queue. Wants that are resolved under the
 // lock are resolved again by the next change of the catalog, once that has the lock.
-func (q *Queue) join(w Waiter) (bool, ipam.Wants) {
-	q.resolving.Lock()
-	defer q.resolving.Unlock()
-	wants := q.wants(w.Request)
-	return q.lines.Join(w, wants), wants
+func (q *Queue) resolveAndJoin(w Waiter) (bool, ipam.Wants) {
+	q.resolveLock.Lock()
+	defer q.resolveLock.Unlock()
+	wants := q.resolveWants(w.Request)
+	return q.poolQueues.Join(w, wants), wants
 }
 
-// wants returns the wants of a request, and none until everything has been seen once.
-func (q *Queue) wants(req ipam.Request) ipam.Wants {
+// resolveWants returns the wants of a request, and none until everything has been seen once.
+func (q *Queue) resolveWants(req ipam.Request) ipam.Wants {
 	if !q.isResolved.Load() {
 		return ipam.Wants{}
 	}
-	return q.catalogue.Wants(req)
+	return q.catalog.Wants(req)
 }
 
-// resolveAll resolves the wants of all waiters, when everything has been seen once. Until then no
+// resolveAllWants resolves the wants of all waiters, when everything has been seen once. Until then no
 // holder is served, and every pool would require the work again.
-func (q *Queue) resolveAll() {
-	q.resolving.Lock()
-	defer q.resolving.Unlock()
+func (q *Queue) resolveAllWants() {
+	q.resolveLock.Lock()
+	defer q.resolveLock.Unlock()
 	if q.isResolved.Load() {
 		return
 	}
 	q.isResolved.Store(true)
-	requests := q.catalogue.Shared()
-	for _, w := range q.lines.All() {
-		q.lines.Update(w.Holder, requests.Wants(w.Request))
+	requests := q.catalog.NewWantsCache()
+	for _, w := range q.poolQueues.AllWaiters() {
+		q.poolQueues.Update(w.Holder, requests.Wants(w.Request))
 	}
-	q.wakePools(q.lines.Pools())
+	q.wakePools(q.poolQueues.Pools())
 }
 
-// resolveAgain resolves the wants of the waiters that a change of the catalog concerns.
-func (q *Queue) resolveAgain(c inventory.Change) {
-	q.resolving.Lock()
-	defer q.resolving.Unlock()
+// refreshWants resolves the wants of the waiters that a change of the catalog concerns.
+func (q *Queue) refreshWants(c inventory.Change) {
+	q.resolveLock.Lock()
+	defer q.resolveLock.Unlock()
 	if !q.isResolved.Load() {
 		return
 	}
-	requests, pools := q.catalogue.Shared(), map[ipam.PoolKey]bool{}
-	for _, w := range q.lines.Concerned(c) {
+	requests, pools := q.catalog.NewWantsCache(), map[ipam.PoolKey]bool{}
+	for _, w := range q.poolQueues.AffectedWaiters(c) {
 		wants := requests.Wants(w.Request)
-		if q.lines.Update(w.Holder, wants) {
+		if q.poolQueues.Update(w.Holder, wants) {
 			for _, pool := range wants.Pools {
 				pools[pool] = true
 			}
@@ -116,22 +116,22 @@ func (q *Queue) resolveAgain(c inventory.Change) {
 	}
 }
 
-// changed follows a change of the catalog, before any other listener.
-func (q *Queue) changed(c inventory.Change) {
-	q.resolveAgain(c)
+// onCatalogChange follows a change of the catalog, before any other listener.
+func (q *Queue) onCatalogChange(c inventory.Change) {
+	q.refreshWants(c)
 	if c.Pool != (ipam.PoolKey{}) {
 		q.wake.Add(c.Pool)
 		return
 	}
 	for _, class := range c.Classes {
-		q.wakePools(q.catalogue.PoolsNaming(class))
+		q.wakePools(q.catalog.PoolsNaming(class))
 	}
 }
 
 // followPool keeps a pool in the queue for its parent while the watch shows that it waits. A live
 // read does not: the pool may be gone already, and nothing would remove it again.
 func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
-	pool, errs := q.catalogue.ReadPool(obj)
+	pool, errs := q.catalog.ReadPool(obj)
 	if !exists || len(errs) > 0 || pool.Terminating || !awaitsParent(obj, pool) {
 		q.Leave(convert.HolderOfPool(convert.KeyOf(obj)))
 		return
@@ -155,13 +155,13 @@ const (
 	// time. It is twice as long each time, up to lastRetry.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
-	// tolerated is the number of times in a row that an attempt can fail for a reason that passes
+	// toleratedFailures is the number of times in a row that an attempt can fail for a reason that passes
 	// by itself before the waiter is parked nevertheless.
-	tolerated = 4
+	toleratedFailures = 4
 )
 
-// Parked holds the effects of parking a waiter.
-type Parked struct {
+// ParkResult holds the effects of parking a waiter.
+type ParkResult struct {
 	// Pools contains the pools for which the waiter waited: the turn of another waiter may have
 	// come there.
 	Pools []ipam.PoolKey
@@ -171,44 +171,44 @@ type Parked struct {
 }
 
 // Park takes the turn of a waiter away, because it cannot be served for another reason than want of
-// room: no holder waits behind it from now on. Keep, Resume and a change of its wants end that. The
+// room: no holder waits behind it from now on. RestorePosition, ResumeAwaiting and a change of its wants end that. The
 // refusal, which may be nil, is the error in its status.
-func (q *lines) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) Parked {
+func (q *poolQueues) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) ParkResult {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
+	p := q.waiters[holder]
 	if p == nil {
-		return Parked{Retry: lastRetry}
+		return ParkResult{Retry: lastRetry}
 	}
-	q.stepOut(p)
-	q.stopAwaiting(p)
-	p.parked, p.awaits, p.refusal, p.probation = true, awaits, refusal, false
+	q.dequeue(p)
+	q.unindexAwaited(p)
+	p.parked, p.awaitedChange, p.refusal, p.probation = true, awaits, refusal, false
 	p.failures++
-	q.await(p)
+	q.indexAwaited(p)
 	retry := min(firstRetry<<min(p.failures-1, 6), lastRetry)
-	return Parked{Pools: p.wants.Pools, Retry: retry}
+	return ParkResult{Pools: p.wants.Pools, Retry: retry}
 }
 
-// Stumble notes an attempt that failed for a reason that passes by itself, and reports whether that
+// RecordFailure notes an attempt that failed for a reason that passes by itself, and reports whether that
 // has happened so often in a row that the waiter is to be parked.
-func (q *lines) Stumble(holder ipam.Holder) bool {
+func (q *poolQueues) RecordFailure(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
+	p := q.waiters[holder]
 	if p == nil {
 		return false
 	}
 	p.failures++
-	return p.failures > tolerated
+	return p.failures > toleratedFailures
 }
 
-// Keep lets a waiter that failed for want of room keep its position, or get it back. It returns the
+// RestorePosition lets a waiter that failed for want of room keep its position, or get it back. It returns the
 // refusal with which the waiter was parked: whether that still holds is known when there is room
 // again.
-func (q *lines) Keep(holder ipam.Holder) error {
+func (q *poolQueues) RestorePosition(holder ipam.Holder) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
+	p := q.waiters[holder]
 	if p == nil {
 		return nil
 	}
@@ -220,51 +220,51 @@ func (q *lines) Keep(holder ipam.Holder) error {
 	return p.refusal
 }
 
-// resume resets a waiter to the state of one that was never parked, and reports whether it was
+// reset resets a waiter to the state of one that was never parked, and reports whether it was
 // parked.
-func (q *lines) resume(p *place) bool {
+func (q *poolQueues) reset(p *waiter) bool {
 	p.failures, p.refusal, p.probation = 0, nil, false
 	return q.unpark(p)
 }
 
 // unpark puts a waiter back in line, and reports whether it was parked.
-func (q *lines) unpark(p *place) bool {
+func (q *poolQueues) unpark(p *waiter) bool {
 	if !p.parked {
 		return false
 	}
-	q.stopAwaiting(p)
-	p.parked, p.awaits = false, ipam.Awaited{}
-	q.lineUp(p)
+	q.unindexAwaited(p)
+	p.parked, p.awaitedChange = false, ipam.Awaited{}
+	q.enqueue(p)
 	return true
 }
 
-// await adds a parked waiter to the index by the change that it awaits, and stopAwaiting removes
+// indexAwaited adds a parked waiter to the index by the change that it awaits, and unindexAwaited removes
 // it.
-func (q *lines) await(p *place) {
-	if !p.parked || p.awaits == (ipam.Awaited{}) {
+func (q *poolQueues) indexAwaited(p *waiter) {
+	if !p.parked || p.awaitedChange == (ipam.Awaited{}) {
 		return
 	}
-	if q.awaiting[p.awaits] == nil {
-		q.awaiting[p.awaits] = map[*place]bool{}
+	if q.awaiting[p.awaitedChange] == nil {
+		q.awaiting[p.awaitedChange] = map[*waiter]bool{}
 	}
-	q.awaiting[p.awaits][p] = true
+	q.awaiting[p.awaitedChange][p] = true
 }
 
-func (q *lines) stopAwaiting(p *place) {
-	if delete(q.awaiting[p.awaits], p); len(q.awaiting[p.awaits]) == 0 {
-		delete(q.awaiting, p.awaits)
+func (q *poolQueues) unindexAwaited(p *waiter) {
+	if delete(q.awaiting[p.awaitedChange], p); len(q.awaiting[p.awaitedChange]) == 0 {
+		delete(q.awaiting, p.awaitedChange)
 	}
 }
 
-// Resume puts the waiters back in line that are parked until exactly this has changed, and returns
+// ResumeAwaiting puts the waiters back in line that are parked until exactly this has changed, and returns
 // the pools for which they wait: the turn of one of them may have come there. Each is passed over
 // as long as it cannot have a block. It costs O(1) if there are none.
-func (q *lines) Resume(changed ipam.Awaited) []ipam.PoolKey {
+func (q *poolQueues) ResumeAwaiting(change ipam.Awaited) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	pools := map[ipam.PoolKey]bool{}
-	for p := range maps.Clone(q.awaiting[changed]) {
-		q.resume(p)
+	for p := range maps.Clone(q.awaiting[change]) {
+		q.reset(p)
 		for _, pool := range p.wants.Pools {
 			pools[pool] = true
 		}
@@ -272,8 +272,8 @@ func (q *lines) Resume(changed ipam.Awaited) []ipam.PoolKey {
 	return slices.Collect(maps.Keys(pools))
 }
 
-// Waited returns those of the pools that have a waiter in line.
-func (q *lines) Waited(pools []ipam.PoolKey) []ipam.PoolKey {
+// PoolsWithWaiters returns those of the pools that have a waiter in line.
+func (q *poolQueues) PoolsWithWaiters(pools []ipam.PoolKey) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(pools), func(pool ipam.PoolKey) bool { return q.byPool[pool] == nil })

@@ -37,7 +37,7 @@ func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 			{"it leaves", func() { s.queue.Leave(holder) }, true, 0},
 			{"it leaves again", func() { s.queue.Leave(holder) }, false, 0},
 			{"it returns", func() { s.waits("x", request) }, true, 1},
-			{"another operator is to serve it", func() { s.queue.watched = "watched"; s.waits("x", request) }, true, 0},
+			{"another operator is to serve it", func() { s.queue.watchNamespace = "watched"; s.waits("x", request) }, true, 0},
 		} {
 			c.do()
 			var want []ipam.PoolKey
@@ -56,8 +56,8 @@ func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.pool.Lengths = ipam.Lengths{Max: 32}
-		s.catalogue.SetProject("ns", "ns")
-		s.catalogue.SetPool(s.pool)
+		s.catalog.SetProject("ns", "ns")
+		s.catalog.SetPool(s.pool)
 		s.woken()
 		provisional := func(name string) {
 			request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Pool: s.pool.Key, Length: 30}
@@ -93,16 +93,16 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 	})
 }
 
-// TestWhichPoolsAreReconciledWhenTheCatalogueChanges expects the pool that changes, those of a
+// TestCatalogChangeReconcilesPools expects the pool that changes, those of a
 // class that changes, and those for which a claim waits that did not before.
-func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
+func TestCatalogChangeReconcilesPools(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
 		pool, other := s.pool, s.pool
 		other.Key, other.Labels = ipam.PoolNamed("other"), nil
 		red := map[string]string{"of": "red"}
 		pool.Labels, pool.Classes = red, []string{"gold"}
-		s.catalogue.SetPool(pool)
+		s.catalog.SetPool(pool)
 		s.waits("x", ipam.Request{Selects: func(l map[string]string) bool { return l["of"] == "red" }, Selector: "of=red", Length: 30})
 		class := func(name string) inventory.ClassEntry {
 			return inventory.ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}}
@@ -113,13 +113,13 @@ func TestWhichPoolsAreReconciledWhenTheCatalogueChanges(t *testing.T) {
 			do   func()
 			want []ipam.PoolKey
 		}{
-			{"a pool without waiters comes", func() { s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
-			{"it is selected", func() { other.Labels = red; s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key, pool.Key}},
-			{"it changes in something else", func() { other.Paused = true; s.catalogue.SetPool(other) }, []ipam.PoolKey{other.Key}},
-			{"the class comes that the first backs", func() { s.catalogue.SetClass(class("gold")) }, []ipam.PoolKey{pool.Key}},
-			{"a class comes that none backs", func() { s.catalogue.SetClass(class("silver")) }, nil},
-			{"the namespace moves to another project", func() { s.catalogue.SetProject("ns", "blue") }, []ipam.PoolKey{other.Key, pool.Key}},
-			{"another namespace does", func() { s.catalogue.SetProject("ns-2", "blue") }, nil},
+			{"a pool without waiters comes", func() { s.catalog.SetPool(other) }, []ipam.PoolKey{other.Key}},
+			{"it is selected", func() { other.Labels = red; s.catalog.SetPool(other) }, []ipam.PoolKey{other.Key, pool.Key}},
+			{"it changes in something else", func() { other.Paused = true; s.catalog.SetPool(other) }, []ipam.PoolKey{other.Key}},
+			{"the class comes that the first backs", func() { s.catalog.SetClass(class("gold")) }, []ipam.PoolKey{pool.Key}},
+			{"a class comes that none backs", func() { s.catalog.SetClass(class("silver")) }, nil},
+			{"the namespace moves to another project", func() { s.catalog.SetProject("ns", "blue") }, []ipam.PoolKey{other.Key, pool.Key}},
+			{"another namespace does", func() { s.catalog.SetProject("ns-2", "blue") }, nil},
 		} {
 			c.do()
 			if got := s.woken(); !slices.Equal(got, c.want) {
@@ -135,13 +135,13 @@ func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 		s.open()
 		s.waits("x", ipam.Request{Pool: s.pool.Key, Length: 30})
 		all := true
-		s.queue.FedBy(func() bool { return all })
+		s.queue.AddSource(func() bool { return all })
 		for _, all = range []bool{false, true} {
-			if got := s.queue.due(s.pool.Key); len(got) == 1 != all {
+			if got := s.queue.dueHolders(s.pool.Key); len(got) == 1 != all {
 				t.Errorf("all has been seen: %t, and %v are served", all, got)
 			}
 		}
-		if got := s.queue.due(ipam.PoolNamed("missing")); got != nil {
+		if got := s.queue.dueHolders(ipam.PoolNamed("missing")); got != nil {
 			t.Errorf("of a pool that is not there %v are served", got)
 		}
 	})
@@ -150,8 +150,8 @@ func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 // TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess covers the limits of a pool, and of
 // a class, whose other pools are enqueued then too.
 func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) {
-	of, other, third := ipam.PoolNamed("p"), ipam.PoolNamed("other"), ipam.PoolNamed("third")
-	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: of}, ipam.Awaited{Project: "red", Class: "gold"}
+	first, other, third := ipam.PoolNamed("p"), ipam.PoolNamed("other"), ipam.PoolNamed("third")
+	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: first}, ipam.Awaited{Project: "red", Class: "gold"}
 	for name, c := range map[string]struct {
 		project, class string
 		limit          ipam.Limit
@@ -162,7 +162,7 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 	}{
 		"of the pool":                     {"red", "", oneBlock(), ofPool, true, false},
 		"of the pool, by another project": {"blue", "", oneBlock(), ofPool, false, false},
-		"of the pool, without project":    {"", "", oneBlock(), ipam.Awaited{Pool: of}, false, false},
+		"of the pool, without project":    {"", "", oneBlock(), ipam.Awaited{Pool: first}, false, false},
 		"of the class":                    {"red", "gold", oneBlock(), ofClass, true, true},
 		"of the class, without project":   {"", "gold", oneBlock(), ipam.Awaited{Class: "gold"}, false, false},
 		"of another class":                {"red", "silver", oneBlock(), ofClass, false, false},
@@ -170,12 +170,12 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			inScene(t, Options{}, func(s *scene) {
-				s.catalogue.SetProject("ns", "red")
-				s.catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
-				for _, key := range []ipam.PoolKey{of, other, third} {
+				s.catalog.SetProject("ns", "red")
+				s.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
+				for _, key := range []ipam.PoolKey{first, other, third} {
 					pool := s.pool
 					pool.Key, pool.Classes, pool.Lengths = key, []string{"gold"}, ipam.Lengths{Max: 32}
-					s.catalogue.SetPool(pool)
+					s.catalog.SetPool(pool)
 				}
 				if err := s.queue.Synced(); err != nil {
 					t.Fatal(err)
@@ -185,10 +185,10 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 					s.queue.Wait(Waiter{Holder: convert.HolderOfClaim(request.Claim), Request: request})
 					return convert.HolderOfClaim(request.Claim)
 				}
-				parked := wait("parked", of)
+				parked := wait("parked", first)
 				wait("other", other)
 				record := s.stores(ipam.Record{
-					Name: ipam.Name{Namespace: "ns", Name: "x"}, Block: netip.MustParsePrefix("10.0.0.0/30"), Pool: of, Holder: claim("x"), Purpose: ipam.PurposeClaim,
+					Name: ipam.Name{Namespace: "ns", Name: "x"}, Block: netip.MustParsePrefix("10.0.0.0/30"), Pool: first, Holder: claim("x"), Purpose: ipam.PurposeClaim,
 					Project: c.project, Class: c.class,
 				})
 				s.queue.Park(parked, &ipam.ParkedError{Awaits: c.awaits})
@@ -198,9 +198,9 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 				if got := s.isQueued("parked"); got != c.resumed {
 					t.Errorf("it is queued again: %t, want %t", got, c.resumed)
 				}
-				want := []ipam.PoolKey{of}
+				want := []ipam.PoolKey{first}
 				if c.woken {
-					want = []ipam.PoolKey{other, of}
+					want = []ipam.PoolKey{other, first}
 				}
 				if got := s.woken(); !slices.Equal(got, want) {
 					t.Errorf("%v are enqueued, want %v", got, want)
@@ -214,11 +214,11 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 // others, and a wait for just that limit.
 func TestWhatALimitThatIsReachedTells(t *testing.T) {
 	limit := &ipam.LimitError{
-		Of: "pool p", Project: "red", Unit: "block", Most: space.CountOf64(3), Held: space.CountOf64(3),
+		Subject: "pool p", Project: "red", Unit: "block", Most: space.CountOf64(3), Held: space.CountOf64(3),
 		Awaits: ipam.Awaited{Project: "red", Pool: ipam.PoolNamed("p")},
 	}
 	view := ledger.New(ledger.Options{})
-	q, holder := New(Options{Ledger: view, Catalogue: inventory.New(inventory.Options{Ledger: view})}), claim("x")
+	q, holder := New(Options{Ledger: view, Catalog: inventory.New(inventory.Options{Ledger: view})}), claim("x")
 	retry, err := q.Yield(holder, limit)
 	parked, ok := errors.AsType[*ipam.ParkedError](err)
 	if !ok || parked.Reason != v1alpha1.ReasonLimitReached || parked.Message != limit.Stable() || parked.Awaits != limit.Awaits || retry <= 0 {

@@ -21,169 +21,169 @@ type Room interface {
 	Allows(account ipam.Account, length int) bool
 }
 
-// line holds a pool queue: the waiters of one pool.
-type line struct {
-	// exact contains the waiters that ask for one block alone, by that block.
-	exact bart.Table[[]*place]
-	// perhaps contains the waiters of exact whose block may be free, in order. The block of every
+// poolQueue holds a pool queue: the waiters of one pool.
+type poolQueue struct {
+	// byBlock contains the waiters that ask for one block alone, by that block.
+	byBlock bart.Table[[]*waiter]
+	// candidates contains the waiters of byBlock whose block may be free, in order. The block of every
 	// other one was in use when it was last checked, and no part of it has become free since.
-	perhaps []*place
-	// unaware contains the waiters of exact that do not know yet that another holder has their
+	candidates []*waiter
+	// unaware contains the waiters of byBlock that do not know yet that another holder has their
 	// block.
-	unaware map[*place]bool
+	unaware map[*waiter]bool
 	// byLength contains the length queues of the other waiters, the shortest prefix, which is the
 	// largest block, first.
-	byLength []*rank
-	// others is the number of waiters in byLength.
-	others int
+	byLength []*lengthQueue
+	// byLengthCount is the number of waiters in byLength.
+	byLengthCount int
 }
 
-// rank holds a length queue: the waiters of a pool queue that wait for blocks of one length. They
+// lengthQueue holds a length queue: the waiters of a pool queue that wait for blocks of one length. They
 // are grouped by the account for which the block would count: if the account has as much as it can
 // have, no waiter of its account group is served.
-type rank struct {
+type lengthQueue struct {
 	length int
-	// groups contains the account groups, in the order of their first waiters.
-	groups    []*group
-	byAccount map[ipam.Account]*group
+	// accountGroups contains the account groups, in the order of their first waiters.
+	accountGroups []*accountGroup
+	byAccount     map[ipam.Account]*accountGroup
 }
 
-// group holds an account group: the waiters of a length queue whose blocks count for the same
+// accountGroup holds an account group: the waiters of a length queue whose blocks count for the same
 // account, in order.
-type group struct {
+type accountGroup struct {
 	account ipam.Account
-	places  []*place
+	waiters []*waiter
 }
 
-func compareGroups(a, b *group) int { return comparePlaces(a.places[0], b.places[0]) }
+func compareAccountGroups(a, b *accountGroup) int { return compareWaiters(a.waiters[0], b.waiters[0]) }
 
-// change changes an account group, or makes one, and keeps the account groups in order. It removes
+// updateGroup changes an account group, or makes one, and keeps the account groups in order. It removes
 // an account group that is empty after the change.
-func (r *rank) change(account ipam.Account, how func([]*place) []*place) {
+func (r *lengthQueue) updateGroup(account ipam.Account, update func([]*waiter) []*waiter) {
 	g := r.byAccount[account]
 	if g == nil {
-		g = &group{account: account}
+		g = &accountGroup{account: account}
 		r.byAccount[account] = g
-	} else if at, found := slices.BinarySearchFunc(r.groups, g, compareGroups); found {
-		r.groups = slices.Delete(r.groups, at, at+1)
+	} else if at, found := slices.BinarySearchFunc(r.accountGroups, g, compareAccountGroups); found {
+		r.accountGroups = slices.Delete(r.accountGroups, at, at+1)
 	}
-	if g.places = how(g.places); len(g.places) == 0 {
+	if g.waiters = update(g.waiters); len(g.waiters) == 0 {
 		delete(r.byAccount, account)
 		return
 	}
-	at, _ := slices.BinarySearchFunc(r.groups, g, compareGroups)
-	r.groups = slices.Insert(r.groups, at, g)
+	at, _ := slices.BinarySearchFunc(r.accountGroups, g, compareAccountGroups)
+	r.accountGroups = slices.Insert(r.accountGroups, at, g)
 }
 
-func (l *line) empty() bool { return l.exact.Size() == 0 && l.others == 0 }
+func (pq *poolQueue) isEmpty() bool { return pq.byBlock.Size() == 0 && pq.byLengthCount == 0 }
 
-func (l *line) add(p *place) {
+func (pq *poolQueue) addWaiter(p *waiter) {
 	if block := p.Request.Block; block.IsValid() {
-		l.exact.Modify(block, func(same []*place, _ bool) ([]*place, bool) { return insert(same, p), false })
-		l.perhaps = insert(l.perhaps, p)
+		pq.byBlock.Modify(block, func(waiters []*waiter, _ bool) ([]*waiter, bool) { return insert(waiters, p), false })
+		pq.candidates = insert(pq.candidates, p)
 		if !p.knowsConflict {
-			l.unaware[p] = true
+			pq.unaware[p] = true
 		}
 		return
 	}
-	at, found := l.rank(p.wants.Length)
+	at, found := pq.searchLength(p.wants.Length)
 	if !found {
-		l.byLength = slices.Insert(l.byLength, at, &rank{length: p.wants.Length, byAccount: map[ipam.Account]*group{}})
+		pq.byLength = slices.Insert(pq.byLength, at, &lengthQueue{length: p.wants.Length, byAccount: map[ipam.Account]*accountGroup{}})
 	}
-	l.byLength[at].change(p.wants.Account, func(places []*place) []*place { return insert(places, p) })
-	l.others++
+	pq.byLength[at].updateGroup(p.wants.Account, func(waiters []*waiter) []*waiter { return insert(waiters, p) })
+	pq.byLengthCount++
 }
 
-func (l *line) drop(p *place) {
+func (pq *poolQueue) removeWaiter(p *waiter) {
 	if block := p.Request.Block; block.IsValid() {
-		l.exact.Modify(block, func(same []*place, _ bool) ([]*place, bool) {
-			rest := remove(same, p)
+		pq.byBlock.Modify(block, func(waiters []*waiter, _ bool) ([]*waiter, bool) {
+			rest := remove(waiters, p)
 			return rest, len(rest) == 0
 		})
-		l.perhaps = remove(l.perhaps, p)
-		delete(l.unaware, p)
+		pq.candidates = remove(pq.candidates, p)
+		delete(pq.unaware, p)
 		return
 	}
-	at, _ := l.rank(p.wants.Length)
-	l.byLength[at].change(p.wants.Account, func(places []*place) []*place { return remove(places, p) })
-	if len(l.byLength[at].groups) == 0 {
-		l.byLength = slices.Delete(l.byLength, at, at+1)
+	at, _ := pq.searchLength(p.wants.Length)
+	pq.byLength[at].updateGroup(p.wants.Account, func(waiters []*waiter) []*waiter { return remove(waiters, p) })
+	if len(pq.byLength[at].accountGroups) == 0 {
+		pq.byLength = slices.Delete(pq.byLength, at, at+1)
 	}
-	l.others--
+	pq.byLengthCount--
 }
 
-func (l *line) rank(length int) (int, bool) {
-	return slices.BinarySearchFunc(l.byLength, length, func(r *rank, length int) int { return cmp.Compare(r.length, length) })
+func (pq *poolQueue) searchLength(length int) (int, bool) {
+	return slices.BinarySearchFunc(pq.byLength, length, func(r *lengthQueue, length int) int { return cmp.Compare(r.length, length) })
 }
 
-// freed notes that a part of the block became free.
-func (l *line) freed(block netip.Prefix) {
-	if !l.exact.OverlapsPrefix(block) {
+// noteFreed notes that a part of the block became free.
+func (pq *poolQueue) noteFreed(block netip.Prefix) {
+	if !pq.byBlock.OverlapsPrefix(block) {
 		return
 	}
-	var more []*place
-	for _, same := range l.exact.Supernets(block) { // block itself included
-		more = append(more, same...)
+	var candidates []*waiter
+	for _, waiters := range pq.byBlock.Supernets(block) { // block itself included
+		candidates = append(candidates, waiters...)
 	}
-	for p, same := range l.exact.Subnets(block) {
-		if p != block {
-			more = append(more, same...)
+	for prefix, waiters := range pq.byBlock.Subnets(block) {
+		if prefix != block {
+			candidates = append(candidates, waiters...)
 		}
 	}
-	l.reconsider(more)
+	pq.addCandidates(candidates)
 }
 
-func (l *line) reconsider(more []*place) {
-	if len(more) == 1 {
-		l.perhaps = insert(remove(l.perhaps, more[0]), more[0])
+func (pq *poolQueue) addCandidates(waiters []*waiter) {
+	if len(waiters) == 1 {
+		pq.candidates = insert(remove(pq.candidates, waiters[0]), waiters[0])
 		return
 	}
-	l.perhaps = append(l.perhaps, more...)
-	slices.SortFunc(l.perhaps, comparePlaces)
-	l.perhaps = slices.Compact(l.perhaps)
+	pq.candidates = append(pq.candidates, waiters...)
+	slices.SortFunc(pq.candidates, compareWaiters)
+	pq.candidates = slices.Compact(pq.candidates)
 }
 
 // firstFree returns the first waiter whose one block is free and that can have it, except for the
-// holder aside. It looks only once at a waiter whose block turns out to be in use.
-func (l *line) firstFree(room Room, aside ipam.Holder) *place {
+// excluded holder. It looks only once at a waiter whose block turns out to be in use.
+func (pq *poolQueue) firstFree(room Room, excludedHolder ipam.Holder) *waiter {
 	inUse := 0
-	for i, p := range l.perhaps {
+	for i, p := range pq.candidates {
 		if !room.IsFree(p.Request.Block) {
 			inUse++
 			continue
 		}
-		if p.Holder == aside || !room.Allows(p.wants.Account, p.Request.Block.Bits()) {
+		if p.Holder == excludedHolder || !room.Allows(p.wants.Account, p.Request.Block.Bits()) {
 			continue
 		}
 		if inUse > 0 {
-			l.perhaps = append(free(l.perhaps[:i:i], room), l.perhaps[i:]...)
+			pq.candidates = append(filterFree(pq.candidates[:i:i], room), pq.candidates[i:]...)
 		}
 		return p
 	}
 	if inUse > 0 {
-		l.perhaps = free(l.perhaps, room)
+		pq.candidates = filterFree(pq.candidates, room)
 	}
 	return nil
 }
 
-// free returns the waiters whose block is free.
-func free(places []*place, room Room) []*place {
-	return slices.DeleteFunc(slices.Clone(places), func(p *place) bool { return !room.IsFree(p.Request.Block) })
+// filterFree returns the waiters whose block is free.
+func filterFree(waiters []*waiter, room Room) []*waiter {
+	return slices.DeleteFunc(slices.Clone(waiters), func(p *waiter) bool { return !room.IsFree(p.Request.Block) })
 }
 
-// first returns the first waiter for which there is room and that can have it, except for the
-// holder aside.
-func (l *line) first(pool ipam.Pool, room Room, aside ipam.Holder) *place {
-	first := l.firstFree(room, aside)
-	if first != nil && first.returns(pool) {
+// nextWaiter returns the first waiter for which there is room and that can have it, except for the
+// excluded holder.
+func (pq *poolQueue) nextWaiter(pool ipam.Pool, room Room, excludedHolder ipam.Holder) *waiter {
+	first := pq.firstFree(room, excludedHolder)
+	if first != nil && first.isReturning(pool) {
 		return first
 	}
-	for _, r := range l.byLength {
+	for _, r := range pq.byLength {
 		if !room.Has(r.length) {
 			continue
 		}
-		oldest := r.oldest(room, aside)
-		if oldest != nil && (first == nil || oldest.before(first.Waiter)) {
+		oldest := r.oldest(room, excludedHolder)
+		if oldest != nil && (first == nil || oldest.isBefore(first.Waiter)) {
 			first = oldest
 		}
 	}
@@ -192,66 +192,66 @@ func (l *line) first(pool ipam.Pool, room Room, aside ipam.Holder) *place {
 
 // oldest returns the first waiter that can have a block. It costs O(1), and as much again for each
 // account whose waiters came before and that has as much as it can have.
-func (r *rank) oldest(room Room, aside ipam.Holder) *place {
-	var oldest *place
-	for _, g := range r.groups {
-		if oldest != nil && oldest.before(g.places[0].Waiter) {
+func (r *lengthQueue) oldest(room Room, excludedHolder ipam.Holder) *waiter {
+	var oldest *waiter
+	for _, g := range r.accountGroups {
+		if oldest != nil && oldest.isBefore(g.waiters[0].Waiter) {
 			break
 		}
-		p := g.oldest(aside)
-		if p != nil && room.Allows(g.account, r.length) && (oldest == nil || p.before(oldest.Waiter)) {
+		p := g.oldest(excludedHolder)
+		if p != nil && room.Allows(g.account, r.length) && (oldest == nil || p.isBefore(oldest.Waiter)) {
 			oldest = p
 		}
 	}
 	return oldest
 }
 
-func (g *group) oldest(aside ipam.Holder) *place {
-	for _, p := range g.places {
-		if p.Holder != aside {
+func (g *accountGroup) oldest(excludedHolder ipam.Holder) *waiter {
+	for _, p := range g.waiters {
+		if p.Holder != excludedHolder {
 			return p
 		}
 	}
 	return nil
 }
 
-// atOnce is the number of claims that may ask one pool for a block at the same time, each seeing
+// concurrentClaims is the number of claims that may ask one pool for a block at the same time, each seeing
 // that there is plenty.
-const atOnce = 256
+const concurrentClaims = 256
 
 // hasPlenty reports whether the pool has room for one more block of the length, for all its
-// waiters, and for atOnce others, even if they all take as much as the largest of them: a free
+// waiters, and for concurrentClaims others, even if they all take as much as the largest of them: a free
 // block that holds as many blocks of the largest requested size. It costs O(1).
-func (l *line) hasPlenty(room Room, length int) bool {
-	if !hasRoomFor(room, atOnce, length) {
+func (pq *poolQueue) hasPlenty(room Room, length int) bool {
+	if !hasRoomFor(room, concurrentClaims, length) {
 		return false
 	}
-	if len(l.byLength) > 0 {
-		length = min(length, l.byLength[0].length)
+	if len(pq.byLength) > 0 {
+		length = min(length, pq.byLength[0].length)
 	}
-	return hasRoomFor(room, atOnce+l.others, length)
+	return hasRoomFor(room, concurrentClaims+pq.byLengthCount, length)
 }
 
-// wanted returns a free block that overlaps the given block, that a waiter asks for by its CIDR,
-// and that the waiter can have. It ignores the holder aside. It returns the zero Prefix if there is
+// wantedBlock returns a free block that overlaps the given block, that a waiter asks for by its CIDR,
+// and that the waiter can have. It ignores the excluded holder. It returns the zero Prefix if there is
 // no such block.
-func (l *line) wanted(room Room, block netip.Prefix, aside ipam.Holder) netip.Prefix {
-	if !l.exact.OverlapsPrefix(block) {
+func (pq *poolQueue) wantedBlock(room Room, block netip.Prefix, excludedHolder ipam.Holder) netip.Prefix {
+	if !pq.byBlock.OverlapsPrefix(block) {
 		return netip.Prefix{}
 	}
-	waits := func(asked netip.Prefix, same []*place) bool {
-		return room.IsFree(asked) && slices.ContainsFunc(same, func(p *place) bool {
-			return p.Holder != aside && room.Allows(p.wants.Account, asked.Bits())
+	isWanted := func(requestedBlock netip.Prefix, waiters []*waiter) bool {
+		return room.IsFree(requestedBlock) && slices.ContainsFunc(waiters, func(p *waiter) bool {
+			return p.Holder != excludedHolder && room.Allows(p.wants.Account, requestedBlock.Bits())
 		})
 	}
-	for asked, same := range l.exact.Supernets(block) {
-		if waits(asked, same) {
-			return asked
+	for requestedBlock, waiters := range pq.byBlock.Supernets(block) {
+		if isWanted(requestedBlock, waiters) {
+			return requestedBlock
 		}
 	}
-	for asked, same := range l.exact.Subnets(block) {
-		if waits(asked, same) {
-			return asked
+	for requestedBlock, waiters := range pq.byBlock.Subnets(block) {
+		if isWanted(requestedBlock, waiters) {
+			return requestedBlock
 		}
 	}
 	return netip.Prefix{}
@@ -259,73 +259,73 @@ func (l *line) wanted(room Room, block netip.Prefix, aside ipam.Holder) netip.Pr
 
 // hasRoomFor reports whether there is one free block that holds the number of blocks of the length.
 func hasRoomFor(room Room, blocks, length int) bool {
-	within := length - bits.Len(uint(blocks))
-	return within >= 0 && room.Has(within)
+	prefixLength := length - bits.Len(uint(blocks))
+	return prefixLength >= 0 && room.Has(prefixLength)
 }
 
-// fitting returns the waiters that ask for no particular block, for which there is room and that
+// servableHolders returns the waiters that ask for no particular block, for which there is room and that
 // can have it, oldest first of each length.
-func (l *line) fitting(room Room) []ipam.Holder {
+func (pq *poolQueue) servableHolders(room Room) []ipam.Holder {
 	var all []ipam.Holder
-	for _, r := range l.byLength {
+	for _, r := range pq.byLength {
 		if !room.Has(r.length) {
 			continue
 		}
-		var places []*place
-		for _, g := range r.groups {
+		var waiters []*waiter
+		for _, g := range r.accountGroups {
 			if room.Allows(g.account, r.length) {
-				places = append(places, g.places...)
+				waiters = append(waiters, g.waiters...)
 			}
 		}
-		slices.SortFunc(places, comparePlaces)
-		all = append(all, holders(places)...)
+		slices.SortFunc(waiters, compareWaiters)
+		all = append(all, holders(waiters)...)
 	}
 	return all
 }
 
-// conflicted returns the waiters that ask for one block that another holder has, and that do not
+// conflictedWaiters returns the waiters that ask for one block that another holder has, and that do not
 // know that yet.
-func (l *line) conflicted(room Room) []*place {
-	var conflicted []*place
-	for p := range l.unaware {
+func (pq *poolQueue) conflictedWaiters(room Room) []*waiter {
+	var waiters []*waiter
+	for p := range pq.unaware {
 		if !room.IsFree(p.Request.Block) {
-			conflicted = append(conflicted, p)
+			waiters = append(waiters, p)
 		}
 	}
-	slices.SortFunc(conflicted, comparePlaces)
-	return conflicted
+	slices.SortFunc(waiters, compareWaiters)
+	return waiters
 }
 
-func holders(places []*place) []ipam.Holder {
-	all := make([]ipam.Holder, len(places))
-	for i, p := range places {
+func holders(waiters []*waiter) []ipam.Holder {
+	all := make([]ipam.Holder, len(waiters))
+	for i, p := range waiters {
 		all[i] = p.Holder
 	}
 	return all
 }
 
-// lineUp adds a waiter to the pool queues where it belongs, and stepOut removes it from them.
-func (q *lines) lineUp(p *place) {
-	if !p.inLine() {
+// enqueue adds a waiter to the pool queues where it belongs, and dequeue removes it from them.
+func (q *poolQueues) enqueue(p *waiter) {
+	if !p.isQueued() {
 		return
 	}
 	for _, key := range p.wants.Pools {
 		if q.byPool[key] == nil {
-			q.byPool[key] = &line{unaware: map[*place]bool{}}
+			q.byPool[key] = &poolQueue{unaware: map[*waiter]bool{}}
 		}
-		q.byPool[key].add(p)
+		q.byPool[key].addWaiter(p)
 	}
 }
 
-func (q *lines) stepOut(p *place) {
-	if !p.inLine() {
+func (q *poolQueues) dequeue(p *waiter) {
+	if !p.isQueued() {
 		return
 	}
 	for _, key := range p.wants.Pools {
-		if q.byPool[key].drop(p); q.byPool[key].empty() {
+		if q.byPool[key].removeWaiter(p); q.byPool[key].isEmpty() {
 			delete(q.byPool, key)
 		}
 	}
 }
 
-func (p *place) inLine() bool { return !p.parked && !p.beyond }
+func (p *waiter) isQueued() bool { return !p.parked && !p.isBeyondLimit }

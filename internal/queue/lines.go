@@ -13,49 +13,49 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// lines holds the waiters in the order of each pool. The zero value is not usable.
-type lines struct {
+// poolQueues holds the waiters in the order of each pool. The zero value is not usable.
+type poolQueues struct {
 	// limit is the largest number of waiters of one namespace in line; 0 means any number.
 	limit int
 
-	mu     sync.Mutex
-	places map[ipam.Holder]*place
+	mu      sync.Mutex
+	waiters map[ipam.Holder]*waiter
 	// byPool contains the pool queues, by the pool that their waiters wait for.
-	byPool map[ipam.PoolKey]*line
+	byPool map[ipam.PoolKey]*poolQueue
 	// targets contains the waiters by the target that they name.
-	targets map[target]map[*place]bool
+	targets map[target]map[*waiter]bool
 	// namespaces contains the waiters by their namespace, which is empty for cluster-scoped pools.
 	namespaces map[string]*tenant
 	// provisional contains the waiters that have not joined yet.
-	provisional map[*place]bool
+	provisional map[*waiter]bool
 	// awaiting contains the parked waiters, by the change that they await if that is known.
-	awaiting map[ipam.Awaited]map[*place]bool
+	awaiting map[ipam.Awaited]map[*waiter]bool
 }
 
-// newLines returns empty pool queues in which a namespace can have at most limit waiters; 0 means
+// newPoolQueues returns empty pool queues in which a namespace can have at most limit waiters; 0 means
 // any number.
-func newLines(limit int) *lines {
-	return &lines{
-		limit: limit, places: map[ipam.Holder]*place{}, byPool: map[ipam.PoolKey]*line{},
-		targets: map[target]map[*place]bool{}, namespaces: map[string]*tenant{}, provisional: map[*place]bool{},
-		awaiting: map[ipam.Awaited]map[*place]bool{},
+func newPoolQueues(limit int) *poolQueues {
+	return &poolQueues{
+		limit: limit, waiters: map[ipam.Holder]*waiter{}, byPool: map[ipam.PoolKey]*poolQueue{},
+		targets: map[target]map[*waiter]bool{}, namespaces: map[string]*tenant{}, provisional: map[*waiter]bool{},
+		awaiting: map[ipam.Awaited]map[*waiter]bool{},
 	}
 }
 
 // Join puts a waiter in line, or notes its present wants, and reports whether the waiter is new. A
 // parked waiter stays parked, unless its status states otherwise.
-func (q *lines) Join(w Waiter, wants ipam.Wants) bool {
+func (q *poolQueues) Join(w Waiter, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	old := q.places[w.Holder]
-	p := &place{Waiter: w, wants: wants}
-	if old != nil {
-		p.failures, p.parked, p.awaits, p.beyond = old.failures, old.parked, old.awaits, old.beyond
-		p.refusal, p.probation = old.refusal, old.probation
-		p.knowsConflict = old.knowsConflict && targetOf(old.Request) == targetOf(w.Request) && old.Request.Block == w.Request.Block
-		q.take(old)
+	previous := q.waiters[w.Holder]
+	p := &waiter{Waiter: w, wants: wants}
+	if previous != nil {
+		p.failures, p.parked, p.awaitedChange, p.isBeyondLimit = previous.failures, previous.parked, previous.awaitedChange, previous.isBeyondLimit
+		p.refusal, p.probation = previous.refusal, previous.probation
+		p.knowsConflict = previous.knowsConflict && targetOf(previous.Request) == targetOf(w.Request) && previous.Request.Block == w.Request.Block
+		q.unregister(previous)
 	} else {
-		p.beyond = q.isFull(p)
+		p.isBeyondLimit = q.isFull(p)
 	}
 	switch w.Reason {
 	case ReasonNoRoom:
@@ -63,114 +63,114 @@ func (q *lines) Join(w Waiter, wants ipam.Wants) bool {
 	case ReasonRefused:
 		p.parked = !p.probation
 	}
-	q.put(p)
-	return old == nil
+	q.register(p)
+	return previous == nil
 }
 
 // JoinProvisionally adds a waiter for a holder that is not in the queue, until the holder joins or
-// leaves, or LeaveProvisional removes the waiter.
-func (q *lines) JoinProvisionally(w Waiter, wants ipam.Wants) {
+// leaves, or RemoveProvisional removes the waiter.
+func (q *poolQueues) JoinProvisionally(w Waiter, wants ipam.Wants) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.places[w.Holder] != nil {
+	if q.waiters[w.Holder] != nil {
 		return
 	}
-	p := &place{Waiter: w, wants: wants, provisional: true, parked: w.Reason == ReasonRefused}
-	p.beyond = q.isFull(p)
-	q.put(p)
+	p := &waiter{Waiter: w, wants: wants, provisional: true, parked: w.Reason == ReasonRefused}
+	p.isBeyondLimit = q.isFull(p)
+	q.register(p)
 }
 
-// LeaveProvisional removes the waiters that were added provisionally and did not join.
-func (q *lines) LeaveProvisional() []Left {
+// RemoveProvisional removes the waiters that were added provisionally and did not join.
+func (q *poolQueues) RemoveProvisional() []LeaveResult {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var left []Left
+	var results []LeaveResult
 	for p := range q.provisional {
-		left = append(left, q.leave(p))
+		results = append(results, q.removeAndMoveUp(p))
 	}
-	return left
+	return results
 }
 
-// Left holds the effects of a waiter's leaving.
-type Left struct {
+// LeaveResult holds the effects of a waiter's leaving.
+type LeaveResult struct {
 	// Pools contains the pools for which the waiter waited: the turn of another waiter may have
 	// come there.
 	Pools []ipam.PoolKey
-	// Moved contains the waiters of its namespace that are in line instead of it, and were beyond
+	// MovedUp contains the waiters of its namespace that are in line instead of it, and were beyond
 	// the bound before.
-	Moved []ipam.Holder
+	MovedUp []ipam.Holder
 }
 
-// Leave removes a waiter. It returns false if the holder does not wait.
-func (q *lines) Leave(holder ipam.Holder) (Left, bool) {
+// Remove removes a waiter. It returns false if the holder does not wait.
+func (q *poolQueues) Remove(holder ipam.Holder) (LeaveResult, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
+	p := q.waiters[holder]
 	if p == nil {
-		return Left{}, false
+		return LeaveResult{}, false
 	}
-	return q.leave(p), true
+	return q.removeAndMoveUp(p), true
 }
 
-func (q *lines) leave(p *place) Left {
-	q.take(p)
-	return Left{Pools: p.wants.Pools, Moved: q.moveUp(p)}
+func (q *poolQueues) removeAndMoveUp(p *waiter) LeaveResult {
+	q.unregister(p)
+	return LeaveResult{Pools: p.wants.Pools, MovedUp: q.moveUp(p)}
 }
 
-// put adds a waiter everywhere, and take removes it from everywhere.
-func (q *lines) put(p *place) {
-	q.places[p.Holder] = p
+// register adds a waiter everywhere, and take removes it from everywhere.
+func (q *poolQueues) register(p *waiter) {
+	q.waiters[p.Holder] = p
 	if p.provisional {
 		q.provisional[p] = true
 	}
 	t := targetOf(p.Request)
 	if q.targets[t] == nil {
-		q.targets[t] = map[*place]bool{}
+		q.targets[t] = map[*waiter]bool{}
 	}
 	q.targets[t][p] = true
-	q.enroll(p)
-	q.await(p)
-	q.lineUp(p)
+	q.addToTenant(p)
+	q.indexAwaited(p)
+	q.enqueue(p)
 }
 
-func (q *lines) take(p *place) {
-	q.stepOut(p)
-	q.stopAwaiting(p)
-	delete(q.places, p.Holder)
+func (q *poolQueues) unregister(p *waiter) {
+	q.dequeue(p)
+	q.unindexAwaited(p)
+	delete(q.waiters, p.Holder)
 	delete(q.provisional, p)
 	t := targetOf(p.Request)
 	if delete(q.targets[t], p); len(q.targets[t]) == 0 {
 		delete(q.targets, t)
 	}
-	q.dismiss(p)
+	q.removeFromTenant(p)
 }
 
-// Place returns the waiter of a holder, in line or not. It returns false if the holder does not
+// Waiter returns the waiter of a holder, in line or not. It returns false if the holder does not
 // wait.
-func (q *lines) Place(holder ipam.Holder) (Waiter, bool) {
+func (q *poolQueues) Waiter(holder ipam.Holder) (Waiter, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.places[holder]; p != nil {
+	if p := q.waiters[holder]; p != nil {
 		return p.Waiter, true
 	}
 	return Waiter{}, false
 }
 
 // Has reports whether a holder waits.
-func (q *lines) Has(holder ipam.Holder) bool {
-	_, ok := q.Place(holder)
+func (q *poolQueues) Has(holder ipam.Holder) bool {
+	_, ok := q.Waiter(holder)
 	return ok
 }
 
 // Len returns the number of waiting holders, in line or not.
-func (q *lines) Len() int {
+func (q *poolQueues) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.places)
+	return len(q.waiters)
 }
 
 // Pools returns the pools that have a waiter in line.
-func (q *lines) Pools() []ipam.PoolKey {
+func (q *poolQueues) Pools() []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	keys := make([]ipam.PoolKey, 0, len(q.byPool))
@@ -202,8 +202,8 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	case err == nil, errors.As(err, &missing), errors.As(err, &policy):
 		return 0, err
 	case ipam.IsNoRoom(err):
-		return 0, q.keep(holder, err)
-	case passes(err) && !q.lines.Stumble(holder):
+		return 0, q.keepPosition(holder, err)
+	case isTransient(err) && !q.poolQueues.RecordFailure(holder):
 		return 0, err
 	}
 	parked = &ipam.ParkedError{
@@ -212,17 +212,17 @@ func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	}
 	q.Park(holder, parked)
 	q.log.V(1).Info("Claim loses its turn in the queue", "claim", holder.String(), "error", err.Error())
-	failed := *parked // not the error that keep returns: then the holder is tried in its turn
-	failed.Cause = err
-	return 0, &failed
+	retryErr := *parked // not the error that keepPosition returns: then the holder is tried in its turn
+	retryErr.Cause = err
+	return 0, &retryErr
 }
 
-// keep lets a holder keep its position, unless its namespace has too many waiters.
-func (q *Queue) keep(holder ipam.Holder, err error) error {
-	if q.lines.IsBeyond(holder) {
+// keepPosition lets a holder keep its position, unless its namespace has too many waiters.
+func (q *Queue) keepPosition(holder ipam.Holder, err error) error {
+	if q.poolQueues.IsBeyondLimit(holder) {
 		return &ipam.ParkedError{Reason: v1alpha1.ReasonTooManyWaiting, Message: q.tooManyWaiting(holder.Namespace).Error()}
 	}
-	if refusal := q.lines.Keep(holder); refusal != nil {
+	if refusal := q.poolQueues.RestorePosition(holder); refusal != nil {
 		return refusal
 	}
 	return err
@@ -232,16 +232,16 @@ func (q *Queue) keep(holder ipam.Holder, err error) error {
 // awaits, and returns the time after which to try the holder nevertheless. The waiters behind it
 // are served. If it is tried again without room, it is in line again, as the obstacle may be gone;
 // its status stays the same until that is known.
-func (q *Queue) Park(holder ipam.Holder, why *ipam.ParkedError) time.Duration {
-	parked := q.lines.Park(holder, why.Awaits, why)
-	q.wakePools(parked.Pools)
-	return parked.Retry
+func (q *Queue) Park(holder ipam.Holder, cause *ipam.ParkedError) time.Duration {
+	result := q.poolQueues.Park(holder, cause.Awaits, cause)
+	q.wakePools(result.Pools)
+	return result.Retry
 }
 
 // Resume puts the waiters back in line that are parked until exactly this has changed, and wakes
 // their pools, so that the first waiter whose turn it is gets served. It can be called under the
 // ledger's lock.
-func (q *Queue) Resume(changed ipam.Awaited) { q.wakePools(q.lines.Resume(changed)) }
+func (q *Queue) Resume(change ipam.Awaited) { q.wakePools(q.poolQueues.ResumeAwaiting(change)) }
 
 // resumeLimited resumes the waiters that wait until the project of a record, which is gone, holds
 // less: of its pool, which is woken anyway, or of its class, whose other pools may have room for
@@ -251,33 +251,33 @@ func (q *Queue) resumeLimited(record ipam.Record) {
 		return
 	}
 	q.Resume(ipam.Awaited{Project: record.Project, Pool: record.Pool})
-	class, ok := q.catalogue.Class(record.Class)
+	class, ok := q.catalog.Class(record.Class)
 	if !ok || !class.Limit.IsSet() {
 		return
 	}
 	q.Resume(ipam.Awaited{Project: record.Project, Class: record.Class})
-	q.wakePools(q.lines.Waited(q.catalogue.PoolsNaming(record.Class)))
+	q.wakePools(q.poolQueues.PoolsWithWaiters(q.catalog.PoolsNaming(record.Class)))
 }
 
-// passes reports whether an error is of a kind that passes by itself: another process changes the
+// isTransient reports whether an error is of a kind that passes by itself: another process changes the
 // same object, or the API server or the watch is late.
-func passes(err error) bool {
+func isTransient(err error) bool {
 	return !kubeutil.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
 // IsRefused reports whether the API server refuses something, and will refuse it again until
 // something else changes.
-func IsRefused(err error) bool { return !passes(err) }
+func IsRefused(err error) bool { return !isTransient(err) }
 
 // MayWait returns a *ipam.TooManyWaitingError if a claim that is created now in the namespace with
 // this request would be beyond the bound of the waiters.
 func (q *Queue) MayWait(namespace string, request ipam.Request) error {
-	if q.lines.IsFull(namespace, request) {
+	if q.poolQueues.IsFull(namespace, request) {
 		return q.tooManyWaiting(namespace)
 	}
 	return nil
 }
 
 func (q *Queue) tooManyWaiting(namespace string) error {
-	return &ipam.TooManyWaitingError{Namespace: namespace, Limit: q.lines.Limit()}
+	return &ipam.TooManyWaitingError{Namespace: namespace, Limit: q.poolQueues.Limit()}
 }

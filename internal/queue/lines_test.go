@@ -41,8 +41,8 @@ func freeBeside(largest int, blocks ...string) room {
 	return room{largest: largest, free: func(p netip.Prefix) bool { return slices.Contains(blocks, p.String()) }}
 }
 
-// waiter returns a waiter for a /length of the pool, since the second.
-func waiter(name string, second int64, length int) (Waiter, ipam.Wants) {
+// newWaiter returns a waiter for a /length of the pool, since the second.
+func newWaiter(name string, second int64, length int) (Waiter, ipam.Wants) {
 	n := ipam.Name{Namespace: "red", Name: name}
 	w := Waiter{Since: time.Unix(second, 0), Holder: ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}}
 	w.Request = ipam.Request{Claim: n, Pool: pool.Key, Length: length}
@@ -52,13 +52,13 @@ func waiter(name string, second int64, length int) (Waiter, ipam.Wants) {
 // forBlock returns a waiter for that block alone.
 func forBlock(name string, second int64, block string) (Waiter, ipam.Wants) {
 	p := netip.MustParsePrefix(block)
-	w, wants := waiter(name, second, p.Bits())
+	w, wants := newWaiter(name, second, p.Bits())
 	w.Request.Block = p
 	return w, wants
 }
 
-func (q *lines) first(p ipam.Pool, r room) string {
-	if due := q.Due(p, r); len(due) == 1 {
+func (q *poolQueues) first(p ipam.Pool, r room) string {
+	if due := q.DueHolders(p, r); len(due) == 1 {
 		return due[0].Name
 	} else if len(due) > 1 {
 		return strconv.Itoa(len(due))
@@ -67,12 +67,12 @@ func (q *lines) first(p ipam.Pool, r room) string {
 }
 
 func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	for i, w := range []struct {
 		name   string
 		length int
 	}{{"large", 24}, {"small-b", 32}, {"small-a", 32}, {"middle", 28}} {
-		q.Join(waiter(w.name, int64(i/2), w.length))
+		q.Join(newWaiter(w.name, int64(i/2), w.length))
 	}
 	q.Join(forBlock("exact", 0, "10.9.0.0/32"))
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
 	} {
 		open := pool
 		open.OpenSince = time.Unix(-1, 0) // no block is returned: by age and name alone
-		q.Freed(pool.Key, pool.CIDR)
+		q.NoteFreed(pool.Key, pool.CIDR)
 		if got := q.first(open, c.room); got != c.want {
 			t.Errorf("%s: first is %q, want %q", name, got, c.want)
 		}
@@ -105,9 +105,9 @@ func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
 		"when it was open before":                                {time.Unix(1, 0), []string{"any", "back", "late"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newLines(0)
+			q := newPoolQueues(0)
 			q.Join(forBlock("late", 9, "10.0.0.1/32"))
-			q.Join(waiter("any", 1, 32))
+			q.Join(newWaiter("any", 1, 32))
 			q.Join(forBlock("back", 2, "10.0.0.0/32"))
 			opened := pool
 			opened.OpenSince = c.open
@@ -116,9 +116,9 @@ func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
 				if got != want {
 					t.Fatalf("it is %q, want %q", got, want)
 				}
-				q.Leave(ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: got})
+				q.Remove(ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: got})
 			}
-			if len(q.byPool)+len(q.places)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
+			if len(q.byPool)+len(q.waiters)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
 				t.Errorf("something is left: %+v", q)
 			}
 		})
@@ -128,36 +128,36 @@ func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
 func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	for name, c := range map[string]struct {
-		join  func(*lines)
+		join  func(*poolQueues)
 		room  room
-		place func(*lines) (ipam.Holder, Waiter)
+		place func(*poolQueues) (ipam.Holder, Waiter)
 		want  bool
 	}{
 		"no claim waits":       {want: true, room: roomFor(24)},
-		"a waiter has room":    {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(28)},
-		"a waiter has no room": {join: func(q *lines) { q.Join(waiter("a", 1, 24)) }, room: roomFor(28), want: true},
+		"a waiter has room":    {join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 28)) }, room: roomFor(28)},
+		"a waiter has no room": {join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 24)) }, room: roomFor(28), want: true},
 		"an awaited block is free": {
-			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
+			join: func(q *poolQueues) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
 		},
 		"an awaited block is not": {
-			join: func(q *lines) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: roomFor(32), want: true,
+			join: func(q *poolQueues) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: roomFor(32), want: true,
 		},
-		"there is plenty for all": {join: func(q *lines) { q.Join(waiter("a", 1, 28)) }, room: roomFor(19), want: true},
+		"there is plenty for all": {join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 28)) }, room: roomFor(19), want: true},
 		"it is its own turn": {
-			join: func(q *lines) { q.Join(waiter("a", 1, 28)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
+			join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 28)); q.Join(newWaiter("b", 2, 28)) }, room: roomFor(28),
 			place: placeOf("a"), want: true,
 		},
 		"it is queued, and it is another's turn": {
-			join: func(q *lines) { q.Join(waiter("a", 1, 28)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
+			join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 28)); q.Join(newWaiter("b", 2, 28)) }, room: roomFor(28),
 			place: placeOf("b"),
 		},
 		"it is queued, and for the one before it there is no room": {
-			join: func(q *lines) { q.Join(waiter("a", 1, 24)); q.Join(waiter("b", 2, 28)) }, room: roomFor(28),
+			join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 24)); q.Join(newWaiter("b", 2, 28)) }, room: roomFor(28),
 			place: placeOf("b"), want: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newLines(0)
+			q := newPoolQueues(0)
 			if c.join != nil {
 				c.join(q)
 			}
@@ -173,15 +173,15 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 }
 
 // mayTake reports whether the holder can take the first block of a length of the pool.
-func mayTake(q *lines, room Room, holder ipam.Holder, place Waiter, length int) bool {
-	may, _ := q.MayTake(pool, room, holder, place, netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), length))
-	return may
+func mayTake(q *poolQueues, room Room, holder ipam.Holder, place Waiter, length int) bool {
+	isTurn, _ := q.MayTake(pool, room, holder, place, netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), length))
+	return isTurn
 }
 
-func placeOf(name string) func(*lines) (ipam.Holder, Waiter) {
-	return func(q *lines) (ipam.Holder, Waiter) {
+func placeOf(name string) func(*poolQueues) (ipam.Holder, Waiter) {
+	return func(q *poolQueues) (ipam.Holder, Waiter) {
 		holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}
-		place, _ := q.Place(holder)
+		place, _ := q.Waiter(holder)
 		return holder, place
 	}
 }
@@ -190,16 +190,16 @@ func placeOf(name string) func(*lines) (ipam.Holder, Waiter) {
 // plenty. If the smallest decided, newcomers would take, and release, the free blocks, and never
 // leave a block that is large enough.
 func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	for i := range 20 {
-		q.Join(waiter("small-"+strconv.Itoa(i), int64(10+i), 32))
+		q.Join(newWaiter("small-"+strconv.Itoa(i), int64(10+i), 32))
 	}
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	// Room for 2,048 of the small ones.
 	if !mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
 		t.Error("without the large one there is not plenty")
 	}
-	q.Join(waiter("large", 1, 21))
+	q.Join(newWaiter("large", 1, 21))
 	if mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
 		t.Error("a newcomer takes of the only block that is large enough for the one that waits")
 	}
@@ -209,31 +209,31 @@ func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
 	if got := q.first(pool, roomFor(8)); got != "21" {
 		t.Errorf("where there is plenty for the large one too %q are due, want all 21", got)
 	}
-	w, _ := waiter("large", 1, 21)
-	q.Leave(w.Holder)
+	w, _ := newWaiter("large", 1, 21)
+	q.Remove(w.Holder)
 	if !mayTake(q, roomFor(21), newcomer, Waiter{}, 32) {
 		t.Error("when the large one has left there is not plenty")
 	}
 }
 
 func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	q.Join(forBlock("a", 1, "10.0.0.0/32"))
 	for i, step := range []struct {
 		pool ipam.PoolKey
 		room room
 		told int
 	}{{pool.Key, everythingFree(), 0}, {ipam.PoolNamed("q"), full(), 0}, {pool.Key, full(), 1}, {pool.Key, full(), 0}} {
-		if got := q.Conflicted(step.pool, step.room); len(got) != step.told {
+		if got := q.ConflictedHolders(step.pool, step.room); len(got) != step.told {
 			t.Errorf("step %d: reported %v, want %d", i, got, step.told)
 		}
 	}
 	q.Join(forBlock("a", 1, "10.0.0.0/32")) // as after each event of it
-	if got := q.Conflicted(pool.Key, full()); len(got) != 0 {
+	if got := q.ConflictedHolders(pool.Key, full()); len(got) != 0 {
 		t.Errorf("reported %v once more", got)
 	}
 	q.Join(forBlock("a", 1, "10.0.0.1/32"))
-	if got := q.Conflicted(pool.Key, full()); len(got) != 1 {
+	if got := q.ConflictedHolders(pool.Key, full()); len(got) != 1 {
 		t.Errorf("when it asks for another: reported %v, want it", got)
 	}
 }
@@ -242,13 +242,13 @@ func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
 // again, and then frees it with a larger and in a smaller one.
 func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 	for _, freed := range []string{"10.0.1.0/24", "10.0.0.0/16", "10.0.1.128/25", "10.0.2.0/24"} {
-		q := newLines(0)
+		q := newPoolQueues(0)
 		q.Join(forBlock("a", 1, "10.0.1.0/24"))
 		q.Join(forBlock("b", 2, "10.0.1.0/24"))
 		if got := q.first(pool, full()); got != "" {
 			t.Fatalf("%q is due though its block is in use", got)
 		}
-		q.Freed(pool.Key, netip.MustParsePrefix(freed))
+		q.NoteFreed(pool.Key, netip.MustParsePrefix(freed))
 		want := "a"
 		if freed == "10.0.2.0/24" {
 			want = "" // not checked: no part of its block became free
@@ -261,41 +261,41 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 
 func TestAPlaceIsKeptProvisionally(t *testing.T) {
 	for name, c := range map[string]struct {
-		then  func(*lines)
-		first string // of the queue, when those that did not join are taken out
-		gone  int
+		then      func(*poolQueues)
+		first     string // of the queue, when those that did not join are taken out
+		leftCount int
 	}{
-		"does not come":                  {func(*lines) {}, "young", 1},
-		"joins":                          {func(q *lines) { q.Join(waiter("old", 1, 32)) }, "old", 0},
-		"leaves":                         {func(q *lines) { w, _ := waiter("old", 1, 32); q.Leave(w.Holder) }, "young", 0},
-		"joins and is provisional again": {func(q *lines) { q.Join(waiter("old", 1, 32)); q.JoinProvisionally(waiter("old", 1, 32)) }, "old", 0},
+		"does not come":                  {func(*poolQueues) {}, "young", 1},
+		"joins":                          {func(q *poolQueues) { q.Join(newWaiter("old", 1, 32)) }, "old", 0},
+		"leaves":                         {func(q *poolQueues) { w, _ := newWaiter("old", 1, 32); q.Remove(w.Holder) }, "young", 0},
+		"joins and is provisional again": {func(q *poolQueues) { q.Join(newWaiter("old", 1, 32)); q.JoinProvisionally(newWaiter("old", 1, 32)) }, "old", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newLines(0)
-			q.JoinProvisionally(waiter("old", 1, 32))
-			q.Join(waiter("young", 2, 32))
+			q := newPoolQueues(0)
+			q.JoinProvisionally(newWaiter("old", 1, 32))
+			q.Join(newWaiter("young", 2, 32))
 			if got := q.first(pool, roomFor(32)); got != "old" {
 				t.Errorf("before that, %q is first, want old", got)
 			}
 			c.then(q)
-			if gone := q.LeaveProvisional(); len(gone) != c.gone {
-				t.Errorf("%d were taken out, want %d", len(gone), c.gone)
+			if results := q.RemoveProvisional(); len(results) != c.leftCount {
+				t.Errorf("%d were taken out, want %d", len(results), c.leftCount)
 			}
 			if got := q.first(pool, roomFor(32)); got != c.first {
 				t.Errorf("%q is first, want %q", got, c.first)
 			}
-			if gone := q.LeaveProvisional(); len(gone) != 0 {
-				t.Errorf("%d were taken out once more", len(gone))
+			if results := q.RemoveProvisional(); len(results) != 0 {
+				t.Errorf("%d were taken out once more", len(results))
 			}
 		})
 	}
 }
 
 func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
-	q := newLines(0)
-	stuck, wants := waiter("stuck", 1, 32)
+	q := newPoolQueues(0)
+	stuck, wants := newWaiter("stuck", 1, 32)
 	q.Join(stuck, wants)
-	q.Join(waiter("behind", 2, 32))
+	q.Join(newWaiter("behind", 2, 32))
 	due := func(when, want string) {
 		t.Helper()
 		if got := q.first(pool, roomFor(32)); got != want {
@@ -316,10 +316,10 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	}
 	q.Join(stuck, wants)
 	due("when it is seen again", "behind")
-	q.Resume(ipam.Awaited{Project: "blue", Pool: pool.Key})
-	q.Resume(ipam.Awaited{})
+	q.ResumeAwaiting(ipam.Awaited{Project: "blue", Pool: pool.Key})
+	q.ResumeAwaiting(ipam.Awaited{})
 	due("when something else has changed", "behind")
-	if resumed := q.Resume(limit); len(resumed) != 1 || resumed[0] != pool.Key {
+	if resumed := q.ResumeAwaiting(limit); len(resumed) != 1 || resumed[0] != pool.Key {
 		t.Errorf("resumed are %v, want it", resumed)
 	}
 	due("when that has changed", "stuck")
@@ -332,7 +332,7 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	stuck.Reason = ReasonRefused
 	q.Join(stuck, wants)
 	due("when its status is that it is refused", "behind")
-	if got := q.Keep(stuck.Holder); !errors.Is(got, refusal) {
+	if got := q.RestorePosition(stuck.Holder); !errors.Is(got, refusal) {
 		t.Errorf("when it failed for want of room it returns %v", got)
 	}
 	q.Join(stuck, wants) // its status is the same still
@@ -343,8 +343,8 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	}
 	q.Update(stuck.Holder, wants)
 	due("when its request has changed", "stuck")
-	for i := range tolerated + 1 {
-		if got := q.Stumble(stuck.Holder); got != (i == tolerated) {
+	for i := range toleratedFailures + 1 {
+		if got := q.RecordFailure(stuck.Holder); got != (i == toleratedFailures) {
 			t.Errorf("after %d failures that pass by themselves it is to be parked: %t", i+1, got)
 		}
 	}
@@ -353,8 +353,8 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 // TestSelectorsAreEvaluatedOutsideTheLock covers the lock that every create takes: a selector that
 // takes it itself ends.
 func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
-	q := newLines(0)
-	w, wants := waiter("a", 1, 32)
+	q := newPoolQueues(0)
+	w, wants := newWaiter("a", 1, 32)
 	w.Request.Pool = ipam.PoolKey{}
 	w.Request.Selects = func(labels map[string]string) bool { return q.Len() == 1 && labels["zone"] == "a" }
 	q.Join(w, wants)
@@ -368,8 +368,8 @@ func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
 // TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore covers a pool that it can have
 // selected before.
 func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T) {
-	q := newLines(0)
-	w, wants := waiter("c", 1, 32)
+	q := newPoolQueues(0)
+	w, wants := newWaiter("c", 1, 32)
 	w.Request.Pool, w.Request.Selects = ipam.PoolKey{}, func(l map[string]string) bool { return l["of"] == "red" }
 	q.Join(w, wants)
 	for labels, want := range map[string]int{"red": 1, "blue": 0} {
@@ -377,7 +377,7 @@ func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T)
 		if got := q.WaitingFor(change); len(got) != want {
 			t.Errorf("a pool with the label %s wakes %v, want %d", labels, got, want)
 		}
-		if got := q.Concerned(change); len(got) != 1 {
+		if got := q.AffectedWaiters(change); len(got) != 1 {
 			t.Errorf("a pool with the label %s concerns %v, want it", labels, got)
 		}
 	}
@@ -385,10 +385,10 @@ func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T)
 
 // TestThereIsPlentyForAsManyAsWait expects room for the waiters and for 256 more.
 func TestThereIsPlentyForAsManyAsWait(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	for i := range 300 {
-		q.Join(waiter("w-"+strconv.Itoa(i), int64(i), 32))
+		q.Join(newWaiter("w-"+strconv.Itoa(i), int64(i), 32))
 		// 512 blocks are enough for 255 waiters, and 256 others; 1,024 for all.
 		for length, want := range map[int]bool{24: false, 23: i < 255, 22: true} {
 			if got := mayTake(q, roomFor(length), newcomer, Waiter{}, 32); got != want {

@@ -28,14 +28,14 @@ func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
 		"the block, where its project has enough":  {room{free: everythingFree().free, atLimit: []string{"red"}}, "10.0.0.0/28", "", true, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newLines(0)
+			q := newPoolQueues(0)
 			place, wants := forBlock("a", 1, "10.0.0.0/28")
 			wants.Account.Project = "red"
 			q.Join(place, wants)
 			holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: c.as}
-			may, wanted := q.MayTake(pool, c.room, holder, Waiter{}, netip.MustParsePrefix(c.block))
-			if c.want == "" && wanted.IsValid() || c.want != "" && wanted.String() != c.want || may != c.may {
-				t.Errorf("may take: %t, but for %v; want %t, %q", may, wanted, c.may, c.want)
+			isTurn, wantedBlock := q.MayTake(pool, c.room, holder, Waiter{}, netip.MustParsePrefix(c.block))
+			if c.want == "" && wantedBlock.IsValid() || c.want != "" && wantedBlock.String() != c.want || isTurn != c.may {
+				t.Errorf("may take: %t, but for %v; want %t, %q", isTurn, wantedBlock, c.may, c.want)
 			}
 		})
 	}
@@ -56,11 +56,11 @@ func TestABlockIsNotKeptForWhoMayNotHaveIt(t *testing.T) {
 		"it asks itself":           {everythingFree(), "exact", true},
 		"it asks, and is at limit": {room{free: everythingFree().free, atLimit: []string{"red"}}, "exact", true},
 	} {
-		q := newLines(0)
+		q := newPoolQueues(0)
 		w, wants := forBlock("exact", 5, "10.0.0.0/28")
 		wants.Account.Project = "red"
 		q.Join(w, wants)
-		q.Join(waiter("any", 1, 28))
+		q.Join(newWaiter("any", 1, 28))
 		if got, wanted := q.MayTake(pool, c.room, holder(c.as), Waiter{}, netip.MustParsePrefix("10.0.0.0/28")); got != c.may || wanted.IsValid() == c.may {
 			t.Errorf("%s: may take %t (%v), want %t", name, got, wanted, c.may)
 		}

@@ -18,8 +18,8 @@ func names(all []Waiter) (names []string) {
 	return names
 }
 
-func dueNames(q *lines, r Room) (names []string) {
-	for _, h := range q.Due(pool, r) {
+func dueNames(q *poolQueues, r Room) (names []string) {
+	for _, h := range q.DueHolders(pool, r) {
 		names = append(names, h.Name)
 	}
 	return names
@@ -30,19 +30,19 @@ func holder(name string) ipam.Holder {
 }
 
 func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	other := ipam.PoolNamed("other")
-	w, wants := waiter("a", 5, 24)
+	w, wants := newWaiter("a", 5, 24)
 	if !q.Join(w, wants) || q.Join(w, wants) {
 		t.Error("it is not new at first, or is new again")
 	}
-	q.Join(waiter("b", 1, 24))
-	if got := names(q.All()); !slices.Equal(got, []string{"b", "a"}) {
+	q.Join(newWaiter("b", 1, 24))
+	if got := names(q.AllWaiters()); !slices.Equal(got, []string{"b", "a"}) {
 		t.Errorf("all are %v, want the oldest first", got)
 	}
-	place, is := q.Place(w.Holder)
-	if !is || place.Holder != w.Holder || !q.Has(w.Holder) || q.Len() != 2 {
-		t.Errorf("its place is %+v, %t, %t, of %d", place, is, q.Has(w.Holder), q.Len())
+	waiting, ok := q.Waiter(w.Holder)
+	if !ok || waiting.Holder != w.Holder || !q.Has(w.Holder) || q.Len() != 2 {
+		t.Errorf("its place is %+v, %t, %t, of %d", waiting, ok, q.Has(w.Holder), q.Len())
 	}
 	if !q.IsQueued(w.Holder, pool.Key) || q.IsQueued(w.Holder, other) || q.IsQueued(holder("c"), pool.Key) {
 		t.Error("it does not stand in its line, or stands in another")
@@ -50,21 +50,21 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 	if got := q.Pools(); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
 		t.Errorf("a waiter is queued for %v", got)
 	}
-	if got := q.Waited([]ipam.PoolKey{other, pool.Key}); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
+	if got := q.PoolsWithWaiters([]ipam.PoolKey{other, pool.Key}); !slices.Equal(got, []ipam.PoolKey{pool.Key}) {
 		t.Errorf("of both a waiter is queued for %v", got)
 	}
-	left, was := q.Leave(w.Holder)
-	if !was || !slices.Equal(left.Pools, wants.Pools) || left.Moved != nil {
-		t.Errorf("it left: %+v, %t", left, was)
+	result, ok := q.Remove(w.Holder)
+	if !ok || !slices.Equal(result.Pools, wants.Pools) || result.MovedUp != nil {
+		t.Errorf("it left: %+v, %t", result, ok)
 	}
-	if left, was := q.Leave(w.Holder); was || len(left.Pools) != 0 {
-		t.Errorf("it left twice: %+v", left)
+	if result, ok := q.Remove(w.Holder); ok || len(result.Pools) != 0 {
+		t.Errorf("it left twice: %+v", result)
 	}
-	if _, is := q.Place(w.Holder); is || q.Has(w.Holder) || q.IsQueued(w.Holder, pool.Key) {
+	if _, ok := q.Waiter(w.Holder); ok || q.Has(w.Holder) || q.IsQueued(w.Holder, pool.Key) {
 		t.Error("it still exists")
 	}
-	q.Leave(holder("b"))
-	if len(q.targets)+len(q.byPool)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.Waited([]ipam.PoolKey{pool.Key})) != 0 {
+	q.Remove(holder("b"))
+	if len(q.targets)+len(q.byPool)+len(q.namespaces)+len(q.awaiting) != 0 || len(q.PoolsWithWaiters([]ipam.PoolKey{pool.Key})) != 0 {
 		t.Errorf("something is kept of waiters that left: %v %v %v %v", q.targets, q.byPool, q.namespaces, q.awaiting)
 	}
 }
@@ -75,8 +75,8 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 	other := ipam.Pool{Key: ipam.PoolNamed("other")}
 	for name, park := range map[string]bool{"queued": false, "parked": true} {
 		t.Run(name, func(t *testing.T) {
-			q := newLines(0)
-			w, wants := waiter("a", 1, 24)
+			q := newPoolQueues(0)
+			w, wants := newWaiter("a", 1, 24)
 			q.Join(w, wants)
 			if park {
 				q.Park(w.Holder, ipam.Awaited{Project: "red"}, errors.New("refused"))
@@ -88,13 +88,13 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 			if !q.Update(w.Holder, wants) || q.Update(holder("nobody"), wants) {
 				t.Error("another request is the same, or a missing waiter is updated")
 			}
-			if due := q.Due(pool, roomFor(0)); len(due) != 0 {
+			if due := q.DueHolders(pool, roomFor(0)); len(due) != 0 {
 				t.Errorf("in the line of before: %v", due)
 			}
-			if due := q.Due(other, roomFor(0)); len(due) != 1 {
+			if due := q.DueHolders(other, roomFor(0)); len(due) != 1 {
 				t.Errorf("in its line: %v", due)
 			}
-			q.Leave(w.Holder)
+			q.Remove(w.Holder)
 			if len(q.byPool)+len(q.awaiting) != 0 {
 				t.Errorf("kept: %v, %v", q.byPool, q.awaiting)
 			}
@@ -103,9 +103,9 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 }
 
 func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	for i, project := range []string{"red", "blue", "red", "green", "blue"} {
-		w, wants := waiter(string(rune('a'+i)), int64(i), 24)
+		w, wants := newWaiter(string(rune('a'+i)), int64(i), 24)
 		wants.Account.Project = project
 		q.Join(w, wants)
 	}
@@ -121,15 +121,15 @@ func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
 
 func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 	for range 10 { // in any order of maps
-		q := newLines(0)
+		q := newPoolQueues(0)
 		for i, name := range []string{"a", "b", "c", "d", "e"} {
 			w, wants := forBlock(name, int64(i), "10.0.0.0/28")
 			q.Join(w, wants)
 			q.Join(w, wants) // again, and not reported yet
 		}
-		q.Leave(holder("c"))
+		q.Remove(holder("c"))
 		var got []string
-		for _, h := range q.Conflicted(pool.Key, full()) {
+		for _, h := range q.ConflictedHolders(pool.Key, full()) {
 			got = append(got, h.Name)
 		}
 		if !slices.Equal(got, []string{"a", "b", "d", "e"}) {
@@ -141,15 +141,15 @@ func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 // TestWhoIsBeyondTheBoundOvertakesNobody expects that a waiter beyond the bound of its namespace
 // comes behind all, however old it is.
 func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
-	q := newLines(1)
-	q.Join(waiter("within", 5, 24))
-	w, wants := waiter("old", 1, 24)
+	q := newPoolQueues(1)
+	q.Join(newWaiter("within", 5, 24))
+	w, wants := newWaiter("old", 1, 24)
 	q.Join(w, wants)
-	if may, _ := q.MayTake(pool, roomFor(24), w.Holder, w, netip.MustParsePrefix("10.0.0.0/24")); may || !q.IsBeyond(w.Holder) {
+	if isTurn, _ := q.MayTake(pool, roomFor(24), w.Holder, w, netip.MustParsePrefix("10.0.0.0/24")); isTurn || !q.IsBeyondLimit(w.Holder) {
 		t.Error("it overtakes the one that is within")
 	}
-	provisional, wants := waiter("provisional", 2, 24)
-	if q.JoinProvisionally(provisional, wants); !q.IsBeyond(provisional.Holder) {
+	provisional, wants := newWaiter("provisional", 2, 24)
+	if q.JoinProvisionally(provisional, wants); !q.IsBeyondLimit(provisional.Holder) {
 		t.Error("a place that is kept is not bounded")
 	}
 	if q.IsQueued(w.Holder, pool.Key) || q.IsQueued(provisional.Holder, pool.Key) {
@@ -158,12 +158,12 @@ func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 }
 
 func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
-	q := newLines(0)
-	w, wants := waiter("a", 1, 24)
+	q := newPoolQueues(0)
+	w, wants := newWaiter("a", 1, 24)
 	if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != lastRetry || len(p.Pools) != 0 {
 		t.Errorf("one that does not wait: %+v", p)
 	}
-	if q.Stumble(w.Holder) || q.Keep(w.Holder) != nil {
+	if q.RecordFailure(w.Holder) || q.RestorePosition(w.Holder) != nil {
 		t.Error("one that does not wait stumbles, or keeps a refusal")
 	}
 	q.Join(w, wants)
@@ -175,12 +175,12 @@ func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
 	if len(q.awaiting) != 0 {
 		t.Errorf("awaited without a waiter: %v", q.awaiting)
 	}
-	if q.Keep(w.Holder) != nil || q.Park(w.Holder, ipam.Awaited{}, nil).Retry != firstRetry {
+	if q.RestorePosition(w.Holder) != nil || q.Park(w.Holder, ipam.Awaited{}, nil).Retry != firstRetry {
 		t.Error("after it kept its place it is not tried again soon")
 	}
 	refused := errors.New("refused")
 	q.Park(w.Holder, ipam.Awaited{}, refused)
-	if err := q.Keep(w.Holder); !errors.Is(err, refused) {
+	if err := q.RestorePosition(w.Holder); !errors.Is(err, refused) {
 		t.Errorf("the refusal is %v", err)
 	}
 	if p := q.Park(w.Holder, ipam.Awaited{}, refused); p.Retry != 4*time.Second {
@@ -191,23 +191,23 @@ func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
 // TestWhoIsParkedIsResumedByWhatItAwaits expects that a waiter that is parked until a change is
 // resumed by just that change, and once.
 func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
-	q := newLines(0)
-	w, wants := waiter("a", 1, 24)
+	q := newPoolQueues(0)
+	w, wants := newWaiter("a", 1, 24)
 	q.Join(w, wants)
 	first, second := ipam.Awaited{Project: "red"}, ipam.Awaited{Project: "blue"}
 	q.Park(w.Holder, first, nil)
 	q.Park(w.Holder, second, nil)
-	if got := q.Resume(first); len(got) != 0 || q.IsQueued(w.Holder, pool.Key) {
+	if got := q.ResumeAwaiting(first); len(got) != 0 || q.IsQueued(w.Holder, pool.Key) {
 		t.Errorf("resumed by a change that it does not await: %v", got)
 	}
-	if got := q.Resume(second); !slices.Equal(got, wants.Pools) || !q.IsQueued(w.Holder, pool.Key) {
+	if got := q.ResumeAwaiting(second); !slices.Equal(got, wants.Pools) || !q.IsQueued(w.Holder, pool.Key) {
 		t.Errorf("resumed: %v", got)
 	}
-	if got := q.Resume(second); len(got) != 0 {
+	if got := q.ResumeAwaiting(second); len(got) != 0 {
 		t.Errorf("resumed twice: %v", got)
 	}
 	q.Park(w.Holder, first, nil)
-	if err := q.Keep(w.Holder); err != nil || len(q.Resume(first)) != 0 || len(q.awaiting) != 0 {
+	if err := q.RestorePosition(w.Holder); err != nil || len(q.ResumeAwaiting(first)) != 0 || len(q.awaiting) != 0 {
 		t.Errorf("resumed though it kept its place: %v, %v", err, q.awaiting)
 	}
 	if got := dueNames(q, roomFor(0)); !slices.Equal(got, []string{"a"}) {
@@ -218,15 +218,15 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 // TestWhoLeavesTakesNobodyAlong covers two waiters for the same pool: a change of it concerns the
 // other still.
 func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
-	q := newLines(0)
+	q := newPoolQueues(0)
 	for i, name := range []string{"a", "b", "c"} {
-		q.Join(waiter(name, int64(i), 24))
+		q.Join(newWaiter(name, int64(i), 24))
 	}
 	for _, want := range [][]string{{"b", "c"}, {"c"}, nil} {
-		first := q.All()[0].Holder
-		q.Leave(first)
+		first := q.AllWaiters()[0].Holder
+		q.Remove(first)
 		var concerned []string
-		for _, w := range q.Concerned(inventory.Change{Pool: pool.Key}) {
+		for _, w := range q.AffectedWaiters(inventory.Change{Pool: pool.Key}) {
 			concerned = append(concerned, w.Holder.Name)
 		}
 		if !slices.Equal(concerned, want) {

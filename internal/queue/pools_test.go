@@ -33,7 +33,7 @@ func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
 			{"it is being deleted", func() { p := build.Versioned(child, "11"); p.DeletionTimestamp = new(metav1.Now()); s.pools.Add(p) }, true, 0},
 		} {
 			step.do()
-			if _, there := s.catalogue.Pool(key); there != step.there || s.queue.Len() != step.waiting {
+			if _, there := s.catalog.Pool(key); there != step.there || s.queue.Len() != step.waiting {
 				t.Errorf("%s: it is known: %t, and %d wait; want %t, %d", step.what, there, s.queue.Len(), step.there, step.waiting)
 			}
 		}

@@ -52,12 +52,12 @@ import (
 
 // Queue holds the waiters and the order of their turns. The zero value is not usable.
 type Queue struct {
-	lines     *lines
-	ledger    *ledger.Ledger
-	catalogue *inventory.Catalogue
-	// watched is the only namespace whose claims are served; empty means all.
-	watched string
-	log     logr.Logger
+	poolQueues *poolQueues
+	ledger     *ledger.Ledger
+	catalog    *inventory.Catalog
+	// watchNamespace is the only namespace whose claims are served; empty means all.
+	watchNamespace string
+	log            logr.Logger
 	// wake contains the pools where a waiter may now be served.
 	wake workqueue.TypedInterface[ipam.PoolKey]
 	// turns contains the handlers that serve the holders of a kind when it is their turn.
@@ -67,54 +67,56 @@ type Queue struct {
 	sourcesLock sync.RWMutex
 	sources     []func() bool
 	// isResolved reports whether the wants of the waiters have been resolved since everything was
-	// seen once; resolving is held while they are resolved and noted.
-	resolving  sync.Mutex
-	isResolved atomic.Bool
+	// seen once; resolveLock is held while they are resolved and noted.
+	resolveLock sync.Mutex
+	isResolved  atomic.Bool
 }
 
 // Close ends Run, even while Run waits.
 func (q *Queue) Close() { q.wake.ShutDown() }
 
-// Place returns the waiter of a holder, in line or not. It returns false if the holder does not
+// Waiter returns the waiter of a holder, in line or not. It returns false if the holder does not
 // wait.
-func (q *Queue) Place(holder ipam.Holder) (Waiter, bool) { return q.lines.Place(holder) }
+func (q *Queue) Waiter(holder ipam.Holder) (Waiter, bool) { return q.poolQueues.Waiter(holder) }
 
 // Has reports whether a holder waits.
-func (q *Queue) Has(holder ipam.Holder) bool { return q.lines.Has(holder) }
+func (q *Queue) Has(holder ipam.Holder) bool { return q.poolQueues.Has(holder) }
 
 // Len returns the number of waiting holders, in line or not.
-func (q *Queue) Len() int { return q.lines.Len() }
+func (q *Queue) Len() int { return q.poolQueues.Len() }
 
 // WaitingForClass returns the holders that wait for a class by its name, oldest first.
-func (q *Queue) WaitingForClass(class string) []ipam.Holder { return q.lines.WaitingForClass(class) }
+func (q *Queue) WaitingForClass(class string) []ipam.Holder {
+	return q.poolQueues.WaitingForClass(class)
+}
 
 // WaitingFor returns the holders that wait for the object of a change in the catalog.
-func (q *Queue) WaitingFor(c inventory.Change) []ipam.Holder { return q.lines.WaitingFor(c) }
+func (q *Queue) WaitingFor(c inventory.Change) []ipam.Holder { return q.poolQueues.WaitingFor(c) }
 
 // Turn returns the decision that the ledger asks for before it holds a block of the pool for a
-// holder. The holder's place is zero for a newcomer, which is behind all waiters.
-func (q *Queue) Turn(pool ipam.Pool, holder ipam.Holder, place Waiter) ledger.Turn {
-	return turn{q.lines, pool, holder, place}
+// holder. The holder's position is zero for a newcomer, which is behind all waiters.
+func (q *Queue) Turn(pool ipam.Pool, holder ipam.Holder, position Waiter) ledger.Turn {
+	return turn{q.poolQueues, pool, holder, position}
 }
 
 type turn struct {
-	lines  *lines
-	pool   ipam.Pool
-	holder ipam.Holder
-	place  Waiter
+	poolQueues *poolQueues
+	pool       ipam.Pool
+	holder     ipam.Holder
+	position   Waiter
 }
 
 // MayTake implements ledger.Turn.
-func (t turn) MayTake(room ledger.Room, block netip.Prefix) (may bool, wanted netip.Prefix) {
-	return t.lines.MayTake(t.pool, room, t.holder, t.place, block)
+func (t turn) MayTake(room ledger.Room, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix) {
+	return t.poolQueues.MayTake(t.pool, room, t.holder, t.position, block)
 }
 
 // Options holds the parameters of a new Queue.
 type Options struct {
 	// Ledger is asked for free blocks, and notifies of releases.
 	Ledger *ledger.Ledger
-	// Catalogue resolves the wants of waiters, and notifies of changes.
-	Catalogue *inventory.Catalogue
+	// Catalog resolves the wants of waiters, and notifies of changes.
+	Catalog *inventory.Catalog
 	// Limit bounds the waiting claims of a namespace; 0 means any number.
 	Limit int
 	// WatchNamespace is the only namespace whose claims this operator's controllers serve; empty
@@ -127,18 +129,18 @@ type Options struct {
 // New returns an empty queue that follows the catalog and the ledger from now on.
 func New(o Options) *Queue {
 	q := &Queue{
-		lines: newLines(o.Limit), ledger: o.Ledger, catalogue: o.Catalogue, watched: o.WatchNamespace, log: o.Log,
+		poolQueues: newPoolQueues(o.Limit), ledger: o.Ledger, catalog: o.Catalog, watchNamespace: o.WatchNamespace, log: o.Log,
 		wake:  workqueue.NewTyped[ipam.PoolKey](),
 		turns: map[string]*turnHandler{},
 	}
-	q.FedBy(q.ledger.Synced)
-	q.catalogue.Follow(inventory.Follower{
+	q.AddSource(q.ledger.Synced)
+	q.catalog.Follow(inventory.Follower{
 		Pool:      q.followPool,
-		Namespace: func(name string) { q.resolveAgain(inventory.Change{Namespace: name}) },
+		Namespace: func(name string) { q.refreshWants(inventory.Change{Namespace: name}) },
 	})
-	q.catalogue.Listen(q.changed)
+	q.catalog.Listen(q.onCatalogChange)
 	q.ledger.OnFree(func(pool ipam.PoolKey, block netip.Prefix) {
-		q.lines.Freed(pool, block)
+		q.poolQueues.NoteFreed(pool, block)
 		q.wake.Add(pool)
 	})
 	q.ledger.Listen(func(c ledger.Change) {
@@ -154,10 +156,10 @@ func New(o Options) *Queue {
 	return q
 }
 
-// FedBy adds a source on which decisions rest; synced reports whether its first list is complete.
+// AddSource adds a source on which decisions rest; synced reports whether its first list is complete.
 // It must be called before the cache is started: if a source is added later, the completion of its
 // list does not resolve the wants of the waiters again.
-func (q *Queue) FedBy(synced func() bool) {
+func (q *Queue) AddSource(synced func() bool) {
 	q.sourcesLock.Lock()
 	defer q.sourcesLock.Unlock()
 	q.sources = append(q.sources, synced)
@@ -174,7 +176,7 @@ func (q *Queue) Synced() error {
 		}
 	}
 	if !q.isResolved.Load() {
-		q.resolveAll()
+		q.resolveAllWants()
 	}
 	return nil
 }
@@ -183,8 +185,8 @@ func (q *Queue) Synced() error {
 type Standing int
 
 const (
-	// InLine waiters are served when there is room, and it is their turn.
-	InLine Standing = iota
+	// Queued waiters are served when there is room, and it is their turn.
+	Queued Standing = iota
 	// Missing waiters wait for no pool: the target that they name does not exist.
 	Missing
 	// PassedOver waiters cannot be served for another reason than want of room.
@@ -193,8 +195,8 @@ const (
 	BeyondLimit
 )
 
-// Line identifies the waiters of the same pool and standing.
-type Line struct {
+// CountKey identifies the waiters of the same pool and standing.
+type CountKey struct {
 	// Pool is the pool of waiters that are in line; zero for others.
 	Pool     ipam.PoolKey
 	Standing Standing
@@ -209,53 +211,53 @@ type Count struct {
 // Counts returns the counts of all Lines that are not empty. A waiter that waits for several pools
 // is in the pool queue of each. It costs O(waiters), with little for each, regardless of the number
 // of pools that it waits for.
-func (q *Queue) Counts() map[Line]Count { return q.lines.Counts() }
+func (q *Queue) Counts() map[CountKey]Count { return q.poolQueues.Counts() }
 
 // Counts implements Queue.Counts.
-func (q *lines) Counts() map[Line]Count {
+func (q *poolQueues) Counts() map[CountKey]Count {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	counts := map[Line]Count{}
-	for pool, l := range q.byPool {
-		counts[Line{Pool: pool}] = l.count()
+	counts := map[CountKey]Count{}
+	for pool, pq := range q.byPool {
+		counts[CountKey{Pool: pool}] = pq.count()
 	}
-	var others [BeyondLimit + 1]Count
-	for _, p := range q.places {
-		if standing := p.standing(); standing != InLine {
-			others[standing].add(1, p.Since)
+	var byStanding [BeyondLimit + 1]Count
+	for _, p := range q.waiters {
+		if standing := p.standing(); standing != Queued {
+			byStanding[standing].add(1, p.Since)
 		}
 	}
-	for standing, count := range others {
+	for standing, count := range byStanding {
 		if count.Waiters > 0 {
-			counts[Line{Standing: Standing(standing)}] = count
+			counts[CountKey{Standing: Standing(standing)}] = count
 		}
 	}
 	return counts
 }
 
-func (p *place) standing() Standing {
+func (p *waiter) standing() Standing {
 	switch {
-	case p.beyond:
+	case p.isBeyondLimit:
 		return BeyondLimit
 	case p.parked:
 		return PassedOver
 	case len(p.wants.Pools) == 0:
 		return Missing
 	}
-	return InLine
+	return Queued
 }
 
 // count counts the waiters of the pool queue. Each account group and each list of one block is in
 // order.
-func (l *line) count() Count {
+func (pq *poolQueue) count() Count {
 	count := Count{}
-	for _, r := range l.byLength {
-		for _, g := range r.groups {
-			count.add(len(g.places), g.places[0].Since)
+	for _, r := range pq.byLength {
+		for _, g := range r.accountGroups {
+			count.add(len(g.waiters), g.waiters[0].Since)
 		}
 	}
-	for _, same := range l.exact.All() {
-		count.add(len(same), same[0].Since)
+	for _, waiters := range pq.byBlock.All() {
+		count.add(len(waiters), waiters[0].Since)
 	}
 	return count
 }
@@ -269,19 +271,19 @@ func (c *Count) add(waiters int, oldest time.Time) {
 }
 
 // WaitingForClass returns the holders that wait for a class by its name, oldest first.
-func (q *lines) WaitingForClass(class string) []ipam.Holder {
+func (q *poolQueues) WaitingForClass(class string) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return holders(sorted(q.targets[target{class: class}]))
+	return holders(sortWaiters(q.targets[target{class: class}]))
 }
 
 // WaitingFor returns the holders that wait for the object of a change, oldest first: a class, by
 // its name or as the default; a pool, by its name or its labels; or the objects that they can use,
 // with the project of their namespace. Selectors are evaluated outside the lock, which every create
 // takes.
-func (q *lines) WaitingFor(c inventory.Change) []ipam.Holder {
+func (q *poolQueues) WaitingFor(c inventory.Change) []ipam.Holder {
 	var waiting []ipam.Holder
-	for _, w := range q.Concerned(c) {
+	for _, w := range q.AffectedWaiters(c) {
 		if w.Request.Selects == nil || c.Pool == (ipam.PoolKey{}) || w.Request.Selects(c.Labels) {
 			waiting = append(waiting, w.Holder)
 		}
@@ -289,29 +291,29 @@ func (q *lines) WaitingFor(c inventory.Change) []ipam.Holder {
 	return waiting
 }
 
-// Concerned returns the waiters whose wants the change may alter: the waiters of WaitingFor, and
+// AffectedWaiters returns the waiters whose wants the change may alter: the waiters of WaitingFor, and
 // all that select pools by labels, as the pool may have had other labels.
-func (q *lines) Concerned(c inventory.Change) []Waiter {
+func (q *poolQueues) AffectedWaiters(c inventory.Change) []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return waitersAt(q.concerned(c))
+	return waitersAt(q.affectedWaiters(c))
 }
 
-// All returns all waiters, oldest first.
-func (q *lines) All() []Waiter {
+// AllWaiters returns all waiters, oldest first.
+func (q *poolQueues) AllWaiters() []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var sets []map[*place]bool
+	var sets []map[*waiter]bool
 	for _, set := range q.targets {
 		sets = append(sets, set)
 	}
-	return waitersAt(sorted(sets...))
+	return waitersAt(sortWaiters(sets...))
 }
 
-func (q *lines) concerned(c inventory.Change) []*place {
+func (q *poolQueues) affectedWaiters(c inventory.Change) []*waiter {
 	if c.Namespace != "" {
 		if t := q.namespaces[c.Namespace]; t != nil {
-			return sorted(t.places)
+			return sortWaiters(t.waiters)
 		}
 		return nil
 	}
@@ -319,11 +321,11 @@ func (q *lines) concerned(c inventory.Change) []*place {
 	if c.Pool.Namespace != "" {
 		return q.inNamespace(c.Pool.Namespace, targets)
 	}
-	var sets []map[*place]bool
+	var sets []map[*waiter]bool
 	for t := range targets {
 		sets = append(sets, q.targets[t])
 	}
-	return sorted(sets...)
+	return sortWaiters(sets...)
 }
 
 // targetsOf returns the targets that the change may concern, as waiters name them.
@@ -341,23 +343,23 @@ func targetsOf(c inventory.Change) map[target]bool {
 // inNamespace returns the waiters of a namespace that name one of the targets. Only the namespace
 // itself sees its pools. The cost depends on the namespace alone, not on the number of waiters in
 // others.
-func (q *lines) inNamespace(namespace string, targets map[target]bool) []*place {
+func (q *poolQueues) inNamespace(namespace string, targets map[target]bool) []*waiter {
 	t := q.namespaces[namespace]
 	if t == nil {
 		return nil
 	}
-	theirs := map[*place]bool{}
-	for p := range t.places {
+	waiters := map[*waiter]bool{}
+	for p := range t.waiters {
 		if targets[targetOf(p.Request)] {
-			theirs[p] = true
+			waiters[p] = true
 		}
 	}
-	return sorted(theirs)
+	return sortWaiters(waiters)
 }
 
-func waitersAt(places []*place) []Waiter {
-	all := make([]Waiter, len(places))
-	for i, p := range places {
+func waitersAt(waiters []*waiter) []Waiter {
+	all := make([]Waiter, len(waiters))
+	for i, p := range waiters {
 		all[i] = p.Waiter
 	}
 	return all
@@ -365,17 +367,17 @@ func waitersAt(places []*place) []Waiter {
 
 // Update notes a waiter's present wants, and reports whether they differ from the earlier ones. A
 // parked waiter is then in line again.
-func (q *lines) Update(holder ipam.Holder, wants ipam.Wants) bool {
+func (q *poolQueues) Update(holder ipam.Holder, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
+	p := q.waiters[holder]
 	if p == nil || p.wants.Equal(wants) {
 		return false
 	}
-	q.stepOut(p)
+	q.dequeue(p)
 	p.wants = wants
-	if !q.resume(p) {
-		q.lineUp(p)
+	if !q.reset(p) {
+		q.enqueue(p)
 	}
 	return true
 }

@@ -31,12 +31,12 @@ import (
 // scene holds a queue on a ledger that has seen all stored records, in a bubble of synctest:
 // synctest.Wait returns when every goroutine in it waits.
 type scene struct {
-	t         *testing.T
-	pool      ipam.Pool
-	queue     *Queue
-	catalogue *inventory.Catalogue
-	ledger    *ledger.Ledger
-	records   *fcache.FakeControllerSource
+	t       *testing.T
+	pool    ipam.Pool
+	queue   *Queue
+	catalog *inventory.Catalog
+	ledger  *ledger.Ledger
+	records *fcache.FakeControllerSource
 	// namespaces and pools feed the catalog.
 	namespaces, pools *controllertest.FakeInformer
 }
@@ -60,15 +60,15 @@ func inScene(t *testing.T, o Options, play func(*scene)) {
 			},
 		}
 		s.ledger = ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-		s.catalogue = inventory.New(inventory.Options{Ledger: s.ledger, Namespace: "system"})
+		s.catalog = inventory.New(inventory.Options{Ledger: s.ledger, Namespace: "system"})
 		s.ledger.Describe(s.pool)
-		o.Ledger, o.Catalogue, o.Log = s.ledger, s.catalogue, logr.Discard()
+		o.Ledger, o.Catalog, o.Log = s.ledger, s.catalog, logr.Discard()
 		s.queue = New(o)
-		if _, err := s.catalogue.Feed(t.Context(), s.informers()); err != nil {
+		if _, err := s.catalog.Feed(t.Context(), s.informers()); err != nil {
 			t.Fatal(err)
 		}
 		s.stores(ipam.Record{
-			Name: s.catalogue.RecordOfPool(s.pool.Key), Block: s.pool.CIDR, Pool: s.pool.Home,
+			Name: s.catalog.RecordOfPool(s.pool.Key), Block: s.pool.CIDR, Pool: s.pool.Home,
 			Holder: convert.HolderOfPool(s.pool.Key), Purpose: ipam.PurposePool,
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -110,8 +110,8 @@ func (s *scene) stores(record ipam.Record) *v1alpha1.IPAllocation {
 // open shows all objects, and the scene's pool with the project of the claims' namespace.
 func (s *scene) open() {
 	s.t.Helper()
-	s.catalogue.SetProject("ns", "ns")
-	s.catalogue.SetPool(s.pool)
+	s.catalog.SetProject("ns", "ns")
+	s.catalog.SetPool(s.pool)
 	if err := s.queue.Synced(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -146,15 +146,17 @@ func (s *scene) waits(name string, r ipam.Request) {
 }
 
 // IsQueued reports whether a holder is in the pool queue of a pool.
-func (q *lines) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
+func (q *poolQueues) IsQueued(holder ipam.Holder, pool ipam.PoolKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
-	return p != nil && p.inLine() && slices.Contains(p.wants.Pools, pool)
+	p := q.waiters[holder]
+	return p != nil && p.isQueued() && slices.Contains(p.wants.Pools, pool)
 }
 
 // isQueued reports whether a claim is in the queue of the scene's pool.
-func (s *scene) isQueued(name string) bool { return s.queue.lines.IsQueued(claim(name), s.pool.Key) }
+func (s *scene) isQueued(name string) bool {
+	return s.queue.poolQueues.IsQueued(claim(name), s.pool.Key)
+}
 
 // served notes each turn that Run serves, until the test ends.
 func (s *scene) served() func() []string {

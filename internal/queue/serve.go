@@ -19,15 +19,15 @@ type turnHandler struct{ serve func(ipam.Holder) }
 // each holder of the kind whose turn it is, now or later, until stop is called or another function
 // is registered for the kind. serve must return at once.
 func (q *Queue) OnTurn(kind string, serve func(ipam.Holder)) (stop func()) {
-	serves := &turnHandler{serve}
+	handler := &turnHandler{serve}
 	q.turnsLock.Lock()
-	q.turns[kind] = serves
+	q.turns[kind] = handler
 	q.turnsLock.Unlock()
-	q.wakePools(q.lines.Pools())
+	q.wakePools(q.poolQueues.Pools())
 	return func() {
 		q.turnsLock.Lock()
 		defer q.turnsLock.Unlock()
-		if q.turns[kind] == serves {
+		if q.turns[kind] == handler {
 			delete(q.turns, kind)
 		}
 	}
@@ -62,35 +62,35 @@ func (q *Queue) Run(ctx context.Context) {
 		if done {
 			return
 		}
-		for _, holder := range q.due(key) {
-			q.serve(holder)
+		for _, holder := range q.dueHolders(key) {
+			q.notifyTurn(holder)
 		}
 		q.wake.Done(key)
 	}
 }
 
-// due returns the holders to serve because of a pool.
-func (q *Queue) due(key ipam.PoolKey) []ipam.Holder {
-	pool, ok := q.catalogue.Pool(key)
+// dueHolders returns the holders to serve because of a pool.
+func (q *Queue) dueHolders(key ipam.PoolKey) []ipam.Holder {
+	pool, ok := q.catalog.Pool(key)
 	if !ok || q.Synced() != nil {
 		return nil
 	}
-	ready := q.catalogue.PoolReady(pool) == nil
-	var due []ipam.Holder
+	ready := q.catalog.PoolReady(pool) == nil
+	var dueHolders []ipam.Holder
 	q.ledger.Inspect(key, func(room ledger.Room) {
 		if ready {
-			due = q.lines.Due(pool, room)
+			dueHolders = q.poolQueues.DueHolders(pool, room)
 		}
-		due = append(due, q.lines.Conflicted(key, room)...)
+		dueHolders = append(dueHolders, q.poolQueues.ConflictedHolders(key, room)...)
 	})
-	return due
+	return dueHolders
 }
 
-func (q *Queue) serve(holder ipam.Holder) {
+func (q *Queue) notifyTurn(holder ipam.Holder) {
 	q.turnsLock.Lock()
 	defer q.turnsLock.Unlock()
-	if serves := q.turns[holder.Kind]; serves != nil {
-		serves.serve(holder)
+	if handler := q.turns[holder.Kind]; handler != nil {
+		handler.serve(holder)
 	}
 }
 
@@ -103,77 +103,77 @@ func (q *Queue) wakePools(pools []ipam.PoolKey) {
 // MayTake reports whether a holder can take the free block from the pool: no waiter for which there
 // is room comes before it, or there is plenty for all. If there is plenty, but a waiter asks for a
 // block that overlaps this one, MayTake returns that waiter's block: the holder can take another.
-// The holder's place is zero for a newcomer, which is behind all waiters.
+// The holder's position is zero for a newcomer, which is behind all waiters.
 //
 // It costs O(lengths that are waited for), and if there is plenty as much again for each waiter
 // that asks for a block that overlaps this one.
-func (q *lines) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, place Waiter, block netip.Prefix) (may bool, wanted netip.Prefix) {
+func (q *poolQueues) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, position Waiter, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.byPool[pool.Key]
-	if line == nil {
+	pq := q.byPool[pool.Key]
+	if pq == nil {
 		return true, netip.Prefix{}
 	}
-	if p := q.places[holder]; p != nil && p.beyond {
-		place = Waiter{}
+	if p := q.waiters[holder]; p != nil && p.isBeyondLimit {
+		position = Waiter{}
 	}
-	first := line.first(pool, room, holder)
-	if first == nil || !place.IsZero() && !first.ahead(place, pool) {
+	first := pq.nextWaiter(pool, room, holder)
+	if first == nil || !position.IsZero() && !first.isAheadOf(position, pool) {
 		return true, netip.Prefix{}
 	}
-	if !line.hasPlenty(room, block.Bits()) {
+	if !pq.hasPlenty(room, block.Bits()) {
 		return false, netip.Prefix{}
 	}
-	wanted = line.wanted(room, block, holder)
-	return !wanted.IsValid(), wanted
+	wantedBlock = pq.wantedBlock(room, block, holder)
+	return !wantedBlock.IsValid(), wantedBlock
 }
 
-// Due returns the holders whose turn it is in a pool: the first for which there is room or, if
+// DueHolders returns the holders whose turn it is in a pool: the first for which there is room or, if
 // there is plenty, all for which there is room.
-func (q *lines) Due(pool ipam.Pool, room Room) []ipam.Holder {
+func (q *poolQueues) DueHolders(pool ipam.Pool, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.byPool[pool.Key]
-	if line == nil {
+	pq := q.byPool[pool.Key]
+	if pq == nil {
 		return nil
 	}
-	first := line.first(pool, room, ipam.Holder{})
+	first := pq.nextWaiter(pool, room, ipam.Holder{})
 	switch {
 	case first == nil:
 		return nil
-	case line.firstFree(room, ipam.Holder{}) == nil && line.hasPlenty(room, first.wants.Length):
-		return line.fitting(room)
+	case pq.firstFree(room, ipam.Holder{}) == nil && pq.hasPlenty(room, first.wants.Length):
+		return pq.servableHolders(room)
 	}
 	return []ipam.Holder{first.Holder}
 }
 
-// Conflicted returns the holders that wait for one block of the pool, and no other, and that do not
+// ConflictedHolders returns the holders that wait for one block of the pool, and no other, and that do not
 // know yet that another holder has it. Each is reported once, and again when it asks for another
 // block.
-func (q *lines) Conflicted(pool ipam.PoolKey, room Room) []ipam.Holder {
+func (q *poolQueues) ConflictedHolders(pool ipam.PoolKey, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.byPool[pool]
-	if line == nil || len(line.unaware) == 0 {
+	pq := q.byPool[pool]
+	if pq == nil || len(pq.unaware) == 0 {
 		return nil
 	}
-	conflicted := line.conflicted(room)
-	for _, p := range conflicted {
+	waiters := pq.conflictedWaiters(room)
+	for _, p := range waiters {
 		p.knowsConflict = true
 		for _, key := range p.wants.Pools {
 			delete(q.byPool[key].unaware, p)
 		}
 	}
-	return holders(conflicted)
+	return holders(waiters)
 }
 
-// Freed notes that a part of a block of the pool became free. It costs O(address bits), and as much
+// NoteFreed notes that a part of a block of the pool became free. It costs O(address bits), and as much
 // as there are waiters that ask for a block that overlaps it.
-func (q *lines) Freed(pool ipam.PoolKey, block netip.Prefix) {
+func (q *poolQueues) NoteFreed(pool ipam.PoolKey, block netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if line := q.byPool[pool]; line != nil {
-		line.freed(block)
+	if pq := q.byPool[pool]; pq != nil {
+		pq.noteFreed(block)
 	}
 }
 
@@ -186,86 +186,86 @@ func weight(r ipam.Request) int { return 1 + r.SelectorBytes/bytesOfWaiter }
 
 // tenant holds the waiters of a namespace.
 type tenant struct {
-	places map[*place]bool
-	// beyond contains the waiters that are beyond the bound, in order.
-	beyond []*place
+	waiters map[*waiter]bool
+	// beyondLimit contains the waiters that are beyond the bound, in order.
+	beyondLimit []*waiter
 	// weight is the weight of the other waiters.
 	weight int
 }
 
-func (q *lines) enroll(p *place) {
+func (q *poolQueues) addToTenant(p *waiter) {
 	t := q.namespaces[p.Holder.Namespace]
 	if t == nil {
-		t = &tenant{places: map[*place]bool{}}
+		t = &tenant{waiters: map[*waiter]bool{}}
 		q.namespaces[p.Holder.Namespace] = t
 	}
-	t.places[p] = true
-	if p.beyond {
-		t.beyond = insert(t.beyond, p)
+	t.waiters[p] = true
+	if p.isBeyondLimit {
+		t.beyondLimit = insert(t.beyondLimit, p)
 	} else {
 		t.weight += weight(p.Request)
 	}
 }
 
-func (q *lines) dismiss(p *place) {
+func (q *poolQueues) removeFromTenant(p *waiter) {
 	t := q.namespaces[p.Holder.Namespace]
-	if p.beyond {
-		t.beyond = remove(t.beyond, p)
+	if p.isBeyondLimit {
+		t.beyondLimit = remove(t.beyondLimit, p)
 	} else {
 		t.weight -= weight(p.Request)
 	}
-	if delete(t.places, p); len(t.places) == 0 {
+	if delete(t.waiters, p); len(t.waiters) == 0 {
 		delete(q.namespaces, p.Holder.Namespace)
 	}
 }
 
 // isFull reports whether a new waiter is beyond the bound of its namespace. Cluster-scoped pools
 // belong to no tenant, and are not bounded.
-func (q *lines) isFull(p *place) bool {
+func (q *poolQueues) isFull(p *waiter) bool {
 	t := q.namespaces[p.Holder.Namespace]
 	return p.Holder.Namespace != "" && t != nil && q.exceeds(t, p)
 }
 
 // exceeds reports whether a waiter of a namespace is too much beside the waiters that are in line.
 // One waiter is never too much.
-func (q *lines) exceeds(t *tenant, p *place) bool {
+func (q *poolQueues) exceeds(t *tenant, p *waiter) bool {
 	return q.limit > 0 && t.weight > 0 && t.weight+weight(p.Request) > q.limit
 }
 
 // moveUp puts the oldest waiters beyond the bound in line instead of a waiter that left, and
 // returns their holders.
-func (q *lines) moveUp(left *place) []ipam.Holder {
-	t := q.namespaces[left.Holder.Namespace]
-	if left.beyond || t == nil {
+func (q *poolQueues) moveUp(formerWaiter *waiter) []ipam.Holder {
+	t := q.namespaces[formerWaiter.Holder.Namespace]
+	if formerWaiter.isBeyondLimit || t == nil {
 		return nil
 	}
-	var moved []ipam.Holder
-	for len(t.beyond) > 0 && !q.exceeds(t, t.beyond[0]) {
-		p := t.beyond[0]
-		t.beyond = t.beyond[1:]
+	var holders []ipam.Holder
+	for len(t.beyondLimit) > 0 && !q.exceeds(t, t.beyondLimit[0]) {
+		p := t.beyondLimit[0]
+		t.beyondLimit = t.beyondLimit[1:]
 		t.weight += weight(p.Request)
-		p.beyond = false
-		q.lineUp(p)
-		moved = append(moved, p.Holder)
+		p.isBeyondLimit = false
+		q.enqueue(p)
+		holders = append(holders, p.Holder)
 	}
-	return moved
+	return holders
 }
 
 // Limit returns the largest number of waiters that a namespace can have; 0 means any number.
-func (q *lines) Limit() int { return q.limit }
+func (q *poolQueues) Limit() int { return q.limit }
 
 // IsFull reports whether a namespace has too many waiters for one more with the request.
-func (q *lines) IsFull(namespace string, request ipam.Request) bool {
+func (q *poolQueues) IsFull(namespace string, request ipam.Request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.isFull(&place{Waiter: Waiter{Holder: ipam.Holder{Namespace: namespace}, Request: request}})
+	return q.isFull(&waiter{Waiter: Waiter{Holder: ipam.Holder{Namespace: namespace}, Request: request}})
 }
 
-// IsBeyond reports whether a waiter is in no pool queue because its namespace has as many waiters
+// IsBeyondLimit reports whether a waiter is in no pool queue because its namespace has as many waiters
 // as it can have.
-func (q *lines) IsBeyond(holder ipam.Holder) bool {
+func (q *poolQueues) IsBeyondLimit(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.places[holder]
-	return p != nil && p.beyond
+	p := q.waiters[holder]
+	return p != nil && p.isBeyondLimit
 }

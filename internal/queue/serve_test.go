@@ -147,7 +147,7 @@ func isRefusal(err error) bool {
 // other namespaces.
 func TestWhatNoControllerServesIsNotInLine(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
-		s.queue.watched = "watched"
+		s.queue.watchNamespace = "watched"
 		s.open()
 		s.waits("outside", ipam.Request{Pool: s.pool.Key, Length: 29})
 		if n := s.queue.Len(); n != 0 {
@@ -160,9 +160,9 @@ func TestWhatNoControllerServesIsNotInLine(t *testing.T) {
 	})
 }
 
-// TestWhatAWaiterWantsFollowsTheCatalogue creates, changes and deletes every object for which a
+// TestWaiterWantsFollowCatalog creates, changes and deletes every object for which a
 // claim waits, and expects the queues of the claim.
-func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
+func TestWaiterWantsFollowCatalog(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		if err := s.queue.Synced(); err != nil {
 			t.Fatal(err)
@@ -180,19 +180,19 @@ func TestWhatAWaiterWantsFollowsTheCatalogue(t *testing.T) {
 			do   func()
 			want int // the length of the pool's queue
 		}{
-			{"their namespace is not known", func() { pool.Labels = map[string]string{"of": "red"}; s.catalogue.SetPool(pool) }, 0},
+			{"their namespace is not known", func() { pool.Labels = map[string]string{"of": "red"}; s.catalog.SetPool(pool) }, 0},
 			{"it is", func() { s.namespaces.Add(namespace) }, 1},
-			{"the class exists", func() { s.catalogue.SetClass(gold) }, 1},
-			{"the pool backs it", func() { pool.Classes = []string{"gold"}; s.catalogue.SetPool(pool) }, 2},
-			{"the class is the default", func() { gold.Default = true; s.catalogue.SetClass(gold) }, 3},
-			{"the pool is larger", func() { pool.CIDR = netip.MustParsePrefix("10.0.0.0/28"); s.catalogue.SetPool(pool) }, 4},
-			{"the pool has another label", func() { pool.Labels = nil; s.catalogue.SetPool(pool) }, 3},
-			{"the class allows no /30", func() { gold.Lengths.Min = 31; s.catalogue.SetClass(gold) }, 1},
-			{"the class goes", func() { s.catalogue.DropClass("gold") }, 0},
-			{"it comes again", func() { gold.Lengths.Min = 0; s.catalogue.SetClass(gold) }, 3},
-			{"the pool is the platform's alone", func() { pool.Visibility = ipam.VisibilityPlatform; s.catalogue.SetPool(pool) }, 0},
-			{"the pool is the project's", func() { pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"; s.catalogue.SetPool(pool) }, 0},
-			{"to which the namespace comes", func() { s.catalogue.SetProject("ns", "blue") }, 3},
+			{"the class exists", func() { s.catalog.SetClass(gold) }, 1},
+			{"the pool backs it", func() { pool.Classes = []string{"gold"}; s.catalog.SetPool(pool) }, 2},
+			{"the class is the default", func() { gold.Default = true; s.catalog.SetClass(gold) }, 3},
+			{"the pool is larger", func() { pool.CIDR = netip.MustParsePrefix("10.0.0.0/28"); s.catalog.SetPool(pool) }, 4},
+			{"the pool has another label", func() { pool.Labels = nil; s.catalog.SetPool(pool) }, 3},
+			{"the class allows no /30", func() { gold.Lengths.Min = 31; s.catalog.SetClass(gold) }, 1},
+			{"the class goes", func() { s.catalog.DropClass("gold") }, 0},
+			{"it comes again", func() { gold.Lengths.Min = 0; s.catalog.SetClass(gold) }, 3},
+			{"the pool is the platform's alone", func() { pool.Visibility = ipam.VisibilityPlatform; s.catalog.SetPool(pool) }, 0},
+			{"the pool is the project's", func() { pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"; s.catalog.SetPool(pool) }, 0},
+			{"to which the namespace comes", func() { s.catalog.SetProject("ns", "blue") }, 3},
 			{"the namespace goes", func() { s.namespaces.Delete(namespace) }, 0},
 		} {
 			step.do()
@@ -272,7 +272,7 @@ func TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools(t *testing.T) {
 	inScene(t, Options{}, func(s *scene) {
 		s.open()
 		s.waits("a", ipam.Request{Pool: s.pool.Key, Length: 30})
-		limit := &ipam.LimitError{Of: "pool p", Project: "ns", Unit: "block"}
+		limit := &ipam.LimitError{Subject: "pool p", Project: "ns", Unit: "block"}
 		pools := []ipam.PoolResult{{Pool: s.pool.Key, Err: limit}}
 		_, err := s.queue.Yield(claim("a"), ipam.WithPools(limit, pools))
 		if parked, ok := errors.AsType[*ipam.ParkedError](err); !ok || !slices.Equal(ipam.PoolsOf(err), pools) {
@@ -319,12 +319,12 @@ func TestWhoStopsServingIsNotCalledAnyMore(t *testing.T) {
 			return func(h ipam.Holder) { served = append(served, who+" serves "+h.Name) }
 		}
 		stop := s.queue.OnTurn("IPClaim", serve("a"))
-		s.queue.serve(ipam.Holder{Kind: "IPClaim", Name: "x"})
+		s.queue.notifyTurn(ipam.Holder{Kind: "IPClaim", Name: "x"})
 		stopB := s.queue.OnTurn("IPClaim", serve("b"))
 		stop() // late: b serves already
-		s.queue.serve(ipam.Holder{Kind: "IPClaim", Name: "y"})
+		s.queue.notifyTurn(ipam.Holder{Kind: "IPClaim", Name: "y"})
 		stopB()
-		s.queue.serve(ipam.Holder{Kind: "IPClaim", Name: "z"})
+		s.queue.notifyTurn(ipam.Holder{Kind: "IPClaim", Name: "z"})
 		if want := []string{"a serves x", "b serves y"}; !slices.Equal(served, want) {
 			t.Errorf("got %q, want %q", served, want)
 		}
@@ -340,7 +340,7 @@ func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 		}
 		child := ipam.PoolNamed("child")
 		own := s.stores(ipam.Record{
-			Name: s.catalogue.RecordOfPool(child), Block: netip.MustParsePrefix("10.0.0.4/30"), Pool: s.pool.Key,
+			Name: s.catalog.RecordOfPool(child), Block: netip.MustParsePrefix("10.0.0.4/30"), Pool: s.pool.Key,
 			Holder: convert.HolderOfPool(child), Purpose: ipam.PurposePool,
 		})
 		s.stores(ipam.Record{

@@ -50,15 +50,15 @@ func extent(block netip.Prefix) (at, size int) {
 }
 
 // first implements the rule as the package's documentation states it.
-func (w *twin) first(pool ipam.Pool, room *addresses, aside ipam.Holder) (Waiter, bool) {
+func (w *twin) first(pool ipam.Pool, room *addresses, excludedHolder ipam.Holder) (Waiter, bool) {
 	var first Waiter
 	for holder, waiter := range w.waiters {
 		wants := w.wants[holder]
 		fits := waiter.Request.Block.IsValid() && room.IsFree(waiter.Request.Block) || !waiter.Request.Block.IsValid() && room.Has(wants.Length)
-		if holder == aside || w.parked[holder] || !fits || !room.Allows(wants.Account, wants.Length) || !slices.Contains(wants.Pools, pool.Key) {
+		if holder == excludedHolder || w.parked[holder] || !fits || !room.Allows(wants.Account, wants.Length) || !slices.Contains(wants.Pools, pool.Key) {
 			continue
 		}
-		if first.IsZero() || waiter.ahead(first, pool) {
+		if first.IsZero() || waiter.isAheadOf(first, pool) {
 			first = waiter
 		}
 	}
@@ -75,7 +75,7 @@ func TestTheQueueIsAsItsTwin(t *testing.T) {
 
 func playTwin(t *testing.T, random *rand.Rand, steps int) {
 	t.Helper()
-	q := newLines(0)
+	q := newPoolQueues(0)
 	pools := []ipam.Pool{{Key: ipam.PoolNamed("a"), OpenSince: time.Unix(20, 0)}, {Key: ipam.PoolNamed("b")}, {Key: ipam.PoolNamed("c"), OpenSince: time.Unix(1, 0)}}
 	spaces := map[ipam.PoolKey]*addresses{}
 	for _, p := range pools {
@@ -85,26 +85,26 @@ func playTwin(t *testing.T, random *rand.Rand, steps int) {
 	for step := range steps {
 		call := w.step(q, random, pools, spaces)
 		for _, p := range pools {
-			aside, place := ipam.Holder{}, Waiter{}
+			excludedHolder, position := ipam.Holder{}, Waiter{}
 			if random.IntN(2) == 0 {
-				aside = holderOf(random.IntN(40))
-				place = w.waiters[aside]
+				excludedHolder = holderOf(random.IntN(40))
+				position = w.waiters[excludedHolder]
 			}
 			want, found := w.first(p, spaces[p.Key], ipam.Holder{})
-			if got := q.Due(p, spaces[p.Key]); found != (len(got) == 1) || found && got[0] != want.Holder {
+			if got := q.DueHolders(p, spaces[p.Key]); found != (len(got) == 1) || found && got[0] != want.Holder {
 				t.Fatalf("step %d: %s: due in %s are %v, want %v", step, call, p.Key, got, want.Holder)
 			}
-			want, found = w.first(p, spaces[p.Key], aside)
-			may := !found || !place.IsZero() && !want.ahead(place, p)
-			if got, _ := q.MayTake(p, spaces[p.Key], aside, place, netip.MustParsePrefix("10.0.0.0/32")); got != may {
-				t.Fatalf("step %d: %s: %v may take of %s: %t, want %t (first is %v)", step, call, aside, p.Key, got, may, want.Holder)
+			want, found = w.first(p, spaces[p.Key], excludedHolder)
+			isTurn := !found || !position.IsZero() && !want.isAheadOf(position, p)
+			if got, _ := q.MayTake(p, spaces[p.Key], excludedHolder, position, netip.MustParsePrefix("10.0.0.0/32")); got != isTurn {
+				t.Fatalf("step %d: %s: %v may take of %s: %t, want %t (first is %v)", step, call, excludedHolder, p.Key, got, isTurn, want.Holder)
 			}
 		}
 	}
 	for holder := range w.waiters {
-		q.Leave(holder)
+		q.Remove(holder)
 	}
-	if len(q.byPool)+len(q.places)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
+	if len(q.byPool)+len(q.waiters)+len(q.targets)+len(q.namespaces)+len(q.awaiting) > 0 {
 		t.Errorf("something is left: %+v", q)
 	}
 }
@@ -114,7 +114,7 @@ func holderOf(n int) ipam.Holder {
 }
 
 // step does one thing with both, and describes it.
-func (w *twin) step(q *lines, random *rand.Rand, pools []ipam.Pool, spaces map[ipam.PoolKey]*addresses) string {
+func (w *twin) step(q *poolQueues, random *rand.Rand, pools []ipam.Pool, spaces map[ipam.PoolKey]*addresses) string {
 	holder, pool := holderOf(random.IntN(40)), pools[random.IntN(len(pools))].Key
 	_, waits := w.waiters[holder]
 	switch random.IntN(8) {
@@ -128,8 +128,8 @@ func (w *twin) step(q *lines, random *rand.Rand, pools []ipam.Pool, spaces map[i
 	case 2:
 		delete(w.waiters, holder)
 		delete(w.parked, holder)
-		_, left := q.Leave(holder)
-		return fmt.Sprint("leave ", holder, left)
+		_, ok := q.Remove(holder)
+		return fmt.Sprint("leave ", holder, ok)
 	case 3:
 		if waits {
 			w.parked[holder] = true
@@ -137,7 +137,7 @@ func (w *twin) step(q *lines, random *rand.Rand, pools []ipam.Pool, spaces map[i
 		return fmt.Sprint("park ", holder, q.Park(holder, ipam.Awaited{}, nil))
 	case 4:
 		delete(w.parked, holder)
-		return fmt.Sprint("keep ", holder, q.Keep(holder))
+		return fmt.Sprint("keep ", holder, q.RestorePosition(holder))
 	case 5:
 		project, least := drawProject(random), []int{0, 30, 33}[random.IntN(3)]
 		spaces[pool].least[project] = least
@@ -150,7 +150,7 @@ func (w *twin) step(q *lines, random *rand.Rand, pools []ipam.Pool, spaces map[i
 		spaces[pool].used[at+i] = use
 	}
 	if !use {
-		q.Freed(pool, block)
+		q.NoteFreed(pool, block)
 	}
 	return fmt.Sprint(block, " in use: ", use)
 }

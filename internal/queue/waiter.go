@@ -36,23 +36,23 @@ const (
 // IsZero reports whether the waiter has no holder.
 func (w Waiter) IsZero() bool { return w.Holder == (ipam.Holder{}) }
 
-func (w Waiter) before(other Waiter) bool { return compare(w, other) < 0 }
+func (w Waiter) isBefore(other Waiter) bool { return compare(w, other) < 0 }
 
-// returns reports whether the waiter asks for one block alone, and did so before the pool existed
+// isReturning reports whether the waiter asks for one block alone, and did so before the pool existed
 // or was first ready, as claims and child pools of a backup do, and holders that are moved into a
 // pool that is paused from the start. Such waiters are served first when the pool opens, because no
 // other block serves them; waiters that accept any block may wait longer, and take another. A
 // waiter that asks later has no such right: it would be a way past the waiters for a full pool.
-func (w Waiter) returns(pool ipam.Pool) bool {
+func (w Waiter) isReturning(pool ipam.Pool) bool {
 	return w.Request.Block.IsValid() && (pool.OpenSince.IsZero() || !w.Since.After(pool.OpenSince))
 }
 
-// ahead reports whether the pool serves the waiter before the other.
-func (w Waiter) ahead(other Waiter, pool ipam.Pool) bool {
-	if first := w.returns(pool); first != other.returns(pool) {
+// isAheadOf reports whether the pool serves the waiter before the other.
+func (w Waiter) isAheadOf(other Waiter, pool ipam.Pool) bool {
+	if first := w.isReturning(pool); first != other.isReturning(pool) {
 		return first
 	}
-	return w.before(other)
+	return w.isBefore(other)
 }
 
 func compare(a, b Waiter) int {
@@ -64,8 +64,8 @@ func compare(a, b Waiter) int {
 	)
 }
 
-// place holds one waiter in the queue.
-type place struct {
+// waiter holds one waiter in the queue.
+type waiter struct {
 	Waiter
 	wants ipam.Wants
 	// provisional reports that the waiter has not joined yet.
@@ -75,32 +75,32 @@ type place struct {
 	knowsConflict bool
 	// parked reports that the waiter cannot be served for another reason than want of room; awaits
 	// is the change that it needs, if that is known.
-	parked bool
-	awaits ipam.Awaited
+	parked        bool
+	awaitedChange ipam.Awaited
 	// refusal is the error in the waiter's status from when it was parked until it is served: a
 	// lack of room as well is then no news. With probation the waiter is in line again.
 	refusal   error
 	probation bool
 	// failures counts attempts to serve it that failed for such a reason.
 	failures int
-	// beyond reports that the waiter is beyond the bound of its namespace.
-	beyond bool
+	// isBeyondLimit reports that the waiter is beyond the bound of its namespace.
+	isBeyondLimit bool
 }
 
-func comparePlaces(a, b *place) int { return compare(a.Waiter, b.Waiter) }
+func compareWaiters(a, b *waiter) int { return compare(a.Waiter, b.Waiter) }
 
 // insert adds a waiter to a sorted list, and remove removes it. They cost O(log n) and a move of
 // memory.
-func insert(list []*place, p *place) []*place {
-	if n := len(list); n == 0 || comparePlaces(list[n-1], p) < 0 {
+func insert(list []*waiter, p *waiter) []*waiter {
+	if n := len(list); n == 0 || compareWaiters(list[n-1], p) < 0 {
 		return append(list, p)
 	}
-	at, _ := slices.BinarySearchFunc(list, p, comparePlaces)
+	at, _ := slices.BinarySearchFunc(list, p, compareWaiters)
 	return slices.Insert(list, at, p)
 }
 
-func remove(list []*place, p *place) []*place {
-	at, found := slices.BinarySearchFunc(list, p, comparePlaces)
+func remove(list []*waiter, p *waiter) []*waiter {
+	at, found := slices.BinarySearchFunc(list, p, compareWaiters)
 	if !found {
 		return list
 	}
@@ -122,14 +122,14 @@ func targetOf(r ipam.Request) target {
 	return target{class: r.Class, pool: r.Pool}
 }
 
-// sorted returns the waiters of the sets, in order.
-func sorted(sets ...map[*place]bool) []*place {
-	var all []*place
+// sortWaiters returns the waiters of the sets, in order.
+func sortWaiters(sets ...map[*waiter]bool) []*waiter {
+	var all []*waiter
 	for _, set := range sets {
 		for p := range set {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, comparePlaces)
+	slices.SortFunc(all, compareWaiters)
 	return all
 }

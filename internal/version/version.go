@@ -18,10 +18,10 @@ const Unknown = "(devel)"
 // Own returns the version of this program.
 func Own() string {
 	info, _ := debug.ReadBuildInfo()
-	return of(stamped, info)
+	return versionOf(stamped, info)
 }
 
-func of(stamped string, info *debug.BuildInfo) string {
+func versionOf(stamped string, info *debug.BuildInfo) string {
 	if info == nil {
 		return cmp.Or(stamped, Unknown)
 	}

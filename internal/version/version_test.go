@@ -17,7 +17,7 @@ func TestWhichVersionCounts(t *testing.T) {
 		"a build of no version":  {"", built(""), Unknown},
 		"no build information":   {"", nil, Unknown},
 	} {
-		if got := of(c.stamped, c.info); got != c.want {
+		if got := versionOf(c.stamped, c.info); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// orders is the number of orders of applying and deleting that are tried, and patience the longest
+// orders is the number of orders of applying and deleting that are tried, and waitTimeout the longest
 // wait for the objects of one.
 const (
 	orders      = 4

@@ -93,7 +93,7 @@ func (s show) all(ctx context.Context, samples samples) error {
 	return nil
 }
 
-// counted blocks until the pools have counted the blocks that the samples claim: they count once
+// awaitCounts blocks until the pools have counted the blocks that the samples claim: they count once
 // a second.
 func (s show) awaitCounts(ctx context.Context) error {
 	for pool, allocations := range map[string]int{

@@ -19,20 +19,20 @@ import (
 // So new records are scanned together, a moment later, and only records without a holder are
 // reconciled.
 
-// arriveWithin is the time in which the holder of a new record must appear, before the record's
+// arrivalInterval is the time in which the holder of a new record must appear, before the record's
 // grace begins.
-const arriveWithin = time.Second
+const arrivalInterval = time.Second
 
 // arrivals returns a source that enqueues the new records whose holders do not appear.
 func (c *Controller) arrivals() source.Source {
 	return source.Func(func(ctx context.Context, q kubeutil.Queue) error {
 		c.Metrics.Lead()
 		go func() {
-			tick := clock.RealClock{}.NewTicker(arriveWithin)
-			defer tick.Stop()
+			ticker := clock.RealClock{}.NewTicker(arrivalInterval)
+			defer ticker.Stop()
 			for {
 				select {
-				case <-tick.C():
+				case <-ticker.C():
 					c.scan(ctx, q)
 				case <-ctx.Done():
 					return
@@ -48,15 +48,15 @@ func (c *Controller) arrivals() source.Source {
 // and have one now.
 func (c *Controller) scan(ctx context.Context, q kubeutil.Queue) {
 	c.mu.Lock()
-	news, unheld := c.news, slices.Collect(maps.Keys(c.unheld))
-	c.news = nil
+	newRecords, unheldNames := c.newRecords, slices.Collect(maps.Keys(c.sightings))
+	c.newRecords = nil
 	c.mu.Unlock()
-	for _, name := range unheld {
+	for _, name := range unheldNames {
 		if c.isHeld(ctx, name) {
 			c.clear(name)
 		}
 	}
-	for _, name := range news {
+	for _, name := range newRecords {
 		if !c.isHeld(ctx, name) {
 			q.Add(requestFor(name))
 		}
@@ -69,6 +69,6 @@ func (c *Controller) isHeld(ctx context.Context, name ipam.Name) bool {
 	if !ok {
 		return false
 	}
-	held, err := c.holds(ctx, c.Client, record)
-	return err == nil && held
+	hasHolder, err := c.holds(ctx, c.Client, record)
+	return err == nil && hasHolder
 }

@@ -45,7 +45,7 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	}
 	r := replica.New(replica.Options{Ledger: view})
 	c := &Controller{
-		Ledger: r.Ledger, Catalogue: r.Catalogue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History,
+		Ledger: r.Ledger, Catalog: r.Catalog, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History,
 		judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, r ipam.Record) (bool, error) {
 			return r.Holder.Name != "orphan", nil
 		}},
@@ -56,10 +56,10 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// They had no holder when they were reconciled; one has it now.
-	c.unheld = map[ipam.Name]sighting{recordNamed("held", "").Name: {}, recordNamed("orphan", "").Name: {}}
+	c.sightings = map[ipam.Name]sighting{recordNamed("held", "").Name: {}, recordNamed("orphan", "").Name: {}}
 	c.scan(t.Context(), q)
-	if _, isUnheld := c.unheld[recordNamed("held", "").Name]; isUnheld || len(c.unheld) != 1 {
-		t.Errorf("without holder are %v, want the orphan alone", c.unheld)
+	if _, isUnheld := c.sightings[recordNamed("held", "").Name]; isUnheld || len(c.sightings) != 1 {
+		t.Errorf("without holder are %v, want the orphan alone", c.sightings)
 	}
 	looked := map[string]bool{}
 	for q.Len() > 0 {
@@ -69,8 +69,8 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(looked)); !slices.Equal(got, []string{"kept", "orphan"}) {
 		t.Errorf("%q are enqueued, want those without holder or not Bound", got)
 	}
-	if len(c.news) != 0 {
-		t.Errorf("%v are still news", c.news)
+	if len(c.newRecords) != 0 {
+		t.Errorf("%v are still news", c.newRecords)
 	}
 }
 
@@ -80,10 +80,10 @@ func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 		r := replica.New(replica.Options{Ledger: view})
-		c := &Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History}
+		c := &Controller{Ledger: r.Ledger, Catalog: r.Catalog, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
-		c.news = []ipam.Name{{Name: "gone"}}
+		c.newRecords = []ipam.Name{{Name: "gone"}}
 		suite.Must(t, c.arrivals().Start(t.Context(), q))
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(c.Metrics.Collectors()...)
@@ -95,7 +95,7 @@ func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
 			if got := q.Len(); got != want {
 				t.Errorf("%d records are enqueued, want %d", got, want)
 			}
-			<-time.After(arriveWithin)
+			<-time.After(arrivalInterval)
 		}
 	})
 }

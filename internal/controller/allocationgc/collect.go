@@ -23,12 +23,12 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	switch holder := record.Holder; {
 	case holder.Kind == "IPClaim":
 		claim := &v1alpha1.IPClaim{}
-		err := find(ctx, reader, holder, claim)
-		return claim.Spec.AllocationName == record.Name.Name && same(record, claim), err
+		err := findHolder(ctx, reader, holder, claim)
+		return claim.Spec.AllocationName == record.Name.Name && mayBeHolder(record, claim), err
 	case holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(holder.Kind))
-		err := find(ctx, reader, holder, pool)
-		return pool.PoolSpec().CIDR == record.Block.String() && same(record, pool), err
+		err := findHolder(ctx, reader, holder, pool)
+		return pool.PoolSpec().CIDR == record.Block.String() && mayBeHolder(record, pool), err
 	}
 	c.mu.Lock()
 	judge := c.judges[record.Holder.Kind]
@@ -39,14 +39,14 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	return judge(ctx, reader, record)
 }
 
-// same compares UIDs. A record that was made before its holder has none, and matches any holder.
-func same(record ipam.Record, holder client.Object) bool {
+// mayBeHolder compares UIDs. A record that was made before its holder has none, and matches any holder.
+func mayBeHolder(record ipam.Record, holder client.Object) bool {
 	return record.MayBeOf(string(holder.GetUID()))
 }
 
-// find reads a holder; one that does not exist is empty, and names no record.
-func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into client.Object) error {
-	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, into)
+// findHolder reads a holder; one that does not exist is empty, and names no record.
+func findHolder(ctx context.Context, reader client.Reader, holder ipam.Holder, obj client.Object) error {
+	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, obj)
 	if kubeutil.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for %s: %w", holder, err)
 	}
@@ -57,23 +57,23 @@ func find(ctx context.Context, reader client.Reader, holder ipam.Holder, into cl
 // A record that is gone is judged again when the view shows that, or after another grace period.
 func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile.Result, error) {
 	now := c.Clock.Now()
-	why := history.ReasonOf(c.reasonOf(record))
-	held, keeping := c.asHeld(record, c.Catalogue.Keeping(record))
-	decided := ipam.NextState(held, keeping, now)
+	reason := history.ReasonOf(c.reasonOf(record))
+	held, keeping := c.effectiveRecord(record, c.Catalog.Keeping(record))
+	transition := ipam.NextState(held, keeping, now)
 	var err error
 	switch {
-	case decided.Release:
+	case transition.Release:
 		if err = c.release(ctx, record); err == nil { // and check that it is gone: an API server that has just started may have reported that too early
 			return reconcile.Result{RequeueAfter: c.Grace}, nil
 		}
-	case decided.State != "":
-		if err = c.Allocator.Keep(ctx, record, decided); err == nil {
-			c.recordEvent(record, decided)
-			record.State, record.ReleaseAfter = decided.State, decided.ReleaseAfter
-			c.History.Retained(record, why)
+	case transition.State != "":
+		if err = c.Allocator.ApplyTransition(ctx, record, transition); err == nil {
+			c.recordEvent(record, transition)
+			record.State, record.ReleaseAfter = transition.State, transition.ReleaseAfter
+			c.History.Retained(record, reason)
 		}
-	case !decided.Again.IsZero():
-		return reconcile.Result{RequeueAfter: decided.Again.Sub(now)}, nil
+	case !transition.Again.IsZero():
+		return reconcile.Result{RequeueAfter: transition.Again.Sub(now)}, nil
 	}
 	if kubeutil.IsNotFound(err) || errors.Is(err, ipam.ErrPoolInUse) {
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
@@ -83,11 +83,11 @@ func (c *Controller) collect(ctx context.Context, record ipam.Record) (reconcile
 
 // recordEvent makes an event of a block that is retained: of its IPAllocation, as its claim is
 // gone. It makes none of a block that is released: no object is left that the event could be of.
-func (c *Controller) recordEvent(record ipam.Record, decided ipam.Transition) {
-	if decided.State != ipam.StateRetained {
+func (c *Controller) recordEvent(record ipam.Record, transition ipam.Transition) {
+	if transition.State != ipam.StateRetained {
 		return
 	}
-	c.Events.Eventf(convert.Allocation(record), nil, corev1.EventTypeNormal, v1alpha1.EventRetained, "Release", "%s", retained(record, decided.ReleaseAfter))
+	c.Events.Eventf(convert.Allocation(record), nil, corev1.EventTypeNormal, v1alpha1.EventRetained, "Release", "%s", retained(record, transition.ReleaseAfter))
 }
 
 func retained(record ipam.Record, until time.Time) string {
@@ -95,17 +95,17 @@ func retained(record ipam.Record, until time.Time) string {
 		record.Block, record.Pool, until.UTC().Format(time.RFC3339), record.Holder)
 }
 
-// asHeld returns the record with which its next state is decided, and how it is kept: nothing is
+// effectiveRecord returns the record with which its next state is decided, and how it is kept: nothing is
 // retained, and nothing cools down, after a claim that never had the block, or did not have it
 // alone. That is so if the claim was not stored, as far as this process can determine, or if
 // another record is on the block.
-func (c *Controller) asHeld(record ipam.Record, keeping ipam.Keeping) (ipam.Record, ipam.Keeping) {
+func (c *Controller) effectiveRecord(record ipam.Record, keeping ipam.Keeping) (ipam.Record, ipam.Keeping) {
 	if record.State != ipam.StateBound || !record.ReleaseAfter.IsZero() {
 		return record, keeping
 	}
-	_, lost := errors.AsType[*ipam.TakenError](c.Allocator.Confirmed(record))
-	lost = lost || c.Ledger.Conflict(record) != nil
-	if lost || c.Ledger.NeverClaimed(record) && !record.IsStamped() && !c.sawDeletion(record) {
+	_, isLost := errors.AsType[*ipam.TakenError](c.Allocator.CheckConfirmed(record))
+	isLost = isLost || c.Ledger.Conflict(record) != nil
+	if isLost || c.Ledger.WasNeverClaimed(record) && !record.IsStamped() && !c.sawDeletion(record) {
 		record.Reclaim, record.Sticky, keeping.ReuseDelay = ipam.ReclaimDelete, "", 0
 	}
 	return record, keeping
@@ -121,10 +121,10 @@ func isKept(record ipam.Record) bool {
 // steps, and the first of them requeues it.
 func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	c.mu.Lock()
-	last := c.released[record.Name]
-	done := last.uid == record.UID && c.Clock.Since(last.at) < c.Grace
+	last := c.releases[record.Name]
+	isReleased := last.uid == record.UID && c.Clock.Since(last.at) < c.Grace
 	c.mu.Unlock()
-	if done {
+	if isReleased {
 		return nil
 	}
 	if err := c.Allocator.Release(ctx, record); err != nil {
@@ -135,7 +135,7 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	c.History.Released(record, history.ReasonOf(reason))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.released[record.Name] = lastRelease{uid: record.UID, at: c.Clock.Now()}
+	c.releases[record.Name] = lastRelease{uid: record.UID, at: c.Clock.Now()}
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (c *Controller) reasonOf(record ipam.Record) metrics.ReleaseReason {
 func (c *Controller) sawDeletion(record ipam.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	uid, ok := c.gone[record.Name]
+	uid, ok := c.deletedHolders[record.Name]
 	if !ok {
 		return false
 	}
@@ -174,11 +174,11 @@ func (c *Controller) sawDeletion(record ipam.Record) bool {
 func (c *Controller) graceLeft(record ipam.Record) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := c.unheld[record.Name]
+	seen := c.sightings[record.Name]
 	if seen.version != record.Version {
 		seen = sighting{version: record.Version, at: c.Clock.Now()}
-		c.unheld[record.Name] = seen
-		c.Metrics.Unheld(len(c.unheld))
+		c.sightings[record.Name] = seen
+		c.Metrics.Unheld(len(c.sightings))
 	}
 	return c.Grace - c.Clock.Since(seen.at)
 }
@@ -187,18 +187,18 @@ func (c *Controller) graceLeft(record ipam.Record) time.Duration {
 func (c *Controller) clear(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.unheld, name)
-	c.Metrics.Unheld(len(c.unheld))
+	delete(c.sightings, name)
+	c.Metrics.Unheld(len(c.sightings))
 }
 
 // forget removes all notes about a record that is gone.
 func (c *Controller) forget(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.unheld, name)
-	c.Metrics.Unheld(len(c.unheld))
-	delete(c.gone, name)
-	delete(c.released, name)
+	delete(c.sightings, name)
+	c.Metrics.Unheld(len(c.sightings))
+	delete(c.deletedHolders, name)
+	delete(c.releases, name)
 }
 
 // sighting holds the version of a record, and the time when it was first seen without its holder.

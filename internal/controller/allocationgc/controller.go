@@ -36,8 +36,8 @@ import (
 type Controller struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Allocator creates and deletes IPAllocations.
 	Allocator *allocator.Allocator
 	// Metrics counts passes.
@@ -68,16 +68,16 @@ type Controller struct {
 	judges map[string]Judge
 	// queue is the work queue for records that are to be reconciled.
 	queue kubeutil.Queue
-	// unheld has the time since which a state of a record has been seen without holder.
-	unheld map[ipam.Name]sighting
-	// gone has the UID of the holder whose deletion was seen, by its record.
-	gone map[ipam.Name]string
-	// news has the records that are reconciled only if they still have no holder after the time in
+	// sightings has the time since which a state of a record has been seen without holder.
+	sightings map[ipam.Name]sighting
+	// deletedHolders has the UID of the holder whose deletion was seen, by its record.
+	deletedHolders map[ipam.Name]string
+	// newRecords has the records that are reconciled only if they still have no holder after the time in
 	// which holders appear.
-	news []ipam.Name
-	// released has the last release by the record's name; the view shows the removal a moment
+	newRecords []ipam.Name
+	// releases has the last release by the record's name; the view shows the removal a moment
 	// later.
-	released map[ipam.Name]lastRelease
+	releases map[ipam.Name]lastRelease
 }
 
 // Judge reports whether the holder that a record names exists and names it.
@@ -85,7 +85,7 @@ type Judge func(context.Context, client.Reader, ipam.Record) (bool, error)
 
 // SetupWithManager registers the controller.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
-	c.unheld, c.gone, c.released = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]lastRelease{}
+	c.sightings, c.deletedHolders, c.releases = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]lastRelease{}
 	c.judges = map[string]Judge{}
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, "orphan", c.Metrics)
 	return builder.ControllerManagedBy(mgr).
@@ -108,11 +108,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.forget(name)
 		return reconcile.Result{}, nil
 	}
-	held, err := c.holds(ctx, c.Client, record)
+	isHeld, err := c.holds(ctx, c.Client, record)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if held {
+	if isHeld {
 		c.clear(name)
 		return reconcile.Result{}, nil
 	}
@@ -121,15 +121,15 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	sawDeletion := c.sawDeletion(record)
 	if !sawDeletion {
-		if left := c.graceLeft(record); left > 0 {
-			return reconcile.Result{RequeueAfter: left}, nil
+		if remaining := c.graceLeft(record); remaining > 0 {
+			return reconcile.Result{RequeueAfter: remaining}, nil
 		}
 	}
-	held, err = c.holds(ctx, c.Live, record)
+	isHeld, err = c.holds(ctx, c.Live, record)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if held { // the cache is behind and may never show a holder that is deleted in between, or a restore brought the holder back
+	if isHeld { // the cache is behind and may never show a holder that is deleted in between, or a restore brought the holder back
 		return reconcile.Result{RequeueAfter: c.Grace}, nil
 	}
 	if record.IsStamped() && !sawDeletion { // made for a holder that existed, and may be written into it yet

@@ -55,7 +55,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	parts := replica.New(replica.Options{Ledger: view, Client: k8s})
 	pool.Home = ipam.DomainNamed(pool.Key.Name, ipam.FamilyOf(pool.CIDR))
-	parts.Catalogue.SetPool(pool)
+	parts.Catalog.SetPool(pool)
 	view.Describe(pool)
 	over, err := rest.HTTPClientFor(plane.Config())
 	suite.Must(t, err)
@@ -68,9 +68,9 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 		name: ipam.Name{Namespace: pool.Key.Name, Name: "record"},
 	}
 	s.controller = &Controller{
-		Ledger: parts.Ledger, Catalogue: parts.Catalogue, Allocator: parts.Allocator, Metrics: parts.Metrics, History: parts.History,
+		Ledger: parts.Ledger, Catalog: parts.Catalog, Allocator: parts.Allocator, Metrics: parts.Metrics, History: parts.History,
 		Client: k8s, Live: k8s, Clock: s.clock, Grace: 180 * time.Second,
-		Events: s.events, unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
+		Events: s.events, sightings: map[ipam.Name]sighting{}, deletedHolders: map[ipam.Name]string{}, releases: map[ipam.Name]lastRelease{},
 	}
 	suite.Must(t, client.IgnoreAlreadyExists(k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}})))
 	suite.Must(t, k8s.Create(t.Context(), convert.Allocation(ipam.Record{
@@ -81,7 +81,7 @@ func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclai
 		Name: s.name, Block: pool.CIDR, Pool: pool.Key, Purpose: ipam.PurposeClaim, Reclaim: reclaim, State: ipam.StateBound,
 		Holder: ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: s.name.Namespace, Name: "claim"},
 	})))
-	s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+	s.awaitRecord(func(_ ipam.Record, ok bool) bool { return ok })
 	return s
 }
 
@@ -91,8 +91,8 @@ func (s *recordStory) changed(record ipam.Record, patch string) {
 	suite.Must(s.t, s.k8s.Patch(s.t.Context(), convert.Allocation(record), client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// seen waits until the view shows the record in this state.
-func (s *recordStory) seen(as func(ipam.Record, bool) bool) {
+// awaitRecord waits until the view shows the record in this state.
+func (s *recordStory) awaitRecord(matches func(ipam.Record, bool) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *recordStory) seen(as func(ipam.Record, bool) bool) {
 		default:
 		}
 	})
-	for !as(s.controller.Ledger.Record(s.name)) {
+	for !matches(s.controller.Ledger.Record(s.name)) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -113,7 +113,7 @@ func (s *recordStory) seen(as func(ipam.Record, bool) bool) {
 }
 
 // sawDeletion shows the deletion of the claim to the controller.
-func (s *recordStory) sawDeletion() { s.controller.gone[s.name] = "uid" }
+func (s *recordStory) sawDeletion() { s.controller.deletedHolders[s.name] = "uid" }
 
 // reconciled returns the time after which the controller looks again.
 func (s *recordStory) reconciled() time.Duration {
@@ -127,14 +127,14 @@ func (s *recordStory) reconciled() time.Duration {
 func (s *recordStory) reconciledTo(state ipam.State) {
 	s.t.Helper()
 	s.reconciled()
-	s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == state })
+	s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.State == state })
 }
 
 // reconciledAway expects the record to be gone afterwards.
 func (s *recordStory) reconciledAway() {
 	s.t.Helper()
 	s.reconciled()
-	s.seen(func(_ ipam.Record, ok bool) bool { return !ok })
+	s.awaitRecord(func(_ ipam.Record, ok bool) bool { return !ok })
 }
 
 func (s *recordStory) passes(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
@@ -168,7 +168,7 @@ func TestOrphan(t *testing.T) {
 		if again := s.reconciled(); again != 0 {
 			t.Errorf("looks again after %s, want never", again)
 		}
-		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+		s.awaitRecord(func(_ ipam.Record, ok bool) bool { return ok })
 	})
 
 	t.Run("a claim that the cache does not show is looked for again", func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestOrphan(t *testing.T) {
 		record, _ := s.controller.Ledger.Record(s.name)
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, claim)
 		suite.Must(t, err)
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID != "" })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID != "" })
 		s.reconciled()
 		s.passes(time.Hour)
 		s.reconciledAway()
@@ -234,7 +234,7 @@ func TestOrphan(t *testing.T) {
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
 		suite.Must(t, s.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}))
 		s.reconciledAway()
 	})
@@ -243,11 +243,11 @@ func TestOrphan(t *testing.T) {
 		s := begin(t, plane, pool("unseen-release", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.sawDeletion()
-		s.controller.released[s.name] = lastRelease{uid: record.UID, at: s.clock.Now()} // as an API server answered that had just started
+		s.controller.releases[s.name] = lastRelease{uid: record.UID, at: s.clock.Now()} // as an API server answered that had just started
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
-		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+		s.awaitRecord(func(_ ipam.Record, ok bool) bool { return ok })
 		s.passes(180 * time.Second)
 		s.reconciledAway()
 	})
@@ -261,7 +261,7 @@ func TestOrphan(t *testing.T) {
 		}
 		s.passes(59 * time.Minute)
 		s.reconciled()
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateCooling })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateCooling })
 		s.passes(2 * time.Minute)
 		s.reconciledAway()
 	})
@@ -279,7 +279,7 @@ func TestOrphan(t *testing.T) {
 		}
 		record, _ := s.controller.Ledger.Record(s.name)
 		suite.Must(t, s.k8s.Delete(t.Context(), convert.Allocation(record)))
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.Terminating })
 		s.reconciledAway()
 	})
 
@@ -289,13 +289,13 @@ func TestOrphan(t *testing.T) {
 		made.Name.Name, made.Version, made.Block, made.Reclaim = name, "", netip.MustParsePrefix(block), ipam.ReclaimRetain
 		suite.Must(t, s.k8s.Create(t.Context(), convert.Allocation(made)))
 		s.name = made.Name
-		s.seen(func(_ ipam.Record, ok bool) bool { return ok })
+		s.awaitRecord(func(_ ipam.Record, ok bool) bool { return ok })
 	}
 
 	t.Run("nothing is retained for a claim that was never stored, nor cools down", func(t *testing.T) {
 		s := begin(t, plane, pool("never-stored", time.Hour), ipam.ReclaimRetain)
 		before := s.name
-		s.controller.Ledger.ClaimsKnown()
+		s.controller.Ledger.MarkClaimsKnown()
 		another(s, "never-stored", "10.0.1.0/24")
 		s.reconciled()
 		s.passes(180 * time.Second)
@@ -309,7 +309,7 @@ func TestOrphan(t *testing.T) {
 
 	t.Run("a block is retained for a claim of which only the end was seen", func(t *testing.T) {
 		s := begin(t, plane, pool("end-seen", 0), ipam.ReclaimRetain)
-		s.controller.Ledger.ClaimsKnown()
+		s.controller.Ledger.MarkClaimsKnown()
 		another(s, "end-seen", "10.0.1.0/24")
 		s.sawDeletion()
 		s.reconciledTo(ipam.StateRetained)
@@ -328,18 +328,18 @@ func TestOrphan(t *testing.T) {
 		s.name.Name = "own"
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.changed(record, `{"spec":{"state":"Releasing"}}`)
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateReleasing })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.State == ipam.StateReleasing })
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && !r.Terminating })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && !r.Terminating })
 	})
 
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
 		s := begin(t, plane, pool("taken-over", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.changed(record, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
 		s.sawDeletion()
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s: it is no longer that claim's", again)
@@ -353,7 +353,7 @@ func TestOrphan(t *testing.T) {
 		suite.Must(t, s.k8s.Create(t.Context(), former))
 		_, err := s.controller.Allocator.Stamp(t.Context(), record, former)
 		suite.Must(t, err)
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.HolderUID == string(former.UID) })
 		suite.Must(t, s.k8s.Delete(t.Context(), former))
 		order := allocator.Order{Holder: record.Holder, Resolution: inventory.Resolution{
 			Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: ipam.PoolNamed("another")}},
@@ -370,8 +370,8 @@ func TestOrphan(t *testing.T) {
 		if _, ok := s.controller.Allocator.Restore(t.Context(), order, s.name.Name); !ok {
 			t.Fatal("it was not taken over")
 		}
-		s.seen(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
-		s.controller.gone[s.name] = string(former.UID)
+		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
+		s.controller.deletedHolders[s.name] = string(former.UID)
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s: it is the restored claim's now", again)
 		}

@@ -39,8 +39,8 @@ func (c *Controller) records() source.Source {
 // reconcileMissing enqueues the own record of a pool that is gone and of which a block was
 // released: that block may have been the last.
 func (c *Controller) reconcileMissing(q kubeutil.Queue, pool ipam.PoolKey) {
-	if _, ok := c.Catalogue.Pool(pool); !ok {
-		q.Add(requestFor(c.Catalogue.RecordOfPool(pool)))
+	if _, ok := c.Catalog.Pool(pool); !ok {
+		q.Add(requestFor(c.Catalog.RecordOfPool(pool)))
 	}
 }
 
@@ -51,7 +51,7 @@ func (c *Controller) claims() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 		claim := e.Object.(*v1alpha1.IPClaim)
 		if name := (ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}); name.Name != "" {
-			c.note(string(claim.UID), name)
+			c.noteDeletion(string(claim.UID), name)
 			q.Add(requestFor(name))
 			return
 		}
@@ -65,33 +65,33 @@ func (c *Controller) claims() handler.EventHandler {
 func (c *Controller) pools() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 		for _, record := range c.Ledger.HeldBy(convert.HolderOfPool(convert.KeyOf(e.Object.(v1alpha1.Pool)))) {
-			c.note(string(e.Object.GetUID()), record.Name)
+			c.noteDeletion(string(e.Object.GetUID()), record.Name)
 			q.Add(requestFor(record.Name))
 		}
 	}})
 }
 
-func (c *Controller) note(uid string, record ipam.Name) {
+func (c *Controller) noteDeletion(uid string, record ipam.Name) {
 	if !c.Within.Has(record.Namespace) {
 		return // no pass would forget it again
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone[record] = uid
+	c.deletedHolders[record] = uid
 }
 
-// Gone notes that the holder of the records was deleted, if no watch of this controller reports it.
-func (c *Controller) Gone(uid string, records ...ipam.Name) {
+// ReportDeleted notes that the holder of the records was deleted, if no watch of this controller reports it.
+func (c *Controller) ReportDeleted(uid string, records ...ipam.Name) {
 	for _, name := range records {
-		c.note(uid, name)
-		c.look(name)
+		c.noteDeletion(uid, name)
+		c.enqueueRecord(name)
 	}
 }
 
-// Look enqueues records for judgment if nothing is known of their holder.
-func (c *Controller) Look(records ...ipam.Name) {
+// Enqueue enqueues records for judgment if nothing is known of their holder.
+func (c *Controller) Enqueue(records ...ipam.Name) {
 	for _, name := range records {
-		c.look(name)
+		c.enqueueRecord(name)
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *Controller) Judge(kind string, f func(context.Context, client.Reader, i
 	c.mu.Lock()
 	c.judges[kind] = f
 	c.mu.Unlock()
-	for _, record := range c.Ledger.OfKind(kind) {
+	for _, record := range c.Ledger.RecordsOfKind(kind) {
 		c.noteNew(record.Name)
 	}
 }
@@ -113,12 +113,12 @@ func (c *Controller) noteNew(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue != nil { // else this replica does not lead
-		c.news = append(c.news, name)
+		c.newRecords = append(c.newRecords, name)
 	}
 }
 
-// look enqueues a record if this replica leads.
-func (c *Controller) look(name ipam.Name) {
+// enqueueRecord enqueues a record if this replica leads.
+func (c *Controller) enqueueRecord(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue != nil {

@@ -64,11 +64,11 @@ func newRecords(e *orphans) {
 	e.Created(claimOf(held))
 	e.Forced(convert.Allocation(gone))
 	q.Enqueued("team/a03-12345678")
-	e.controller.unheld = map[ipam.Name]sighting{held.Name: {}, orphan.Name: {}, gone.Name: {}}
+	e.controller.sightings = map[ipam.Name]sighting{held.Name: {}, orphan.Name: {}, gone.Name: {}}
 	e.controller.scan(e.t.Context(), q)
 	q.Enqueued("team/a02-12345678", "team/a03-12345678")
-	if _, is := e.controller.unheld[held.Name]; is || len(e.controller.unheld) != 2 {
-		e.t.Errorf("without holder are %v, want %s and %s", e.controller.unheld, orphan.Name, gone.Name)
+	if _, is := e.controller.sightings[held.Name]; is || len(e.controller.sightings) != 2 {
+		e.t.Errorf("without holder are %v, want %s and %s", e.controller.sightings, orphan.Name, gone.Name)
 	}
 	e.controller.scan(e.t.Context(), q)
 	q.Enqueued()
@@ -111,7 +111,7 @@ func deletedHolders(e *orphans) {
 		}
 		handler.Delete(e.t.Context(), event.DeleteEvent{Object: test.deleted}, q)
 		q.Enqueued(test.record.String())
-		if got := e.controller.gone[test.record]; got != test.noted {
+		if got := e.controller.deletedHolders[test.record]; got != test.noted {
 			e.t.Errorf("the deletion of %q is noted for %s, want that of %q", got, test.record, test.noted)
 		}
 	}
@@ -124,19 +124,19 @@ func judgedKind(e *orphans) {
 	record := recordNamed("a", ipam.StateBound)
 	record.Pool, record.Block = ipam.PoolNamed("p"), story.Block("a", "p", "172.16.1.0/32").Block
 	e.Recorded(record)
-	e.controller.Look(record.Name) // on a replica that does not lead
+	e.controller.Enqueue(record.Name) // on a replica that does not lead
 	q := e.Started(e.controller.records())
-	e.controller.news = nil
+	e.controller.newRecords = nil
 	e.controller.judges = map[string]Judge{}
 	none := func(context.Context, client.Reader, ipam.Record) (bool, error) { return false, nil }
 	e.controller.Judge("Thing", none)
 	e.controller.scan(e.t.Context(), q)
 	q.Enqueued("team/a")
-	e.controller.Look(record.Name)
+	e.controller.Enqueue(record.Name)
 	q.Enqueued("team/a")
-	e.controller.Gone("uid", record.Name)
+	e.controller.ReportDeleted("uid", record.Name)
 	q.Enqueued("team/a")
-	if got := e.controller.gone[record.Name]; got != "uid" {
+	if got := e.controller.deletedHolders[record.Name]; got != "uid" {
 		e.t.Errorf("the deletion of %q is noted, want that of uid", got)
 	}
 }
@@ -151,7 +151,7 @@ func countedOrphans(e *orphans) {
 	e.Created(claimOf(held))
 	e.Reconciled(e.controller, convert.Allocation(held)).After(0)
 	e.Measured(2, unheld)
-	e.controller.gone[forced.Name] = "uid"
+	e.controller.deletedHolders[forced.Name] = "uid"
 	e.Forced(convert.Allocation(forced))
 	e.Reconciled(e.controller, convert.Allocation(forced)).After(0)
 	e.Measured(1, unheld)
@@ -164,7 +164,7 @@ func countedOrphans(e *orphans) {
 	e.Measured(1, releases)
 	e.Reconciled(e.controller, convert.Allocation(orphan)).After(0)
 	e.Measured(0, unheld)
-	if n := len(e.controller.gone) + len(e.controller.released) + len(e.controller.unheld); n != 0 {
+	if n := len(e.controller.deletedHolders) + len(e.controller.releases) + len(e.controller.sightings); n != 0 {
 		e.t.Errorf("%d notes are left of records that are gone", n)
 	}
 }
@@ -177,7 +177,7 @@ func orphansHistory(e *orphans) {
 	for _, record := range []*ipam.Record{&cooling, &retained} {
 		record.HolderUID = "former"
 		e.Recorded(*record)
-		e.controller.gone[record.Name] = "former"
+		e.controller.deletedHolders[record.Name] = "former"
 	}
 	e.graceOver(orphan)
 	reconciled := func(records ...ipam.Record) {
@@ -189,7 +189,7 @@ func orphansHistory(e *orphans) {
 	e.HasHistory("Released 172.16.1.0/28 Orphaned", "Retained 10.0.0.0/28 HolderDeleted, Cooling for 1h0m0s", "Retained 172.16.3.0/28 HolderDeleted, Retained for 720h0m0s")
 	e.World.HasEvents(convert.Allocation(cooling))
 	e.World.HasEvents(convert.Allocation(retained), "Normal Retained")
-	e.controller.gone = map[ipam.Name]string{} // as of a leader that is new
+	e.controller.deletedHolders = map[ipam.Name]string{} // as of a leader that is new
 	e.Passes(time.Hour)
 	reconciled(cooling, retained)
 	e.HasHistory("Released 10.0.0.0/28 ReuseDelayOver")
@@ -208,20 +208,20 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 		return record.Name
 	}
 	asItIs := func(*ipam.Record) {}
-	of := func(uid string) func(*ipam.Record) { return func(r *ipam.Record) { r.HolderUID = uid } }
+	holderUID := func(uid string) func(*ipam.Record) { return func(r *ipam.Record) { r.HolderUID = uid } }
 	kept := map[ipam.Name]bool{}
 	never := orphan(1, asItIs)
 	kept[never] = false // its claim was never stored
-	kept[orphan(2, of("former"))] = true
+	kept[orphan(2, holderUID("former"))] = true
 	seen, claimed := orphan(3, asItIs), orphan(4, asItIs)
-	kept[seen], e.controller.gone[seen] = true, "former"
+	kept[seen], e.controller.deletedHolders[seen] = true, "former"
 	claim := claimOf(e.recordOf(claimed))
 	e.Created(claim)
 	e.Deleted(claim)
 	kept[claimed] = true
 	kept[orphan(5, func(r *ipam.Record) { r.Adopted, r.ReleaseAfter = true, e.Clock.Now().Add(time.Hour) })] = true // it was retained before
 	kept[orphan(6, func(r *ipam.Record) { r.State, r.ReleaseAfter = ipam.StateRetained, e.Clock.Now() })] = true
-	first, second := orphan(7, of("former")), orphan(8, func(r *ipam.Record) { r.HolderUID, r.Block = "former", netip.MustParsePrefix("172.16.7.0/30") })
+	first, second := orphan(7, holderUID("former")), orphan(8, func(r *ipam.Record) { r.HolderUID, r.Block = "former", netip.MustParsePrefix("172.16.7.0/30") })
 	kept[first], kept[second] = true, false
 	disputed := orphan(9, asItIs) // its claim names it
 	e.Created(claimOf(e.recordOf(disputed)))
@@ -232,7 +232,7 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 	// Another process lists all of them: the age of some is unknown to it.
 	kept = map[ipam.Name]bool{never: true, first: false, second: false, disputed: false}
 	other := plane.Begin(e.t)
-	e.keeps(&Controller{Ledger: other.Ledger, Catalogue: other.Catalogue, Allocator: other.Allocator, Metrics: other.Metrics, History: other.History}, kept)
+	e.keeps(&Controller{Ledger: other.Ledger, Catalog: other.Catalog, Allocator: other.Allocator, Metrics: other.Metrics, History: other.History}, kept)
 }
 
 // recordOf returns the record of a name.
@@ -246,7 +246,7 @@ func (e *orphans) keeps(by *Controller, kept map[ipam.Name]bool) {
 	e.t.Helper()
 	for name, want := range kept {
 		record, _ := by.Ledger.Record(name)
-		record, keeping := by.asHeld(record, ipam.Keeping{ReuseDelay: time.Hour})
+		record, keeping := by.effectiveRecord(record, ipam.Keeping{ReuseDelay: time.Hour})
 		if got := record.Reclaim == ipam.ReclaimRetain; got != want || (keeping.ReuseDelay > 0) != want {
 			e.t.Errorf("%s is kept: %t, and cools down for %s; want %t", name, got, keeping.ReuseDelay, want)
 		}

@@ -51,7 +51,7 @@ func takenOver(e *orphans) {
 func deletedTakenOver(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		record := e.orphan(n, "")
-		e.controller.gone[record.Name] = "former"
+		e.controller.deletedHolders[record.Name] = "former"
 		return e.interruption(record, func() { e.restored(record) })
 	})
 }
@@ -83,7 +83,7 @@ func poolMadeAgain(e *orphans) {
 		own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
 		suite.Must(e.t, err)
 		e.Forced(pool.DeepCopy())
-		e.controller.gone[own.Name] = own.HolderUID
+		e.controller.deletedHolders[own.Name] = own.HolderUID
 		return e.interruption(own, func() {
 			read, errs := convert.Pool(pool)
 			suite.Must(e.t, errs.ToAggregate())
@@ -111,10 +111,10 @@ func ofEarlier(e *orphans) {
 	own, err := e.Allocator.Stamp(e.t.Context(), own, pool)
 	suite.Must(e.t, err)
 	e.Replaced(pool)
-	e.controller.gone[record.Name], e.controller.gone[own.Name] = "former", own.HolderUID
-	for _, of := range []ipam.Record{record, own} {
-		e.Reconciled(e.controller, convert.Allocation(of))
-		e.Gone(convert.Allocation(of))
+	e.controller.deletedHolders[record.Name], e.controller.deletedHolders[own.Name] = "former", own.HolderUID
+	for _, rec := range []ipam.Record{record, own} {
+		e.Reconciled(e.controller, convert.Allocation(rec))
+		e.Gone(convert.Allocation(rec))
 	}
 }
 
@@ -145,7 +145,7 @@ func retentionFails(e *orphans) {
 		record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
 		record.HolderUID, record.Reclaim = "former", ipam.ReclaimRetain
 		e.Recorded(record)
-		e.controller.gone[record.Name] = "former"
+		e.controller.deletedHolders[record.Name] = "former"
 		i := e.interruption(record, nil)
 		i.Check = func() {
 			if record, _ := e.Ledger.Record(record.Name); record.State != ipam.StateRetained {
@@ -179,9 +179,9 @@ func beginOrphans(t *testing.T, plane *story.Plane) *orphans {
 	t.Helper()
 	e := &orphans{World: plane.Begin(t), t: t}
 	e.controller = &Controller{
-		Ledger: e.Ledger, Catalogue: e.Catalogue, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
+		Ledger: e.Ledger, Catalog: e.Catalog, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
 		Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
-		unheld: map[ipam.Name]sighting{}, gone: map[ipam.Name]string{}, released: map[ipam.Name]lastRelease{},
+		sightings: map[ipam.Name]sighting{}, deletedHolders: map[ipam.Name]string{}, releases: map[ipam.Name]lastRelease{},
 	}
 	e.Applied(build.Pool("p").CIDR("172.16.0.0/16").Obj())
 	return e

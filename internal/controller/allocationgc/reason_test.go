@@ -9,8 +9,8 @@ import (
 
 func TestWhyARecordIsReleased(t *testing.T) {
 	name := func(n string) ipam.Name { return ipam.Name{Namespace: "team", Name: n} }
-	c := &Controller{gone: map[ipam.Name]string{name("seen"): ""}}
-	for what, of := range map[string]struct {
+	c := &Controller{deletedHolders: map[ipam.Name]string{name("seen"): ""}}
+	for description, test := range map[string]struct {
 		record ipam.Record
 		want   metrics.ReleaseReason
 	}{
@@ -20,8 +20,8 @@ func TestWhyARecordIsReleased(t *testing.T) {
 		"its retention was ended by hand": {ipam.Record{Name: name("seen"), State: ipam.StateRetained, Terminating: true}, metrics.Deleted},
 		"it has cooled down":              {ipam.Record{Name: name("seen"), State: ipam.StateCooling, Terminating: true}, metrics.ReuseDelayOver},
 	} {
-		if got := c.reasonOf(of.record); got != of.want {
-			t.Errorf("%s: %s, want %s", what, got, of.want)
+		if got := c.reasonOf(test.record); got != test.want {
+			t.Errorf("%s: %s, want %s", description, got, test.want)
 		}
 	}
 }

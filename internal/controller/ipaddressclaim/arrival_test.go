@@ -17,11 +17,11 @@ import (
 func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
 	scheme := schemeOf(t, apiextensionsv1.AddToScheme)
 	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0
-	watched, known := 0, false
+	watchCount, isSynced := 0, false
 	a := &arrival{
 		client: store, mapper: mapper, log: logr.Discard(),
-		watchClusters: func() (func() bool, error) { watched++; return func() bool { return known }, nil },
-		require:       func(func() bool) { t.Error("all that is handed out waits for Clusters") },
+		watchClusters: func() (func() bool, error) { watchCount++; return func() bool { return isSynced }, nil },
+		addSource:     func(func() bool) { t.Error("all that is handed out waits for Clusters") },
 		start:         func() error { starts++; return nil },
 	}
 	expect := func(when string, again time.Duration, started int) {
@@ -31,22 +31,22 @@ func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
 			t.Fatalf("%s: asked again after %s, not %s; started %d times, not %d (%v)", when, result.RequeueAfter, again, starts, started, err)
 		}
 	}
-	for _, name := range definitions() {
+	for _, name := range crdNames() {
 		expect("until all are defined", 0, 0)
 		if err := store.Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, gvk := range needed() {
-		expect("until all are served", servedWithin, 0)
+	for _, gvk := range requiredKinds() {
+		expect("until all are served", servedPollInterval, 0)
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
-	expect("until the Clusters are known", knownWithin, 0)
-	expect("until the Clusters are known", knownWithin, 0)
-	known = true
+	expect("until the Clusters are known", knownPollInterval, 0)
+	expect("until the Clusters are known", knownPollInterval, 0)
+	isSynced = true
 	expect("when all are known", 0, 1)
 	expect("afterwards", 0, 1)
-	if watched != 1 {
-		t.Errorf("Clusters are watched %d times", watched)
+	if watchCount != 1 {
+		t.Errorf("Clusters are watched %d times", watchCount)
 	}
 }

@@ -39,7 +39,7 @@ func (c *Controller) protectClaim(ctx context.Context, s *scope) error {
 // bind finds and records an address for a claim that has none (contract, "Normal
 // IPAddressClaim" 4).
 func (c *Controller) bind(ctx context.Context, s *scope) error {
-	if err := c.isNew(ctx, s); err != nil {
+	if err := c.checkNew(ctx, s); err != nil {
 		return err
 	}
 	if s.invalid != nil {
@@ -48,7 +48,7 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err := c.protectClaim(ctx, s); err != nil {
 		return err
 	}
-	if err := c.askAgain(ctx, s); err != nil {
+	if err := c.requestGrant(ctx, s); err != nil {
 		return err
 	}
 	resolution, err := c.Allocator.Resolve(ctx, s.request)
@@ -61,16 +61,16 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	return err
 }
 
-// askAgain asks whether the service account that created the claim can use its pool now.
-func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if pool, ok := c.Catalogue.MayBeGranted(s.request); ok {
-		s.request.Grant, s.again, err = c.Asker.Ask(ctx, s.claim, pool)
+// requestGrant asks whether the service account that created the claim can use its pool now.
+func (c *Controller) requestGrant(ctx context.Context, s *scope) (err error) {
+	if pool, ok := c.Catalog.MayBeGranted(s.request); ok {
+		s.request.Grant, s.grantRetry, err = c.Asker.Ask(ctx, s.claim, pool)
 	}
 	return err
 }
 
-// allocate binds a claim. If it cannot be bound, allocate decides the effect on its turn.
-func (c *Controller) allocate(ctx context.Context, s *scope) error {
+// bindAndYield binds a claim. If it cannot be bound, allocate decides the effect on its turn.
+func (c *Controller) bindAndYield(ctx context.Context, s *scope) error {
 	err := c.bind(ctx, s)
 	switch {
 	case errors.Is(err, errNotSeen), !s.mayWait():
@@ -79,14 +79,14 @@ func (c *Controller) allocate(ctx context.Context, s *scope) error {
 		c.Queue.Leave(s.holder())
 		return nil
 	}
-	c.Queue.Wait(s.waiting())
+	c.Queue.Wait(s.waiter())
 	s.retry, err = c.Queue.Yield(s.holder(), err)
 	return err
 }
 
-// isNew returns errNotSeen if the claim has a record, or its status names an address, and its
+// checkNew returns errNotSeen if the claim has a record, or its status names an address, and its
 // IPAddress exists and is only missing in the cache.
-func (c *Controller) isNew(ctx context.Context, s *scope) error {
+func (c *Controller) checkNew(ctx context.Context, s *scope) error {
 	if s.claim.Status.AddressRef.Name == "" && len(c.Ledger.HeldBy(s.holder())) == 0 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 			Address:  s.record.Block.Addr().String(),
 		},
 	}
-	pool, ok := c.Catalogue.Pool(s.record.Pool)
+	pool, ok := c.Catalog.Pool(s.record.Pool)
 	if !ok {
 		return &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: s.record.Pool.String() + " is gone: make it again"}
 	}
@@ -119,19 +119,19 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	if err := c.ensureMetadata(ctx, s, address); err != nil {
 		return err
 	}
-	attempt := c.expected.create(s.name, c.Clock.Now())
+	expectation := c.expectations.expectAddress(s.name, c.Clock.Now())
 	if err := c.Client.Create(ctx, address); err != nil {
 		if queue.IsRefused(err) {
-			attempt.refused()
+			expectation.setRefused()
 		} else {
-			attempt.unanswered()
+			expectation.setUnanswered()
 		}
 		if apierrors.IsAlreadyExists(err) {
 			return errNotSeen
 		}
 		return fmt.Errorf("creating the IPAddress: %w", err)
 	}
-	attempt.stored(address.UID)
+	expectation.setStored(address.UID)
 	s.address = address
 	return nil
 }
@@ -167,22 +167,22 @@ func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipam
 	if err != nil {
 		return err
 	}
-	address.OwnerReferences = owners(address.OwnerReferences, s.claim, pool)
+	address.OwnerReferences = ownerReferences(address.OwnerReferences, s.claim, pool)
 	return nil
 }
 
-// owners returns the claim, as controller, and the pool; and all former owners. It replaces
+// ownerReferences returns the claim, as controller, and the pool; and all former owners. It replaces
 // references to an earlier life of either.
-func owners(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool metav1.OwnerReference) []metav1.OwnerReference {
-	others := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {
+func ownerReferences(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool metav1.OwnerReference) []metav1.OwnerReference {
+	otherRefs := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {
 		return isClaim(ref, claim) || groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group && ref.Kind == pool.Kind
 	})
-	controlled := slices.ContainsFunc(others, func(ref metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller })
-	ours := metav1.OwnerReference{
+	isControlled := slices.ContainsFunc(otherRefs, func(ref metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller })
+	claimRef := metav1.OwnerReference{
 		APIVersion: ipamv1.GroupVersion.String(), Kind: kind, Name: claim.Name, UID: claim.UID,
-		Controller: new(!controlled), BlockOwnerDeletion: new(true),
+		Controller: new(!isControlled), BlockOwnerDeletion: new(true),
 	}
-	return append([]metav1.OwnerReference{ours, pool}, others...)
+	return append([]metav1.OwnerReference{claimRef, pool}, otherRefs...)
 }
 
 // ownerPool returns the owner reference to the pool.
@@ -222,26 +222,26 @@ func sameMetadata(a, b *ipamv1.IPAddress) bool {
 	return slices.Equal(a.Finalizers, b.Finalizers) &&
 		len(a.Labels) == len(b.Labels) && sameEntries(a.Labels, b.Labels) &&
 		sameEntries(a.Annotations, b.Annotations) &&
-		slices.EqualFunc(sorted(a.OwnerReferences), sorted(b.OwnerReferences), sameOwner)
+		slices.EqualFunc(sortByUID(a.OwnerReferences), sortByUID(b.OwnerReferences), sameOwner)
 }
 
 func sameEntries(a, b map[string]string) bool {
 	for key, value := range b {
-		if was, ok := a[key]; !ok || was != value {
+		if previous, ok := a[key]; !ok || previous != value {
 			return false
 		}
 	}
 	return true
 }
 
-func sorted(refs []metav1.OwnerReference) []metav1.OwnerReference {
+func sortByUID(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.SortedFunc(slices.Values(refs), func(a, b metav1.OwnerReference) int { return cmp.Compare(a.UID, b.UID) })
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {
-	is := func(flag *bool) bool { return flag != nil && *flag }
+	isTrue := func(flag *bool) bool { return flag != nil && *flag }
 	return a.UID == b.UID && a.Kind == b.Kind && a.Name == b.Name && a.APIVersion == b.APIVersion &&
-		is(a.Controller) == is(b.Controller) && is(a.BlockOwnerDeletion) == is(b.BlockOwnerDeletion)
+		isTrue(a.Controller) == isTrue(b.Controller) && isTrue(a.BlockOwnerDeletion) == isTrue(b.BlockOwnerDeletion)
 }
 
 // isClaim reports whether an owner is the claim, in whatever life and version.

@@ -58,8 +58,8 @@ import (
 type Controller struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
@@ -87,8 +87,8 @@ type Controller struct {
 	// Events receives the events.
 	Events events.EventRecorder
 
-	// expected holds the changes that the caches do not show yet.
-	expected expectations
+	// expectations holds the changes that the caches do not show yet.
+	expectations expectations
 }
 
 // SetupWithManager registers the controller. The API server must serve Cluster API's kinds.
@@ -112,7 +112,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 
 // Reconcile implements reconcile.Reconciler. The request names a claim.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	s, err := c.look(ctx, req.NamespacedName)
+	s, err := c.readScope(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -122,45 +122,45 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !s.mayWait() { // if it can wait, that is decided when it is not served
 		c.Queue.Leave(s.holder())
 	}
-	coming := c.coming(s)
-	c.found(s, coming)
-	switch s.next() {
+	delay := c.addressDelay(s)
+	c.forgetShownDeletion(s, delay)
+	switch s.nextStep() {
 	case leaveAlone:
-		return reconcile.Result{RequeueAfter: coming}, nil
+		return reconcile.Result{RequeueAfter: delay}, nil
 	case refuse:
 		return reconcile.Result{}, c.refuse(ctx, s)
 	case keepAddress:
-		return soon(c.retry(s, c.keep(ctx, s)))
+		return requeueIfNotSeen(c.retry(s, c.keepAddress(ctx, s)))
 	case dropAddress:
-		return soon(c.unprotect(ctx, s))
+		return requeueIfNotSeen(c.unprotect(ctx, s))
 	case release:
 		if s.finalizerRemoved.isOf(s.claim, c.Clock.Now()) {
-			return reconcile.Result{RequeueAfter: showsWithin}, nil
+			return reconcile.Result{RequeueAfter: cacheTimeout}, nil
 		}
-		return soon(c.tellRefused(ctx, s, c.release(ctx, s)))
+		return requeueIfNotSeen(c.reportRefusal(ctx, s, c.release(ctx, s)))
 	default:
-		return again(ctx, s, c.serve)
+		return withRequeue(ctx, s, c.serve)
 	}
 }
 
-// coming returns the time within which an IPAddress without claim that this process created can
+// addressDelay returns the time within which an IPAddress without claim that this process created can
 // still appear; 0 if there is none.
-func (c *Controller) coming(s *scope) time.Duration {
+func (c *Controller) addressDelay(s *scope) time.Duration {
 	if s.claim != nil || s.address != nil {
 		return 0
 	}
-	return c.expected.coming(s.name, c.Clock.Now())
+	return c.expectations.addressDelay(s.name, c.Clock.Now())
 }
 
-// found forgets that the deletion of a claim was seen if there is another claim of its name, or
+// forgetShownDeletion forgets that the deletion of a claim was seen if there is another claim of its name, or
 // neither a claim nor an IPAddress. A pass that began before the deletion was seen may still have
 // that same claim.
-func (c *Controller) found(s *scope, coming time.Duration) {
-	uid, seen := c.expected.deletedClaim(s.name)
+func (c *Controller) forgetShownDeletion(s *scope, delay time.Duration) {
+	uid, ok := c.expectations.deletedClaim(s.name)
 	switch {
-	case !seen, s.claim != nil && string(s.claim.UID) == uid:
-	case s.claim != nil, s.address == nil && coming == 0:
-		c.expected.forgetDeletedClaim(s.name, uid)
+	case !ok, s.claim != nil && string(s.claim.UID) == uid:
+	case s.claim != nil, s.address == nil && delay == 0:
+		c.expectations.forgetDeletedClaim(s.name, uid)
 	}
 }
 
@@ -168,48 +168,48 @@ func (c *Controller) serves(claim *ipamv1.IPAddressClaim) bool {
 	return isServed(claim, c.Within, c.WatchFilter)
 }
 
-// soon requeues a claim if an object of it has not been seen yet: if this process, or the leader
+// requeueIfNotSeen requeues a claim if an object of it has not been seen yet: if this process, or the leader
 // before it, made the object, its appearance does not enqueue the claim.
-func soon(err error) (reconcile.Result, error) {
+func requeueIfNotSeen(err error) (reconcile.Result, error) {
 	if errors.Is(err, errNotSeen) {
-		return reconcile.Result{RequeueAfter: showsWithin}, nil
+		return reconcile.Result{RequeueAfter: cacheTimeout}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// again serves a claim. It requeues the claim for the time when the right to use its pool is asked
+// withRequeue serves a claim. It requeues the claim for the time when the right to use its pool is asked
 // for again, or when a claim that has lost its turn is tried again.
-func again(ctx context.Context, s *scope, serve func(context.Context, *scope) error) (reconcile.Result, error) {
-	result, err := soon(serve(ctx, s))
+func withRequeue(ctx context.Context, s *scope, serve func(context.Context, *scope) error) (reconcile.Result, error) {
+	result, err := requeueIfNotSeen(serve(ctx, s))
 	if err == nil && result.IsZero() {
-		result.RequeueAfter = cmp.Or(s.again, s.retry)
+		result.RequeueAfter = cmp.Or(s.grantRetry, s.retry)
 	}
 	return result, err
 }
 
 // serve ensures that the claim has its address, and writes the result into its status.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
-	held := c.recordExisting(ctx, s)
-	if why := c.halted(s); why != nil {
-		return errors.Join(c.tellHalt(ctx, s, why), c.retry(s, held))
+	recordErr := c.recordExisting(ctx, s)
+	if halt := c.haltOf(s); halt != nil {
+		return errors.Join(c.reportHalt(ctx, s, halt), c.retry(s, recordErr))
 	}
 	before := s.claim.DeepCopy()
-	err := held
+	err := recordErr
 	switch {
 	case s.hasFormerAddress():
 		err = c.dropFormerAddress(ctx, s)
 	case err == nil:
-		err = c.fulfil(ctx, s)
+		err = c.serveClaim(ctx, s)
 	}
 	retry := c.applyResult(s, err)
-	if err := c.writeAndTell(ctx, before, s.claim); err != nil {
+	if err := c.writeStatusAndEvent(ctx, before, s.claim); err != nil {
 		return err
 	}
 	return retry
 }
 
-// fulfil gives the claim an address, or repairs its present one.
-func (c *Controller) fulfil(ctx context.Context, s *scope) error {
+// serveClaim gives the claim an address, or repairs its present one.
+func (c *Controller) serveClaim(ctx context.Context, s *scope) error {
 
 	if s.address != nil {
 		if err := c.protectClaim(ctx, s); err != nil {
@@ -217,7 +217,7 @@ func (c *Controller) fulfil(ctx context.Context, s *scope) error {
 		}
 		return c.repair(ctx, s)
 	}
-	if err := c.allocate(ctx, s); err != nil {
+	if err := c.bindAndYield(ctx, s); err != nil {
 		return err
 	}
 	return c.createAddress(ctx, s)
@@ -228,8 +228,8 @@ func (c *Controller) fulfil(ctx context.Context, s *scope) error {
 type Replica struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Tracer starts the spans; nil: no spans.
@@ -237,19 +237,19 @@ type Replica struct {
 	// Within and WatchFilter have the values of the Controller.
 	Within      kubeutil.Namespaces
 	WatchFilter string
-	// Notified is notified of all IPAddressClaims that the cache has.
-	Notified toolscache.ResourceEventHandler
-	// Lead registers a Controller, which the leader runs from then on. It is called when Cluster
+	// Handler is notified of all IPAddressClaims that the cache has.
+	Handler toolscache.ResourceEventHandler
+	// StartLeader registers a Controller, which the leader runs from then on. It is called when Cluster
 	// API's kinds are served: at once, or when Cluster API has been installed.
-	Lead func() error
+	StartLeader func() error
 }
 
 // SetupWithManager registers the work of every replica.
 func (r *Replica) SetupWithManager(mgr manager.Manager) error {
 	return (&arrival{
 		client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), log: mgr.GetLogger().WithName("cluster-api"),
-		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Catalogue) },
-		require:       r.Queue.FedBy,
+		watchClusters: func() (func() bool, error) { return watchClusters(mgr.GetCache(), r.Catalog) },
+		addSource:     r.Queue.AddSource,
 		start:         func() error { return r.start(mgr) },
 	}).setup(mgr)
 }
@@ -273,7 +273,7 @@ func (r *Replica) start(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	if _, err := claims.AddEventHandler(r.Notified); err != nil {
+	if _, err := claims.AddEventHandler(r.Handler); err != nil {
 		return err
 	}
 	// Every replica watches IPAddresses, so that a replica that becomes the leader need not list
@@ -281,7 +281,7 @@ func (r *Replica) start(mgr manager.Manager) error {
 	if _, err := mgr.GetCache().GetInformer(ctx, &ipamv1.IPAddress{}, cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
-	return r.Lead()
+	return r.StartLeader()
 }
 
 // Indexes of the cache of claims.
@@ -303,10 +303,10 @@ func indexedTarget(obj client.Object) []string {
 	if !isOurs(ref) {
 		return nil
 	}
-	return []string{target(ref.Kind, ref.Name)}
+	return []string{targetKey(ref.Kind, ref.Name)}
 }
 
-func target(kind, name string) string { return kind + "/" + name }
+func targetKey(kind, name string) string { return kind + "/" + name }
 
 // claimsOf returns a function that maps a Cluster to its claims.
 func claimsOf(reader client.Reader) handler.MapFunc {
@@ -343,25 +343,25 @@ func requestOf(obj client.Object) reconcile.Request {
 
 // watchClusters keeps in the catalog, on every replica, which Clusters are paused. The returned
 // function reports whether all Clusters have been seen once.
-func watchClusters(from cache.Cache, catalogue *inventory.Catalogue) (known func() bool, err error) {
-	informer, err := from.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
+func watchClusters(informerCache cache.Cache, catalog *inventory.Catalog) (hasSynced func() bool, err error) {
+	informer, err := informerCache.GetInformer(context.Background(), &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching Clusters: %w", err)
 	}
-	catalogue.KnowClusters()
-	take := func(obj any) {
+	catalog.TrackClusters()
+	setCluster := func(obj any) {
 		cluster := obj.(*clusterv1.Cluster)
-		catalogue.SetCluster(nameOf(cluster), annotations.IsPaused(cluster, cluster))
+		catalog.SetCluster(nameOf(cluster), annotations.IsPaused(cluster, cluster))
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    take,
-		UpdateFunc: func(_, obj any) { take(obj) },
+		AddFunc:    setCluster,
+		UpdateFunc: func(_, obj any) { setCluster(obj) },
 		DeleteFunc: func(obj any) {
-			if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = missed.Obj
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
 			}
 			if cluster, ok := obj.(*clusterv1.Cluster); ok {
-				catalogue.DropCluster(nameOf(cluster))
+				catalog.DropCluster(nameOf(cluster))
 			}
 		},
 	})

@@ -274,13 +274,13 @@ func unseenAddress(e *addresses) {
 	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{Get: withoutAddresses})
-	e.Reconciled("a").Served("10.0.0.2").Wrote().After(showsWithin)
+	e.Reconciled("a").Served("10.0.0.2").Wrote().After(cacheTimeout)
 	unwritten := e.stored("a")
 	unwritten.Status = ipamv1.IPAddressClaimStatus{}
 	if err := e.K8s.Status().Update(e.t.Context(), unwritten); err != nil {
 		e.t.Fatal(err)
 	}
-	e.Reconciled("a").Wrote().After(showsWithin)
+	e.Reconciled("a").Wrote().After(cacheTimeout)
 	e.record("a")
 }
 

@@ -29,9 +29,9 @@ func (c *Controller) claims() handler.EventHandler {
 			if !c.Within.Has(e.Object.GetNamespace()) {
 				return // no pass would forget it again
 			}
-			c.expected.claimGone(e.Object)
+			c.expectations.observeDeletedClaim(e.Object)
 			q.Add(requestOf(e.Object))
-			c.claimGone(e.Object)
+			c.reportDeletedClaim(e.Object)
 		},
 	})
 }
@@ -41,16 +41,16 @@ func (c *Controller) claims() handler.EventHandler {
 func (c *Controller) addresses() handler.EventHandler {
 	return kubeutil.SplitReplacements(handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q kubeutil.Queue) {
-			created, ok := c.expected.shown(e.Object)
-			if _, lost := c.expected.deletedClaim(nameOf(e.Object)); lost || !ok || created.unsure || e.Object.GetDeletionTimestamp() != nil {
+			creation, ok := c.expectations.observeAddress(e.Object)
+			if _, isDeleted := c.expectations.deletedClaim(nameOf(e.Object)); isDeleted || !ok || creation.isUnsure || e.Object.GetDeletionTimestamp() != nil {
 				c.consider(ctx, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q kubeutil.Queue) { c.consider(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q kubeutil.Queue) {
 			q.Add(requestOf(e.Object))
-			c.expected.addressGone(e.Object)
-			c.addressGone(e.Object)
+			c.expectations.observeDeletedAddress(e.Object)
+			c.reportDeletedAddress(e.Object)
 		},
 	})
 }
@@ -58,33 +58,33 @@ func (c *Controller) addresses() handler.EventHandler {
 // consider enqueues the claim of the object's name, if it is not up to date.
 func (c *Controller) consider(ctx context.Context, obj client.Object, q kubeutil.Queue) {
 	request := requestOf(obj)
-	if !c.upToDate(ctx, request.NamespacedName) {
+	if !c.isUpToDate(ctx, request.NamespacedName) {
 		q.Add(request)
 	}
 }
 
-// claimGone notifies the collection of orphans of a claim that was deleted: its own records, by its
+// reportDeletedClaim notifies the collection of orphans of a claim that was deleted: its own records, by its
 // UID, have lost their holder. Other records of its name belong to another claim, or to an
 // IPAddress that is about to be stored, and are judged like all others.
-func (c *Controller) claimGone(claim client.Object) {
+func (c *Controller) reportDeletedClaim(claim client.Object) {
 	for _, record := range c.Ledger.HeldBy(holderNamed(claim.GetNamespace(), claim.GetName())) {
 		if record.HolderUID == string(claim.GetUID()) {
-			c.Orphans.Gone(record.HolderUID, record.Name)
+			c.Orphans.ReportDeleted(record.HolderUID, record.Name)
 		} else {
-			c.Orphans.Look(record.Name)
+			c.Orphans.Enqueue(record.Name)
 		}
 	}
 }
 
-// addressGone does the same for an IPAddress. Its record is the one that it names, or the one that
+// reportDeletedAddress does the same for an IPAddress. Its record is the one that it names, or the one that
 // was made for it once it existed.
-func (c *Controller) addressGone(address client.Object) {
+func (c *Controller) reportDeletedAddress(address client.Object) {
 	holder := holderNamed(address.GetNamespace(), address.GetName())
 	for _, record := range c.Ledger.HeldBy(holder) {
 		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == convert.RecordOfHolder(holder, "") {
-			c.Orphans.Gone(record.HolderUID, record.Name)
+			c.Orphans.ReportDeleted(record.HolderUID, record.Name)
 		} else {
-			c.Orphans.Look(record.Name)
+			c.Orphans.Enqueue(record.Name)
 		}
 	}
 }
@@ -106,9 +106,9 @@ func (c *Controller) records() source.Source {
 // the claims of a pool that is no longer paused, and the IPAddresses whose pool is missing.
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(ctx context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e inventory.Change) {
+		return c.Catalog.Listen(func(e inventory.Change) {
 			c.Queue.EnqueueWaiting(q, kind, e)
-			c.expected.withoutPool(func(name ipam.Name) { q.Add(kubeutil.RequestFor(name.Namespace, name.Name)) })
+			c.expectations.eachWithoutPool(func(name ipam.Name) { q.Add(kubeutil.RequestFor(name.Namespace, name.Name)) })
 			if e.Unpaused {
 				for _, request := range c.claimsFrom(ctx, e) {
 					q.Add(request)
@@ -120,9 +120,9 @@ func (c *Controller) changes() source.Source {
 
 // claimsFrom returns the claims that name a pool or one of its classes.
 func (c *Controller) claimsFrom(ctx context.Context, e inventory.Change) []reconcile.Request {
-	targets := []string{target(string(e.Pool.Kind), e.Pool.Name)}
+	targets := []string{targetKey(string(e.Pool.Kind), e.Pool.Name)}
 	for _, class := range e.Classes {
-		targets = append(targets, target("IPClass", class))
+		targets = append(targets, targetKey("IPClass", class))
 	}
 	var requests []reconcile.Request
 	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {

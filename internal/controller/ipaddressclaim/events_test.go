@@ -116,7 +116,7 @@ func askedAgain(e *addresses) {
 	e.Reconciled("unknown").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Reconciled("user").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Reconciled("granted").Served("10.0.0.2")
-	pool, _ := e.Catalogue.Pool(ipam.PoolNamed("hosts"))
+	pool, _ := e.Catalog.Pool(ipam.PoolNamed("hosts"))
 	if got, want := e.stored("granted").Annotations[v1alpha1.AnnotationUseGranted], "hosts/"+pool.Spec.UID; got != want {
 		e.t.Errorf("the right is noted as %q, want %q", got, want)
 	}
@@ -191,7 +191,7 @@ func leftBehind(e *addresses) {
 	for _, name := range []string{"a", "b"} {
 		e.Applied(claim(name).Pool("hosts").Obj())
 		e.Reconciled(name).Ready()
-		e.controller.expected.claimGone(e.stored(name))
+		e.controller.expectations.observeDeletedClaim(e.stored(name))
 		e.Forced(claim(name).Obj())
 	}
 	story.Edited(e.World, address("b", ""), func(a *ipamv1.IPAddress) { a.Finalizers = []string{"example.com/other"} }) // a user's, for a later claim
@@ -200,7 +200,7 @@ func leftBehind(e *addresses) {
 	rival := address("c", "10.0.0.3")
 	rival.Finalizers = []string{v1alpha1.FinalizerProtect}
 	e.Created(rival)
-	e.controller.expected.deleted.Store(ipam.Name{Namespace: story.Team, Name: "c"}, "former")
+	e.controller.expectations.deletedClaims.Store(ipam.Name{Namespace: story.Team, Name: "c"}, "former")
 	e.Retried("c").Wrote()
 	if records := e.RecordsOf(convert.HolderOfAddressClaim(ipam.Name{Namespace: story.Team, Name: "c"})); len(records) > 0 {
 		e.t.Errorf("%v is recorded for an address that another has", records)

@@ -46,34 +46,34 @@ func (c *Controller) recordExisting(ctx context.Context, s *scope) error {
 	if invalid != nil {
 		return &ipam.PolicyError{Field: "IPAddress spec.address", Value: invalid.BadValue, Remedy: invalid.Detail}
 	}
-	if record, found := c.recordOf(s, addr); found {
+	if record, ok := c.recordOf(s, addr); ok {
 		return c.takeOver(ctx, s, record)
 	}
-	if err := c.isUnrecorded(ctx, s); err != nil {
+	if err := c.checkUnrecorded(ctx, s); err != nil {
 		return err
 	}
-	return c.recordAgain(ctx, s, addr)
+	return c.recordAddress(ctx, s, addr)
 }
 
 // recordOf returns the claim's record of the address, also a record that is kept for a later claim
 // of the name: the IPAddress exists, so the block is in use. A record that was made for the claim
 // before it had this address has no holder, although the claim exists: it is judged again.
-func (c *Controller) recordOf(s *scope, addr netip.Addr) (own ipam.Record, found bool) {
+func (c *Controller) recordOf(s *scope, addr netip.Addr) (addressRecord ipam.Record, ok bool) {
 	for _, record := range c.Ledger.HeldBy(s.holder()) {
 		switch {
 		case record.Block.Addr() != addr:
-			c.Orphans.Look(record.Name)
+			c.Orphans.Enqueue(record.Name)
 		case record.State != ipam.StateReleasing && !record.Terminating:
-			own, found = record, true
+			addressRecord, ok = record, true
 		}
 	}
-	return own, found
+	return addressRecord, ok
 }
 
 // takeOver takes over a record that holds the block, once the namespace can use its pool and no
 // other record has the block.
 func (c *Controller) takeOver(ctx context.Context, s *scope, record ipam.Record) error {
-	if err := c.own(ctx, s, record); err != nil {
+	if err := c.adoptRecord(ctx, s, record); err != nil {
 		return err
 	}
 	if s.record.PoolUnknown {
@@ -81,13 +81,13 @@ func (c *Controller) takeOver(ctx context.Context, s *scope, record ipam.Record)
 			return err
 		}
 	}
-	return c.Allocator.Confirmed(s.record)
+	return c.Allocator.CheckConfirmed(s.record)
 }
 
-// own makes a record of the claim's name the claim's own: a record that was made before the claim,
+// adoptRecord makes a record of the claim's name the claim's own: a record that was made before the claim,
 // or for an earlier claim of the name whose IPAddress still exists. It binds again a record that is
 // kept without holder.
-func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) (err error) {
+func (c *Controller) adoptRecord(ctx context.Context, s *scope, record ipam.Record) (err error) {
 	isKept := record.State != ipam.StateBound
 	if isKept {
 		if record, err = c.Allocator.Adopt(ctx, record); err != nil {
@@ -109,18 +109,18 @@ func (c *Controller) own(ctx context.Context, s *scope, record ipam.Record) (err
 // judgeUse judges whether the claim's namespace can use the pool of the record, which was made
 // before that was known. It is tried again after any change that can have brought the pool.
 func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
-	c.expected.poolMissing(s.name, true) // before the pool is looked for, so that no change is missed
+	c.expectations.setPoolMissing(s.name, true) // before the pool is looked for, so that no change is missed
 	record, err := c.Allocator.JudgeUse(ctx, s.tenancy(), s.record)
 	s.record = record
 	if err == nil {
-		c.expected.poolMissing(s.name, false)
+		c.expectations.setPoolMissing(s.name, false)
 	}
 	return err
 }
 
-// isUnrecorded returns errNotSeen if the record that the IPAddress names exists and is only missing
+// checkUnrecorded returns errNotSeen if the record that the IPAddress names exists and is only missing
 // in the view.
-func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
+func (c *Controller) checkUnrecorded(ctx context.Context, s *scope) error {
 	name := s.address.Annotations[v1alpha1.AnnotationAllocation]
 	if name == "" {
 		return nil
@@ -142,27 +142,27 @@ func (c *Controller) isUnrecorded(ctx context.Context, s *scope) error {
 
 // isUnseen reports whether the view does not show this version of a record yet.
 func (c *Controller) isUnseen(record ipam.Record) bool {
-	seen, ok := c.Ledger.Record(record.Name)
-	return !ok || seen.Version != record.Version
+	current, ok := c.Ledger.Record(record.Name)
+	return !ok || current.Version != record.Version
 }
 
-// recordAgain records the block that an IPAddress names. If its pool is missing, the IPAddress is
+// recordAddress records the block that an IPAddress names. If its pool is missing, the IPAddress is
 // reconciled again after any change that can have brought the pool.
-func (c *Controller) recordAgain(ctx context.Context, s *scope, addr netip.Addr) error {
-	c.expected.poolMissing(s.name, true) // before the pools are read, so that no change is missed
+func (c *Controller) recordAddress(ctx context.Context, s *scope, addr netip.Addr) error {
+	c.expectations.setPoolMissing(s.name, true) // before the pools are read, so that no change is missed
 	pool, err := c.poolOf(s, addr)
 	if err != nil {
 		return err
 	}
-	known, err := c.Catalogue.MayHold(s.tenancy(), pool)
+	isKnown, err := c.Catalog.MayHold(s.tenancy(), pool)
 	if err != nil {
 		return err
 	}
 	order := s.order()
-	if order.PoolUnknown = !known; known {
-		c.expected.poolMissing(s.name, false)
+	if order.PoolUnknown = !isKnown; isKnown {
+		c.expectations.setPoolMissing(s.name, false)
 	}
-	order.Terms = c.Catalogue.TermsOfAddress(addr, c.classOf(s))
+	order.Terms = c.Catalog.TermsOfAddress(addr, c.classOf(s))
 	order.Gateway = convert.GatewayGiven(s.address.Spec.Gateway)
 	if s.record, err = c.Allocator.RecordExisting(ctx, order, pool); err != nil || !s.record.PoolUnknown {
 		return err
@@ -200,12 +200,12 @@ func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 	}
 	if name := s.address.Labels[v1alpha1.LabelPool]; name != "" {
 		key := convert.PoolOfAddress(s.address.Labels[v1alpha1.LabelPoolKind], s.name.Namespace, name)
-		if _, ok := c.Catalogue.Pool(key); ok {
+		if _, ok := c.Catalog.Pool(key); ok {
 			return key, nil
 		}
 	}
-	class, _ := c.Catalogue.Class(ref.Name)
-	pools, _ := c.Catalogue.PoolsOf(s.name.Namespace, class.Class)
+	class, _ := c.Catalog.Class(ref.Name)
+	pools, _ := c.Catalog.PoolsOf(s.name.Namespace, class.Class)
 	at := slices.IndexFunc(pools, func(p ipam.Pool) bool { return p.CIDR.Contains(addr) })
 	if at < 0 {
 		return ipam.PoolKey{}, &ipam.MissingError{Reason: v1alpha1.ReasonNoPoolForClass,
@@ -224,19 +224,19 @@ type arrival struct {
 	log    logr.Logger
 	// watchClusters begins to watch Clusters; known reports whether all have been seen.
 	watchClusters func() (known func() bool, err error)
-	// require stops the operator from handing out blocks, of any kind, before all Clusters are
+	// addSource stops the operator from handing out blocks, of any kind, before all Clusters are
 	// known.
-	require func(known func() bool)
+	addSource func(known func() bool)
 	// start serves claims, and needs caches that have started.
 	start func() error
 
-	mu      sync.Mutex
-	known   func() bool // set when Clusters are watched
-	started bool
+	mu                sync.Mutex
+	areClustersSynced func() bool // set when Clusters are watched
+	isStarted         bool
 }
 
-// needed returns the kinds without which no claim can be served.
-func needed() []schema.GroupVersionKind {
+// requiredKinds returns the kinds without which no claim can be served.
+func requiredKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		ipamv1.GroupVersion.WithKind(kind),
 		ipamv1.GroupVersion.WithKind("IPAddress"),
@@ -244,30 +244,30 @@ func needed() []schema.GroupVersionKind {
 	}
 }
 
-// definitions returns the names of the CRDs of the needed kinds.
-func definitions() []string {
+// crdNames returns the names of the CRDs of the needed kinds.
+func crdNames() []string {
 	return []string{"ipaddressclaims." + ipamv1.GroupVersion.Group, "ipaddresses." + ipamv1.GroupVersion.Group, "clusters." + clusterv1.GroupVersion.Group}
 }
 
 func (a *arrival) setup(mgr manager.Manager) error {
-	if there, err := a.there(); err != nil || there {
+	if isInstalled, err := a.isInstalled(); err != nil || isInstalled {
 		if err != nil {
 			return err
 		}
-		a.started = true
-		known, err := a.watchClusters()
+		a.isStarted = true
+		hasSynced, err := a.watchClusters()
 		if err != nil {
 			return err
 		}
-		a.require(known)
+		a.addSource(hasSynced)
 		return mgr.Add(onEveryReplica(a.start))
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
-	wanted := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(definitions(), obj.GetName()) })
+	isRequiredCRD := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(crdNames(), obj.GetName()) })
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, "cluster-api-arrival", nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("cluster-api-arrival").
-		For(definition(), builder.WithPredicates(wanted)).
+		For(newCRD(), builder.WithPredicates(isRequiredCRD)).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
 		Complete(backoff.Passes(a))
@@ -284,13 +284,13 @@ func (f onEveryReplica) Start(context.Context) error { return f() }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-// servedWithin is the approximate time until the API server serves a kind whose CRD it has
+// servedPollInterval is the approximate time until the API server serves a kind whose CRD it has
 // accepted. Nothing notifies a client when it does.
-const servedWithin = time.Second
+const servedPollInterval = time.Second
 
-// knownWithin is the approximate time to list the Clusters of a cluster that did not have Cluster
+// knownPollInterval is the approximate time to list the Clusters of a cluster that did not have Cluster
 // API before.
-const knownWithin = 100 * time.Millisecond
+const knownPollInterval = 100 * time.Millisecond
 
 // Reconcile implements reconcile.Reconciler: a CRD was created or changed. When all CRDs exist, it
 // is tried again until all kinds are served, and the Clusters are known. No other code waits for
@@ -298,54 +298,54 @@ const knownWithin = 100 * time.Millisecond
 func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.started {
+	if a.isStarted {
 		return reconcile.Result{}, nil
 	}
-	there, err := a.there()
+	isInstalled, err := a.isInstalled()
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case !there && a.defined(ctx):
-		return reconcile.Result{RequeueAfter: servedWithin}, nil
-	case !there:
+	case !isInstalled && a.isDefined(ctx):
+		return reconcile.Result{RequeueAfter: servedPollInterval}, nil
+	case !isInstalled:
 		return reconcile.Result{}, nil // the next CRD is another event
 	}
-	if a.known == nil {
-		if a.known, err = a.watchClusters(); err != nil {
+	if a.areClustersSynced == nil {
+		if a.areClustersSynced, err = a.watchClusters(); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	if !a.known() {
-		return reconcile.Result{RequeueAfter: knownWithin}, nil
+	if !a.areClustersSynced() {
+		return reconcile.Result{RequeueAfter: knownPollInterval}, nil
 	}
 	if err := a.start(); err != nil {
 		return reconcile.Result{}, fmt.Errorf("serving IPAddressClaims: %w", err)
 	}
-	a.started = true
+	a.isStarted = true
 	a.log.Info("Cluster API is there: serving its IPAddressClaims")
 	return reconcile.Result{}, nil
 }
 
-// defined reports whether all CRDs exist.
-func (a *arrival) defined(ctx context.Context) bool {
-	for _, name := range definitions() {
-		if a.client.Get(ctx, client.ObjectKey{Name: name}, definition()) != nil {
+// isDefined reports whether all CRDs exist.
+func (a *arrival) isDefined(ctx context.Context) bool {
+	for _, name := range crdNames() {
+		if a.client.Get(ctx, client.ObjectKey{Name: name}, newCRD()) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// definition returns an empty CRD, of which only the metadata are watched.
-func definition() *metav1.PartialObjectMetadata {
+// newCRD returns an empty CRD, of which only the metadata are watched.
+func newCRD() *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	return obj
 }
 
-// there reports whether all kinds are served.
-func (a *arrival) there() (bool, error) {
-	for _, gvk := range needed() {
+// isInstalled reports whether all kinds are served.
+func (a *arrival) isInstalled() (bool, error) {
+	for _, gvk := range requiredKinds() {
 		_, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if meta.IsNoMatchError(err) {
 			return false, nil

@@ -22,13 +22,13 @@ type noted map[string]string
 
 func (n noted) Judge(string, func(context.Context, client.Reader, ipam.Record) (bool, error)) {}
 
-func (n noted) Gone(uid string, records ...ipam.Name) {
+func (n noted) ReportDeleted(uid string, records ...ipam.Name) {
 	for _, record := range records {
 		n[record.Name] = "gone " + uid
 	}
 }
 
-func (n noted) Look(records ...ipam.Name) {
+func (n noted) Enqueue(records ...ipam.Name) {
 	for _, record := range records {
 		n[record.Name] = "judged"
 	}
@@ -38,13 +38,13 @@ func (n noted) Look(records ...ipam.Name) {
 // of the name is admitted, whose record exists before it.
 func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	s, own := servedClaim()
-	of := func(name, uid, address string) ipam.Record {
+	recordNamed := func(name, uid, address string) ipam.Record {
 		r := own
 		r.Name.Name, r.UID, r.HolderUID, r.Block = name, name, uid, netip.MustParsePrefix(address+"/32")
 		return r
 	}
-	admitted, earlier := of("a-admitted", "", "10.0.0.2"), of("a-earlier", "earlier", "10.0.0.3")
-	found := of(convert.RecordOfHolder(s.holder(), "").Name, "", "10.0.0.4")
+	admitted, earlier := recordNamed("a-admitted", "", "10.0.0.2"), recordNamed("a-earlier", "earlier", "10.0.0.3")
+	found := recordNamed(convert.RecordOfHolder(s.holder(), "").Name, "", "10.0.0.4")
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: own.Name.Name}
 	for name, test := range map[string]struct {
 		deleted func(*Controller, event.DeleteEvent)

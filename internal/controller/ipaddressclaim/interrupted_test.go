@@ -167,7 +167,7 @@ func releasedFails(e *addresses) {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
 		e.Deleted(obj)
-		return e.gone(obj.Name)
+		return e.deletionInterruption(obj.Name)
 	})
 }
 
@@ -177,14 +177,14 @@ func leftFails(e *addresses) {
 	e.Failing(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
-		e.controller.expected.claimGone(e.stored(obj.Name))
+		e.controller.expectations.observeDeletedClaim(e.stored(obj.Name))
 		e.Forced(obj)
-		return e.gone(obj.Name)
+		return e.deletionInterruption(obj.Name)
 	})
 }
 
-// gone returns one of the passes after which there is neither a claim nor its IPAddress.
-func (e *addresses) gone(name string) story.Interruption {
+// deletionInterruption returns one of the passes after which there is neither a claim nor its IPAddress.
+func (e *addresses) deletionInterruption(name string) story.Interruption {
 	i := e.interruption(name, nil)
 	i.Check = func() {
 		e.Gone(claim(name).Obj())

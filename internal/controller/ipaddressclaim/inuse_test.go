@@ -15,7 +15,7 @@ func TestWhoseFinalizerSaysThatAnAddressIsInUse(t *testing.T) {
 		"ipam.cluster.x-k8s.io/ReleaseAddress":       false,
 		"foregroundDeletion":                         false,
 	} {
-		if got := inUse(build.AddressClaim("team", "a").Finalizer(finalizer).Obj()); got != want {
+		if got := isInUse(build.AddressClaim("team", "a").Finalizer(finalizer).Obj()); got != want {
 			t.Errorf("%s: in use is %t, want %t", finalizer, got, want)
 		}
 	}

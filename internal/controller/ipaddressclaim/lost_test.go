@@ -38,8 +38,8 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 		"its IPAddress exists":                                   {address: true, known: true},
 		"neither exists":                                         {},
 		"its IPAddress was stored, and is not shown":             {made: &creation{since: now}, known: true, again: true},
-		"it is unknown whether its IPAddress was stored":         {made: &creation{since: now.Add(-time.Minute), unsure: true}, known: true, again: true},
-		"its IPAddress would have been shown by now":             {made: &creation{since: now.Add(-storedWithin), unsure: true}},
+		"it is unknown whether its IPAddress was stored":         {made: &creation{since: now.Add(-time.Minute), isUnsure: true}, known: true, again: true},
+		"its IPAddress would have been shown by now":             {made: &creation{since: now.Add(-storeTimeout), isUnsure: true}},
 		"another claim has its name, and an IPAddress is coming": {claim: "another", made: &creation{since: now}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,20 +54,20 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 			}
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(objects...).Build()
 			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(now)})
-			c.expected.claimGone(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name, UID: "uid"}})
+			c.expectations.observeDeletedClaim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name, UID: "uid"}})
 			if test.made != nil {
-				c.expected.created.Store(s.name, *test.made)
+				c.expectations.creations.Store(s.name, *test.made)
 			}
-			look, err := c.look(t.Context(), client.ObjectKeyFromObject(s.address))
+			look, err := c.readScope(t.Context(), client.ObjectKeyFromObject(s.address))
 			if err != nil {
 				t.Fatal(err)
 			}
-			coming := c.coming(look)
-			c.found(look, coming)
-			if _, known := c.expected.deletedClaim(s.name); known != test.known || coming > 0 != test.again {
-				t.Errorf("the deletion is known: %t, want %t; reconciled again after %v", known, test.known, coming)
+			coming := c.addressDelay(look)
+			c.forgetShownDeletion(look, coming)
+			if _, ok := c.expectations.deletedClaim(s.name); ok != test.known || coming > 0 != test.again {
+				t.Errorf("the deletion is known: %t, want %t; reconciled again after %v", ok, test.known, coming)
 			}
-			if _, made := c.expected.created.Load(s.name); made && test.claim == "" && !test.again {
+			if _, made := c.expectations.creations.Load(s.name); made && test.claim == "" && !test.again {
 				t.Error("the IPAddress is still thought to be coming")
 			}
 		})
@@ -98,7 +98,7 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 				},
 			}).Build()
 			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
-			c.Catalogue.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
+			c.Catalog.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
 			s.address, s.record = nil, record
 			if err := c.createAddress(t.Context(), s); (err == nil) != (test.answer == nil) {
 				t.Fatal(err)
@@ -107,8 +107,8 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
-			if _, known := c.expected.deletedClaim(s.name); known != test.known {
-				t.Errorf("that the claim is gone is known: %t, want %t", known, test.known)
+			if _, ok := c.expectations.deletedClaim(s.name); ok != test.known {
+				t.Errorf("that the claim is gone is known: %t, want %t", ok, test.known)
 			}
 			if !test.known {
 				return
@@ -151,7 +151,7 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 				},
 			}).Build()
 			c.Client, c.Live = there, there
-			c.Catalogue.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
+			c.Catalog.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
 			s.address, s.record = nil, record
 			if err := c.createAddress(t.Context(), s); err != nil {
 				t.Fatal(err)
@@ -161,12 +161,12 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
-			if _, known := c.expected.deletedClaim(s.name); !known {
+			if _, ok := c.expectations.deletedClaim(s.name); !ok {
 				t.Error("that the claim is gone is forgotten while its IPAddress is coming")
 			}
 			q := newQueue(t)
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
-			if _, coming := c.expected.created.Load(s.name); coming || q.Len() != 1 {
+			if _, coming := c.expectations.creations.Load(s.name); coming || q.Len() != 1 {
 				t.Errorf("its IPAddress is shown: it is still thought to be coming: %t; %d look at it", coming, q.Len())
 			}
 		})
@@ -181,18 +181,18 @@ func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
 	}{
 		"made by another":      {nil, 1},
 		"made here":            {&creation{}, 0},
-		"made here, or before": {&creation{unsure: true}, 1},
+		"made here, or before": {&creation{isUnsure: true}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(s.claim).Build()
 			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there})
 			if test.made != nil {
-				c.expected.created.Store(s.name, *test.made)
+				c.expectations.creations.Store(s.name, *test.made)
 			}
 			q := newQueue(t)
 			c.addresses().Create(t.Context(), event.CreateEvent{Object: s.address}, q)
-			if _, still := c.expected.created.Load(s.name); q.Len() != test.want || still {
+			if _, still := c.expectations.creations.Load(s.name); q.Len() != test.want || still {
 				t.Errorf("%d are enqueued, want %d; it is still thought to be coming: %t", q.Len(), test.want, still)
 			}
 		})

@@ -21,7 +21,7 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	waiting, _ := servedClaim()
 	waiting.address = nil
 	c := on(allocatorWith(t, record), &Controller{})
-	c.Catalogue.SetProject("team", "team")
+	c.Catalog.SetProject("team", "team")
 	block, pool := netip.MustParsePrefix("10.0.0.1/32"), ipam.PoolNamed("hosts")
 	taken := &ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "other"})}
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, "a", errors.New("exceeded quota"))
@@ -41,7 +41,7 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 		"never handed out":          {waiting, &ipam.TakenError{Block: block, Pool: pool}},
 		"team/other: have":          {waiting, taken},
 		"conflict: ":                {served, taken},
-		"2 blocks":                  {waiting, &ipam.LimitError{Of: "pool hosts", Project: "team", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}},
+		"2 blocks":                  {waiting, &ipam.LimitError{Subject: "pool hosts", Project: "team", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}},
 		"is held for this claim":    {served, nil},
 		"claim, but":                {served, quota},
 		"exceeded quota":            {waiting, quota},
@@ -57,8 +57,8 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 		}
 		rows = append(rows, messages.Row{Object: "IPAddressClaim", On: "condition Ready", Answer: status + reason, Value: value, Message: message})
 	}
-	c.Catalogue.SetPool(ipam.Pool{Key: pool, Paused: true})
-	halt := c.poolHalted(waiting)
+	c.Catalog.SetPool(ipam.Pool{Key: pool, Paused: true})
+	halt := c.poolHaltOf(waiting)
 	if halt == nil {
 		t.Fatal("a claim of a paused pool is not halted")
 	}
@@ -75,11 +75,11 @@ func TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt(t *testing.T) {
 	c := on(allocatorWith(t, record), &Controller{})
 	full := &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("a")}, Bits: 32, Largest: ipam.NoLength}
 	pools := []ipam.PoolResult{{Pool: ipam.PoolNamed("a"), Err: full}, {Pool: ipam.PoolNamed("b"), Err: &ipam.MissingError{Verdict: ipam.Paused}}}
-	for want, of := range map[string][]ipam.PoolResult{
+	for want, results := range map[string][]ipam.PoolResult{
 		"no free /32 in pool a: the claim is served as soon as one is released (pool a: NoFreeBlock, pool b: Paused)": pools,
 		"no free /32 in pool a: the claim is served as soon as one is released":                                       pools[:1],
 	} {
-		reason, message, retry := c.reason(waiting, ipam.WithPools(full, of))
+		reason, message, retry := c.reason(waiting, ipam.WithPools(full, results))
 		if reason != "PoolExhausted" || message != want || retry != nil {
 			t.Errorf("got %s: %s, and %v", reason, message, retry)
 		}

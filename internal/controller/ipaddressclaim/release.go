@@ -20,24 +20,24 @@ import (
 // IPAddressClaim"), once no finalizer of another party marks it as in use. The record is collected
 // when the claim is gone, as its class and pool specify.
 func (c *Controller) release(ctx context.Context, s *scope) error {
-	if c.halted(s) != nil || inUse(s.claim) {
+	if c.haltOf(s) != nil || isInUse(s.claim) {
 		return nil
 	}
-	if err := c.lookAgain(ctx, s); err != nil {
+	if err := c.readLiveAddress(ctx, s); err != nil {
 		return err
 	}
 	if s.address != nil && s.address.Spec.PoolRef == s.claim.Spec.PoolRef {
-		gone, err := c.deleteAddress(ctx, s)
-		if err != nil || !gone {
+		isDeleted, err := c.deleteAddress(ctx, s)
+		if err != nil || !isDeleted {
 			return err
 		}
 	}
 	before := s.claim.DeepCopy()
-	ours := controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease)
-	if !controllerutil.RemoveFinalizer(s.claim, finalizerInCluster) && !ours {
+	isRemoved := controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease)
+	if !controllerutil.RemoveFinalizer(s.claim, finalizerInCluster) && !isRemoved {
 		return nil
 	}
-	err := c.expected.claims.remove(before, c.Clock.Now(), func() error {
+	err := c.expectations.claims.remove(before, c.Clock.Now(), func() error {
 		return c.Client.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {
@@ -46,9 +46,9 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// lookAgain looks for an IPAddress that the cache does not show: its claim must not be removed
+// readLiveAddress looks for an IPAddress that the cache does not show: its claim must not be removed
 // before it.
-func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
+func (c *Controller) readLiveAddress(ctx context.Context, s *scope) error {
 	if s.address != nil {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (c *Controller) lookAgain(ctx context.Context, s *scope) error {
 
 // deleteAddress deletes the IPAddress, and reports whether it is gone. If it is not gone, the pass
 // goes on when the cache shows the next step; the finalizer of another party can keep it.
-func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, err error) {
+func (c *Controller) deleteAddress(ctx context.Context, s *scope) (isDeleted bool, err error) {
 	if s.address.DeletionTimestamp.IsZero() {
-		if err := c.isOfThisClaim(ctx, s); err != nil {
+		if err := c.checkOwner(ctx, s); err != nil {
 			return false, err
 		}
 		err := c.Client.Delete(ctx, s.address, client.Preconditions{UID: &s.address.UID})
@@ -77,10 +77,10 @@ func (c *Controller) deleteAddress(ctx context.Context, s *scope) (gone bool, er
 	return len(s.address.Finalizers) == 0, err
 }
 
-// isOfThisClaim returns errNotSeen if the IPAddress may belong to the next claim of the name: the
+// checkOwner returns errNotSeen if the IPAddress may belong to the next claim of the name: the
 // cache can show it before it shows that this claim is gone. An IPAddress that this claim does not
 // own, as after a restore, belongs to this claim as long as the claim is stored.
-func (c *Controller) isOfThisClaim(ctx context.Context, s *scope) error {
+func (c *Controller) checkOwner(ctx context.Context, s *scope) error {
 	if slices.ContainsFunc(s.address.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == s.claim.UID }) {
 		return nil
 	}
@@ -113,20 +113,20 @@ func (c *Controller) dropFormerAddress(ctx context.Context, s *scope) error {
 	return errNotSeen
 }
 
-// keep records the block of an IPAddress that has no claim. It deletes the IPAddress if its claim
+// keepAddress records the block of an IPAddress that has no claim. It deletes the IPAddress if its claim
 // was removed without release: a user removed the finalizer, or the data of a restore never
 // contained the claim. The garbage collector does not delete it, because the pool owns the
 // IPAddress too. The removal of the claim must have been seen: a restore can bring back IPAddresses
 // long before it brings back their claims. An IPAddress without our finalizer belongs to another
 // party, which made it for a future claim.
-func (c *Controller) keep(ctx context.Context, s *scope) error {
-	held := c.recordExisting(ctx, s)
-	if held != nil && s.record.UID == "" {
-		return held
+func (c *Controller) keepAddress(ctx context.Context, s *scope) error {
+	recordErr := c.recordExisting(ctx, s)
+	if recordErr != nil && s.record.UID == "" {
+		return recordErr
 	}
-	uid, seen := c.expected.deletedClaim(s.name)
-	if !seen || !s.record.MayBeOf(uid) || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
-		return held
+	uid, ok := c.expectations.deletedClaim(s.name)
+	if !ok || !s.record.MayBeOf(uid) || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
+		return recordErr
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
 	if !kubeutil.IsNotFound(err) {
@@ -144,10 +144,10 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 		return nil
 	}
 	now := c.Clock.Now()
-	if c.expected.addresses.last(s.name).isOf(before, now) {
+	if c.expectations.addresses.last(s.name).isOf(before, now) {
 		return errNotSeen
 	}
-	err := c.expected.addresses.remove(before, now, func() error {
+	err := c.expectations.addresses.remove(before, now, func() error {
 		return c.Client.Patch(ctx, s.address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {
@@ -160,11 +160,11 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 type Orphans interface {
 	// Judge registers f as the judge of the records of holders of the kind.
 	Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error))
-	// Gone notes that the holder of the records, of the UID, has been deleted.
-	Gone(uid string, records ...ipam.Name)
-	// Look enqueues records for judgment if nothing is known of their holder: a record without
+	// ReportDeleted notes that the holder of the records, of the UID, has been deleted.
+	ReportDeleted(uid string, records ...ipam.Name)
+	// Enqueue enqueues records for judgment if nothing is known of their holder: a record without
 	// holder is released after a grace period.
-	Look(records ...ipam.Name)
+	Enqueue(records ...ipam.Name)
 }
 
 // holds reports whether a record's holder exists: the IPAddress of the claim's name with this
@@ -179,7 +179,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 		return false, err
 	}
 	inUse := err == nil && isOurs(address.Spec.PoolRef)
-	if inUse && !has(address, record) {
+	if inUse && !hasAddressOf(address, record) {
 		return false, nil
 	}
 	if inUse && !record.Terminating {
@@ -194,8 +194,8 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	return inUse || record.MayBeOf(string(claim.UID)), nil
 }
 
-// has reports whether an IPAddress has the address of the record.
-func has(address *ipamv1.IPAddress, record ipam.Record) bool {
+// hasAddressOf reports whether an IPAddress has the address of the record.
+func hasAddressOf(address *ipamv1.IPAddress, record ipam.Record) bool {
 	addr, invalid := convert.AddressInUse(nil, address.Spec.Address)
 	return invalid == nil && addr == record.Block.Addr()
 }

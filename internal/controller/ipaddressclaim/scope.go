@@ -44,8 +44,8 @@ type scope struct {
 	finalizerRemoved removal
 	// record is the record of the held address, set by recordExisting or bind.
 	record ipam.Record
-	// again is the time until the right to use the pool is asked for again, set by askAgain.
-	again time.Duration
+	// grantRetry is the time until the right to use the pool is asked for again, set by requestGrant.
+	grantRetry time.Duration
 	// retry is the time until the claim is tried again, set by allocate if the claim has lost its
 	// turn.
 	retry time.Duration
@@ -53,35 +53,35 @@ type scope struct {
 
 func (s *scope) holder() ipam.Holder { return convert.HolderOfAddressClaim(s.name) }
 
-// look reads the data of a pass from the caches, with the last removal of the claim's finalizer.
-func (c *Controller) look(ctx context.Context, key types.NamespacedName) (*scope, error) {
+// readScope reads the data of a pass from the caches, with the last removal of the claim's finalizer.
+func (c *Controller) readScope(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	name := ipam.Name{Namespace: key.Namespace, Name: key.Name}
-	last := c.expected.claims.last(name) // before the cache is read, because it is forgotten once the cache shows it
-	s, err := look(ctx, c.Client, key)
+	lastRemoval := c.expectations.claims.last(name) // before the cache is read, because it is forgotten once the cache shows it
+	s, err := readScope(ctx, c.Client, key)
 	if err != nil {
 		return nil, err
 	}
-	s.finalizerRemoved = last
+	s.finalizerRemoved = lastRemoval
 	return s, nil
 }
 
-// look reads the claim, the IPAddress of its name, and the Cluster.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*scope, error) {
+// readScope reads the claim, the IPAddress of its name, and the Cluster.
+func readScope(ctx context.Context, reader client.Reader, key types.NamespacedName) (*scope, error) {
 	s := &scope{name: ipam.Name{Namespace: key.Namespace, Name: key.Name}}
 	claim, address := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
-	switch found, err := find(ctx, reader, key, claim); {
+	switch found, err := getIfExists(ctx, reader, key, claim); {
 	case err != nil:
 		return nil, err
 	case found:
 		s.claim = claim
 		var errs field.ErrorList
-		s.request, errs = convert.AddressRequest(parts(claim))
+		s.request, errs = convert.AddressRequest(addressClaimOf(claim))
 		s.invalid = convert.PolicyError(errs)
 		if s.cluster, err = clusterOf(ctx, reader, claim); err != nil {
 			return nil, err
 		}
 	}
-	switch found, err := find(ctx, reader, key, address); {
+	switch found, err := getIfExists(ctx, reader, key, address); {
 	case err != nil:
 		return nil, err
 	case found:
@@ -90,8 +90,8 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	return s, nil
 }
 
-func find(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (bool, error) {
-	err := reader.Get(ctx, key, into)
+func getIfExists(ctx context.Context, reader client.Reader, key types.NamespacedName, obj client.Object) (bool, error) {
+	err := reader.Get(ctx, key, obj)
 	if err != nil {
 		return false, kubeutil.IgnoreNotFound(err)
 	}
@@ -116,8 +116,8 @@ const (
 	dropAddress
 )
 
-// next returns the action of the pass.
-func (s *scope) next() step {
+// nextStep returns the action of the pass.
+func (s *scope) nextStep() step {
 	switch {
 	case s.claim == nil && s.address == nil:
 		return leaveAlone
@@ -167,8 +167,8 @@ func clusterOf(ctx context.Context, reader client.Reader, claim *ipamv1.IPAddres
 	return cluster, nil
 }
 
-// parts returns the fields of a claim that its request depends on.
-func parts(claim *ipamv1.IPAddressClaim) convert.AddressClaim {
+// addressClaimOf returns the fields of a claim that its request depends on.
+func addressClaimOf(claim *ipamv1.IPAddressClaim) convert.AddressClaim {
 	ref := claim.Spec.PoolRef
 	return convert.AddressClaim{
 		Namespace: claim.Namespace, Name: claim.Name,
@@ -203,13 +203,13 @@ func (s *scope) order() allocator.Order {
 	if s.claim != nil {
 		order.Origin = allocator.OriginController
 		order.HolderUID = string(s.claim.UID)
-		order.Waiting = s.waiting()
+		order.Waiting = s.waiter()
 	}
 	return order
 }
 
-// waiting returns the claim as a waiter in the queue.
-func (s *scope) waiting() queue.Waiter {
+// waiter returns the claim as a waiter in the queue.
+func (s *scope) waiter() queue.Waiter {
 	return queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: s.holder(), Request: s.request, Reason: waitReason(s.claim)}
 }
 
@@ -224,9 +224,9 @@ func waitReason(claim *ipamv1.IPAddressClaim) queue.WaitReason {
 	return queue.ReasonUnknown
 }
 
-// inUse reports whether a finalizer of another party keeps the claim: of a machine that still
+// isInUse reports whether a finalizer of another party keeps the claim: of a machine that still
 // exists. The garbage collector's own finalizer waits for us, in turn.
-func inUse(claim *ipamv1.IPAddressClaim) bool {
+func isInUse(claim *ipamv1.IPAddressClaim) bool {
 	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
 		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != finalizerInCluster && f != metav1.FinalizerDeleteDependents
 	})
@@ -246,11 +246,11 @@ const finalizerInCluster = "ipam.cluster.x-k8s.io/ReleaseAddress"
 // halt holds the reason why no action is allowed for a claim at the moment.
 type halt struct{ reason, message string }
 
-// halted returns the reason why no action is allowed for the claim at the moment: its Cluster is
+// haltOf returns the reason why no action is allowed for the claim at the moment: its Cluster is
 // missing or paused, or the claim or its pool is (contract, "Normal IPAddressClaim" 2, "Deleted
 // IPAddressClaim" 1); otherwise nil. A claim that is being deleted does not wait for its Cluster:
 // the Cluster is often removed first.
-func (c *Controller) halted(s *scope) *halt {
+func (c *Controller) haltOf(s *scope) *halt {
 	name := clusterName(s.claim)
 	switch {
 	case annotations.HasPaused(s.claim):
@@ -260,25 +260,25 @@ func (c *Controller) halted(s *scope) *halt {
 	case s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster):
 		return &halt{clusterv1.PausedReason, fmt.Sprintf("the Cluster %q is paused: set its spec.paused to false, and remove its annotation %s", name, clusterv1.PausedAnnotation)}
 	}
-	return c.poolHalted(s)
+	return c.poolHaltOf(s)
 }
 
-// poolHalted returns a reason if the pool that the claim names, or that its address is from, is
+// poolHaltOf returns a reason if the pool that the claim names, or that its address is from, is
 // paused.
-func (c *Controller) poolHalted(s *scope) *halt {
+func (c *Controller) poolHaltOf(s *scope) *halt {
 	keys := []ipam.PoolKey{s.request.Pool}
 	for _, record := range c.Ledger.HeldBy(s.holder()) {
 		keys = append(keys, record.Pool)
 	}
 	for _, key := range keys {
-		if pool, ok := c.Catalogue.Pool(key); ok && pool.Paused {
+		if pool, ok := c.Catalog.Pool(key); ok && pool.Paused {
 			return &halt{ipamv1.IPAddressClaimReadyPoolNotReadyReason, fmt.Sprintf("%s is paused by an annotation: have it removed", key)}
 		}
 	}
 	return nil
 }
 
-// tellHalt writes into the claim the reason why nothing is done for it, if it has no address yet. A
+// reportHalt writes into the claim the reason why nothing is done for it, if it has no address yet. A
 // claim that has an address keeps it, and its condition.
 //
 // "Abort reconciliation" in the contract does not forbid this: the contracts of other providers ask
@@ -286,13 +286,13 @@ func (c *Controller) poolHalted(s *scope) *halt {
 // infra-machine.md, "InfraMachine: pausing"), and Cluster API's own util/paused writes the status
 // of paused objects. The reason is in Ready, and not in a condition Paused, which would cost every
 // claim one more write.
-func (c *Controller) tellHalt(ctx context.Context, s *scope, why *halt) error {
+func (c *Controller) reportHalt(ctx context.Context, s *scope, pause *halt) error {
 	if s.claim.Status.AddressRef.Name != "" {
 		return nil
 	}
 	before := s.claim.DeepCopy()
 	conditions.Set(s.claim, metav1.Condition{
-		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.message,
+		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: pause.reason, Message: pause.message,
 	})
 	_, err := c.writeStatus(ctx, before, s.claim)
 	return err
@@ -307,30 +307,30 @@ func (c *Controller) refuse(ctx context.Context, s *scope) error {
 		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse,
 		Reason: ipamv1.IPAddressClaimReadyAllocationFailedReason, Message: unknown.Error() + ": make another claim",
 	})
-	return c.writeAndTell(ctx, before, s.claim)
+	return c.writeStatusAndEvent(ctx, before, s.claim)
 }
 
-// upToDate reports whether a pass over the claim would change nothing: its record is in the view,
+// isUpToDate reports whether a pass over the claim would change nothing: its record is in the view,
 // its IPAddress in the cache with its metadata, and its status reports both. A new leader finds
 // nearly all claims in this state, and the waiting claims must not wait for them. It costs O(1),
 // and is never true if a pass would do something.
-func (c *Controller) upToDate(ctx context.Context, key types.NamespacedName) bool {
-	s, err := c.look(ctx, key)
+func (c *Controller) isUpToDate(ctx context.Context, key types.NamespacedName) bool {
+	s, err := c.readScope(ctx, key)
 	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
 }
 
 // isServed reports whether the claim has its address and its status reports it. It sets the record.
 func (c *Controller) isServed(s *scope) bool {
-	if s.next() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
+	if s.nextStep() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
 		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
 		return false
 	}
 	records := c.Ledger.HeldBy(s.holder())
-	if len(records) != 1 || !isRecordOf(s, records[0]) || c.Allocator.Confirmed(records[0]) != nil || c.Ledger.Conflict(records[0]) != nil {
+	if len(records) != 1 || !isRecordOf(s, records[0]) || c.Allocator.CheckConfirmed(records[0]) != nil || c.Ledger.Conflict(records[0]) != nil {
 		return false
 	}
 	s.record = records[0]
-	return c.statusUpToDate(s)
+	return c.isStatusUpToDate(s)
 }
 
 // isRecordOf reports whether the record belongs to the claim and to its IPAddress.
@@ -339,8 +339,8 @@ func isRecordOf(s *scope, record ipam.Record) bool {
 		record.Block.Addr().String() == s.address.Spec.Address
 }
 
-// statusUpToDate reports whether the claim has the status that a pass would write.
-func (c *Controller) statusUpToDate(s *scope) bool {
+// isStatusUpToDate reports whether the claim has the status that a pass would write.
+func (c *Controller) isStatusUpToDate(s *scope) bool {
 	if c.Queue.Has(s.holder()) {
 		return false
 	}

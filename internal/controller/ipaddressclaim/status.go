@@ -66,7 +66,7 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 		return "", "", err
 	case isUnserved:
 		reason, message, retry = c.unservedReason(s, unserved, err)
-		return reason, ofPools(message, err), retry
+		return reason, withPoolReasons(message, err), retry
 	case queue.IsRefused(err) && !apierrors.IsNotFound(err):
 		return v1alpha1.ReasonRecordRefused, refusal(s, err), err
 	default:
@@ -96,9 +96,9 @@ func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error)
 	return reason, message, retry
 }
 
-// ofPools adds to a message why the claim is not served from each pool that it can use, if there
+// withPoolReasons adds to a message why the claim is not served from each pool that it can use, if there
 // are several: the claim's status has no field for that.
-func ofPools(message string, err error) string {
+func withPoolReasons(message string, err error) string {
 	if reasons := convert.CandidateReasons(ipam.PoolsOf(err)); message != "" && reasons != "" {
 		return message + " (" + reasons + ")"
 	}
@@ -141,11 +141,11 @@ func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (r
 // conflict returns a message about the other block. It names the holder only to a namespace that
 // can know it.
 func (c *Controller) conflict(s *scope, taken *ipam.TakenError) string {
-	return c.Catalogue.Redacted(s.name.Namespace, taken).Error()
+	return c.Catalog.Redact(s.name.Namespace, taken).Error()
 }
 
 // writeStatus writes the status if it changed, in one patch.
-func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) (written bool, err error) {
+func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAddressClaim) (isWritten bool, err error) {
 	if equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
 	}
@@ -158,21 +158,21 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 	return true, nil
 }
 
-// tellRefused writes into a claim that is being deleted the change that the API server refuses for
+// reportRefusal writes into a claim that is being deleted the change that the API server refuses for
 // it.
-func (c *Controller) tellRefused(ctx context.Context, s *scope, err error) error {
+func (c *Controller) reportRefusal(ctx context.Context, s *scope, err error) error {
 	if err == nil || !queue.IsRefused(err) {
 		return err
 	}
 	before := s.claim.DeepCopy()
 	retry := c.applyResult(s, err)
-	return cmp.Or(c.writeAndTell(ctx, before, s.claim), retry)
+	return cmp.Or(c.writeStatusAndEvent(ctx, before, s.claim), retry)
 }
 
-// writeAndTell writes the status, and makes an event of its change.
-func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
-	written, err := c.writeStatus(ctx, before, claim)
-	if written {
+// writeStatusAndEvent writes the status, and makes an event of its change.
+func (c *Controller) writeStatusAndEvent(ctx context.Context, before, claim *ipamv1.IPAddressClaim) error {
+	isWritten, err := c.writeStatus(ctx, before, claim)
+	if isWritten {
 		c.recordEvent(ctx, before, claim)
 	}
 	return err
@@ -181,12 +181,12 @@ func (c *Controller) writeAndTell(ctx context.Context, before, claim *ipamv1.IPA
 // recordEvent makes an event of a change of the condition's reason, but not of a claim that is
 // served at once: its condition reports the same, and an event would be one more write.
 func (c *Controller) recordEvent(ctx context.Context, before, claim *ipamv1.IPAddressClaim) {
-	was, ready := conditions.Get(before, ipamv1.IPAddressClaimReadyCondition), conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
-	if ready == nil || was != nil && was.Reason == ready.Reason {
+	previous, ready := conditions.Get(before, ipamv1.IPAddressClaimReadyCondition), conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	if ready == nil || previous != nil && previous.Reason == ready.Reason {
 		return
 	}
 	log.FromContext(ctx).V(1).Info("The status of a claim changed", "claim", holderNamed(claim.Namespace, claim.Name).String(), "reason", ready.Reason, "message", ready.Message)
-	if was == nil && ready.Status == metav1.ConditionTrue {
+	if previous == nil && ready.Status == metav1.ConditionTrue {
 		return
 	}
 	eventType := corev1.EventTypeWarning

@@ -26,10 +26,10 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
 		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
 	}
-	if _, ok := c.expected.deletedClaim(ipam.Name{Namespace: "inside", Name: "a"}); !ok {
+	if _, ok := c.expectations.deletedClaim(ipam.Name{Namespace: "inside", Name: "a"}); !ok {
 		t.Error("the deletion in namespace inside is not noted")
 	}
-	if _, ok := c.expected.deletedClaim(ipam.Name{Namespace: "outside", Name: "a"}); ok {
+	if _, ok := c.expectations.deletedClaim(ipam.Name{Namespace: "outside", Name: "a"}); ok {
 		t.Error("the deletion in namespace outside is noted")
 	}
 }
@@ -40,7 +40,7 @@ func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
 	_, record := servedClaim()
 	c := on(allocatorWith(t, record), &Controller{})
 	for namespace, project := range map[string]string{"team": "red", "friends": "red", "strangers": "blue"} {
-		c.Catalogue.SetProject(namespace, project)
+		c.Catalog.SetProject(namespace, project)
 	}
 	block := netip.MustParsePrefix("10.0.0.1/32")
 	taken := &ipam.TakenError{Block: block, Pool: record.Pool, Holder: record.Holder, Overlap: block}

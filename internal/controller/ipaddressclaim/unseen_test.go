@@ -64,8 +64,8 @@ func TestTheFinalizerOfAnIPAddressIsRemovedOnce(t *testing.T) {
 		}
 	}
 	pass(1, 0)
-	pass(1, showsWithin)
-	now.SetTime(now.Now().Add(showsWithin))
+	pass(1, cacheTimeout)
+	now.SetTime(now.Now().Add(cacheTimeout))
 	pass(2, 0)
 	c.addresses().Delete(t.Context(), event.DeleteEvent{Object: s.address}, newQueue(t))
 	pass(3, 0)

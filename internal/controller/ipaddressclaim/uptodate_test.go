@@ -63,7 +63,7 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 				test.change(s)
 			}
 			if s.request.Sticky == "wait" {
-				c.Queue.Wait(s.waiting())
+				c.Queue.Wait(s.waiter())
 			}
 			if got := c.isServed(s); got != test.want {
 				t.Errorf("served is %t, want %t", got, test.want)
@@ -82,7 +82,7 @@ func servedClaim() (*scope, ipam.Record) {
 		address: &ipamv1.IPAddress{ObjectMeta: meta, Spec: ipamv1.IPAddressSpec{PoolRef: ref, Address: "10.0.0.1"}},
 	}
 	s.claim.UID, s.claim.Generation, s.claim.Finalizers = "uid", 1, []string{v1alpha1.FinalizerRelease}
-	s.request, _ = convert.AddressRequest(parts(s.claim))
+	s.request, _ = convert.AddressRequest(addressClaimOf(s.claim))
 	return s, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "a-12345678"}, UID: "record", Block: netip.MustParsePrefix("10.0.0.1/32"),
 		Pool: ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "hosts"}, Holder: s.holder(), HolderUID: "uid",
@@ -101,9 +101,9 @@ func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 		})
 	}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	var seen sync.WaitGroup
-	seen.Add(len(records))
-	view.Follow(func(ledger.Change) { seen.Done() })
+	var wg sync.WaitGroup
+	wg.Add(len(records))
+	view.Follow(func(ledger.Change) { wg.Done() })
 	from := fcache.NewFakeControllerSource()
 	for _, record := range records {
 		obj := convert.Allocation(record)
@@ -111,7 +111,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 		from.Add(obj)
 	}
 	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
-	seen.Wait()
+	wg.Wait()
 	return replica.New(replica.Options{Ledger: view})
 }
 
@@ -136,6 +136,6 @@ func schemeOf(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme 
 
 // on returns the controller with the parts of a replica.
 func on(r replica.Replica, c *Controller) *Controller {
-	c.Ledger, c.Catalogue, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalogue, r.Queue, r.Allocator, r.Metrics
+	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
 	return c
 }

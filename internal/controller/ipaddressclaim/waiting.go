@@ -72,17 +72,17 @@ func (w *waiters) setup(mgr manager.Manager) error {
 
 // Reconcile implements reconcile.Reconciler.
 func (w *waiters) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	s, err := look(ctx, w.client, req.NamespacedName)
+	s, err := readScope(ctx, w.client, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if s.claim != nil && !s.claim.DeletionTimestamp.IsZero() && !inUse(s.claim) {
+	if s.claim != nil && !s.claim.DeletionTimestamp.IsZero() && !isInUse(s.claim) {
 		for _, record := range w.ledger.HeldBy(s.holder()) {
-			w.ledger.Leaving(record.Name)
+			w.ledger.MarkLeaving(record.Name)
 		}
 	}
 	if s.mayWait() && isUnserved(s.claim) && w.serves(s.claim) {
-		w.queue.Wait(s.waiting())
+		w.queue.Wait(s.waiter())
 	} else {
 		w.queue.Leave(s.holder())
 	}

@@ -51,7 +51,7 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
 	noAddress := func(s *scope, _ *ipam.Record) { s.address = nil }
 	noClaim := func(s *scope, _ *ipam.Record) { s.claim = nil }
-	untold := func(s *scope, _ *ipam.Record) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }
+	noStatus := func(s *scope, _ *ipam.Record) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }
 	leaving := func(s *scope, _ *ipam.Record) {
 		s.claim.DeletionTimestamp, s.claim.Finalizers = &metav1.Time{Time: time.Now()}, []string{"somebody/s"}
 	}
@@ -67,16 +67,16 @@ func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
 		"the address is another":      {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "10.0.0.9" }}, false},
 		"the address is no address":   {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "x" }}, false},
 		"an address without claim":    {[]change{noClaim}, true},
-		"a claim without address":     {[]change{noAddress, untold}, true},
+		"a claim without address":     {[]change{noAddress, noStatus}, true},
 		"neither":                     {[]change{noAddress, noClaim}, false},
 		"of an earlier claim":         {[]change{noAddress, earlier}, false},
 		"made before the claim":       {[]change{noAddress, unstamped}, true},
 		"another provider's address":  {[]change{noClaim, func(s *scope, _ *ipam.Record) { s.address.Spec.PoolRef.APIGroup = "other" }}, false},
 		"deleted by hand, and in use": {[]change{terminating}, true},
 		"deleted by hand, without its address, but with a status": {[]change{terminating, noAddress}, true},
-		"half released, to a claim that has no address":           {[]change{terminating, noAddress, untold}, false},
-		"half released, to a claim without a status":              {[]change{terminating, untold}, false},
-		"half released, to a claim that is leaving":               {[]change{terminating, untold, leaving}, true},
+		"half released, to a claim that has no address":           {[]change{terminating, noAddress, noStatus}, false},
+		"half released, to a claim without a status":              {[]change{terminating, noStatus}, false},
+		"half released, to a claim that is leaving":               {[]change{terminating, noStatus, leaving}, true},
 		"half released, to an address that has no claim":          {[]change{terminating, noClaim}, true},
 		"half released, without either":                           {[]change{terminating, noAddress, noClaim}, false},
 		"half released, of an earlier claim of the name":          {[]change{terminating, noAddress, earlier}, false},

@@ -14,17 +14,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// read reads the request of the claim.
-func read(s *scope) error {
+// readRequest reads the request of the claim.
+func readRequest(s *scope) error {
 	request, errs := convert.Claim(s.claim)
 	s.request = request
 	return convert.PolicyError(errs)
 }
 
-// askAgain asks whether the service account that created the claim can use its pool now.
-func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
-	if pool, ok := c.Catalogue.MayBeGranted(s.request); ok {
-		s.request.Grant, s.again, err = c.Asker.Ask(ctx, s.claim, pool)
+// requestGrant asks whether the service account that created the claim can use its pool now.
+func (c *Controller) requestGrant(ctx context.Context, s *scope) (err error) {
+	if pool, ok := c.Catalog.MayBeGranted(s.request); ok {
+		s.request.Grant, s.grantRetry, err = c.Asker.Ask(ctx, s.claim, pool)
 	}
 	return err
 }
@@ -63,18 +63,18 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 	name := ipam.Name{Namespace: s.claim.Namespace, Name: s.claim.Spec.AllocationName}
 	record, ok := c.Ledger.Record(name)
 	if !ok {
-		return c.recordAgain(ctx, s, name)
+		return c.recordExisting(ctx, s, name)
 	}
 	holder := convert.HolderOfClaim(s.request.Claim)
 	if record.Holder != holder || record.Block != s.request.Block || !record.MayBeOf(string(s.claim.UID)) {
 		return &ipam.TakenError{Block: s.request.Block, Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
 	}
-	if err := c.Allocator.Confirmed(record); err != nil {
+	if err := c.Allocator.CheckConfirmed(record); err != nil {
 		return err
 	}
 	s.record = record
 	if policy := s.request.Reclaim; policy != "" && policy != record.Reclaim {
-		changed, err := c.Allocator.Reclaim(ctx, record, policy)
+		changed, err := c.Allocator.SetReclaimPolicy(ctx, record, policy)
 		if err != nil {
 			return err
 		}
@@ -88,13 +88,13 @@ func (c *Controller) verify(ctx context.Context, s *scope) error {
 		s.record = stamped
 	}
 	if taken := c.Ledger.Conflict(s.record); taken != nil {
-		s.conflict = c.Catalogue.Redacted(s.claim.Namespace, taken).Error() + ": have one of the two released"
+		s.conflict = c.Catalog.Redact(s.claim.Namespace, taken).Error() + ": have one of the two released"
 	}
 	return nil
 }
 
-// recordAgain records the block that the claim names, under the record name that it names.
-func (c *Controller) recordAgain(ctx context.Context, s *scope, name ipam.Name) error {
+// recordExisting records the block that the claim names, under the record name that it names.
+func (c *Controller) recordExisting(ctx context.Context, s *scope, name ipam.Name) error {
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, &v1alpha1.IPAllocation{})
 	if err == nil {
 		return errNotSeen

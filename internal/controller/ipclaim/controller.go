@@ -40,8 +40,8 @@ import (
 type Controller struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
@@ -63,8 +63,8 @@ type Controller struct {
 	// Events receives the events.
 	Events events.EventRecorder
 
-	// untold holds the claims that were stored as waiting, and of which no event was made yet.
-	untold untold
+	// pendingEvents holds the claims that were stored as waiting, and of which no event was made yet.
+	pendingEvents pendingEvents
 }
 
 // SetupWithManager registers the controller. It receives its own writes too: another pass follows a
@@ -84,7 +84,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 // Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they were
 // created, and need no work.
 func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (reconcile.Result, error) {
-	if c.upToDate(claim) {
+	if c.isUpToDate(claim) {
 		return reconcile.Result{}, nil
 	}
 	if isTrimmed(claim) {
@@ -99,29 +99,29 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	}
 	before := claim.DeepCopy()
 	s := &scope{claim: claim}
-	err := c.hold(ctx, s)
-	outcome, retry := c.outcome(s, c.Catalogue.Redacted(claim.Namespace, err))
+	err := c.bindOrVerify(ctx, s)
+	outcome, retry := c.outcome(s, c.Catalog.Redact(claim.Namespace, err))
 	claim.Status = outcome.Status(claim.Status)
-	written, err := c.write(ctx, before, claim)
+	isWritten, err := c.write(ctx, before, claim)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c.notify(ctx, before, claim, written)
+	c.recordChange(ctx, before, claim, isWritten)
 	if retry != nil {
 		return reconcile.Result{}, retry
 	}
-	return reconcile.Result{RequeueAfter: cmp.Or(s.again, s.retry)}, nil
+	return reconcile.Result{RequeueAfter: cmp.Or(s.grantRetry, s.retry)}, nil
 }
 
-// hold ensures that the claim's block is held.
-func (c *Controller) hold(ctx context.Context, s *scope) error {
-	if err := read(s); err != nil {
+// bindOrVerify ensures that the claim's block is held.
+func (c *Controller) bindOrVerify(ctx context.Context, s *scope) error {
+	if err := readRequest(s); err != nil {
 		return err
 	}
 	if s.claim.Spec.AllocationName != "" {
 		return c.verify(ctx, s)
 	}
-	if err := c.askAgain(ctx, s); err != nil {
+	if err := c.requestGrant(ctx, s); err != nil {
 		return err
 	}
 	err := c.bind(ctx, s)
@@ -138,8 +138,8 @@ type scope struct {
 	record ipam.Record
 	// conflict names the other record on the claim's block, set by verify.
 	conflict string
-	// again is the time until the right to use the pool is asked for again, set by askAgain.
-	again time.Duration
+	// grantRetry is the time until the right to use the pool is asked for again, set by requestGrant.
+	grantRetry time.Duration
 	// retry is the time until the claim is tried again, set by hold if the claim has lost its turn.
 	retry time.Duration
 }
@@ -162,14 +162,14 @@ func (c *Controller) order(s *scope, resolution inventory.Resolution) allocator.
 	return order
 }
 
-// upToDate reports whether a pass over the claim would change nothing: it is Bound, its record is
+// isUpToDate reports whether a pass over the claim would change nothing: it is Bound, its record is
 // seen and has the same block, and no other record has that block. It costs O(1).
-func (c *Controller) upToDate(claim *v1alpha1.IPClaim) bool {
+func (c *Controller) isUpToDate(claim *v1alpha1.IPClaim) bool {
 	if claim.Spec.AllocationName == "" || !isReady(claim) {
 		return false
 	}
 	record, ok := c.Ledger.Record(ipam.Name{Namespace: claim.Namespace, Name: claim.Spec.AllocationName})
-	return ok && isRecordOf(claim, record) && c.Allocator.Confirmed(record) == nil && c.Ledger.Conflict(record) == nil
+	return ok && isRecordOf(claim, record) && c.Allocator.CheckConfirmed(record) == nil && c.Ledger.Conflict(record) == nil
 }
 
 // isRecordOf reports whether the record belongs to the claim and agrees with it: whether verify

@@ -26,26 +26,26 @@ import (
 // claims returns a handler that enqueues claims that are new or have changed, and are not up to
 // date. It notes the claims that are new and wait.
 func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, reconcile.Request] {
-	look := func(claim *v1alpha1.IPClaim, q kubeutil.Queue) {
-		if !c.upToDate(claim) {
+	enqueueIfOutdated := func(claim *v1alpha1.IPClaim, q kubeutil.Queue) {
+		if !c.isUpToDate(claim) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
 			if !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // a former leader has made an event of the others
-				c.untold.note(e.Object)
+				c.pendingEvents.add(e.Object)
 			}
-			look(e.Object, q)
+			enqueueIfOutdated(e.Object, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
 			if e.ObjectOld.UID != e.ObjectNew.UID {
-				c.untold.take(e.ObjectOld.UID)
+				c.pendingEvents.remove(e.ObjectOld.UID)
 			}
-			look(e.ObjectNew, q)
+			enqueueIfOutdated(e.ObjectNew, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPClaim], _ kubeutil.Queue) {
-			c.untold.take(e.Object.UID)
+			c.pendingEvents.remove(e.Object.UID)
 		},
 	}
 }
@@ -67,48 +67,48 @@ func (c *Controller) records() source.Source {
 // turn.
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e inventory.Change) {
+		return c.Catalog.Listen(func(e inventory.Change) {
 			c.Queue.EnqueueWaiting(q, kind, e)
 		})
 	})
 }
 
-// notify logs a change of the status that was written, and makes an event of it. It also does so,
+// recordChange logs a change of the status that was written, and makes an event of it. It also does so,
 // once, for a claim that admission stored as waiting.
-func (c *Controller) notify(ctx context.Context, before, claim *v1alpha1.IPClaim, written bool) {
-	was, now := readyOf(before), readyOf(claim)
-	changed := now != nil && (was == nil || was.Reason != now.Reason)
-	if changed && !written {
+func (c *Controller) recordChange(ctx context.Context, before, claim *v1alpha1.IPClaim, isWritten bool) {
+	previous, current := readyOf(before), readyOf(claim)
+	isChanged := current != nil && (previous == nil || previous.Reason != current.Reason)
+	if isChanged && !isWritten {
 		return // there is a newer version of the claim
 	}
-	if changed {
-		logStatus(ctx, claim, now)
+	if isChanged {
+		logStatus(ctx, claim, current)
 	}
-	if untold := c.untold.take(claim.UID); changed || untold {
-		c.recordEvent(claim, was, now)
+	if isPending := c.pendingEvents.remove(claim.UID); isChanged || isPending {
+		c.recordEvent(claim, previous, current)
 	}
 }
 
 // recordEvent makes an event of the condition Ready; but not of a claim that is bound without
 // having waited: the answer to its create call reports the same, and an event would be one more
 // write for every claim.
-func (c *Controller) recordEvent(claim *v1alpha1.IPClaim, was, now *metav1.Condition) {
+func (c *Controller) recordEvent(claim *v1alpha1.IPClaim, previous, current *metav1.Condition) {
 	switch {
-	case now == nil, was == nil && now.Status == metav1.ConditionTrue:
-	case now.Status == metav1.ConditionTrue:
-		c.Events.Eventf(claim, nil, corev1.EventTypeNormal, now.Reason, "Allocate", "%s", now.Message)
+	case current == nil, previous == nil && current.Status == metav1.ConditionTrue:
+	case current.Status == metav1.ConditionTrue:
+		c.Events.Eventf(claim, nil, corev1.EventTypeNormal, current.Reason, "Allocate", "%s", current.Message)
 	default:
-		c.Events.Eventf(claim, nil, corev1.EventTypeWarning, now.Reason, "Allocate", "%s", now.Message)
+		c.Events.Eventf(claim, nil, corev1.EventTypeWarning, current.Reason, "Allocate", "%s", current.Message)
 	}
 }
 
-func logStatus(ctx context.Context, claim *v1alpha1.IPClaim, now *metav1.Condition) {
+func logStatus(ctx context.Context, claim *v1alpha1.IPClaim, current *metav1.Condition) {
 	values := []any{
 		"claim", convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name}).String(),
-		"phase", claim.Status.Phase, "block", claim.Status.AllocatedCIDR, "reason", now.Reason,
+		"phase", claim.Status.Phase, "block", claim.Status.AllocatedCIDR, "reason", current.Reason,
 	}
-	if now.Reason == v1alpha1.ReasonConflict {
-		log.FromContext(ctx).Info("A claim is in conflict", append(values, "message", now.Message)...)
+	if current.Reason == v1alpha1.ReasonConflict {
+		log.FromContext(ctx).Info("A claim is in conflict", append(values, "message", current.Message)...)
 		return
 	}
 	log.FromContext(ctx).V(1).Info("The status of a claim changed", values...)
@@ -118,14 +118,14 @@ func readyOf(claim *v1alpha1.IPClaim) *metav1.Condition {
 	return meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
 }
 
-// untold holds a set of claims. The zero value is empty. It can be used concurrently.
-type untold struct {
+// pendingEvents holds a set of claims. The zero value is empty. It can be used concurrently.
+type pendingEvents struct {
 	mu   sync.Mutex
 	uids map[types.UID]struct{}
 }
 
-// note adds a claim that is stored as waiting.
-func (u *untold) note(claim *v1alpha1.IPClaim) {
+// add adds a claim that is stored as waiting.
+func (u *pendingEvents) add(claim *v1alpha1.IPClaim) {
 	if phase := claim.Status.Phase; phase != v1alpha1.ClaimPending && phase != v1alpha1.ClaimExhausted {
 		return
 	}
@@ -137,11 +137,11 @@ func (u *untold) note(claim *v1alpha1.IPClaim) {
 	u.uids[claim.UID] = struct{}{}
 }
 
-// take removes a claim, and reports whether it was in the set.
-func (u *untold) take(uid types.UID) bool {
+// remove removes a claim, and reports whether it was in the set.
+func (u *pendingEvents) remove(uid types.UID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, was := u.uids[uid]
+	_, ok := u.uids[uid]
 	delete(u.uids, uid)
-	return was
+	return ok
 }

@@ -60,13 +60,13 @@ func changedClaims(e *claims) {
 	e.handler.Create(e.t.Context(), event.TypedCreateEvent[*v1alpha1.IPClaim]{Object: waiting}, q)
 	next := waiting.DeepCopy()
 	e.handler.Update(e.t.Context(), event.TypedUpdateEvent[*v1alpha1.IPClaim]{ObjectOld: waiting, ObjectNew: next}, q)
-	if len(e.by.untold.uids) != 1 {
-		e.t.Errorf("%d claims wait without an event, want 1", len(e.by.untold.uids))
+	if len(e.by.pendingEvents.uids) != 1 {
+		e.t.Errorf("%d claims wait without an event, want 1", len(e.by.pendingEvents.uids))
 	}
 	next.UID = "next"
 	e.handler.Update(e.t.Context(), event.TypedUpdateEvent[*v1alpha1.IPClaim]{ObjectOld: waiting, ObjectNew: next}, q)
-	if len(e.by.untold.uids) != 0 {
-		e.t.Errorf("%d claims that are gone wait without an event", len(e.by.untold.uids))
+	if len(e.by.pendingEvents.uids) != 0 {
+		e.t.Errorf("%d claims that are gone wait without an event", len(e.by.pendingEvents.uids))
 	}
 }
 
@@ -86,7 +86,7 @@ func askedAgain(e *claims) {
 	e.Reconciled("unknown").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Reconciled("user").Waiting(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Reconciled("granted").Bound("10.0.0.0/28")
-	pool, _ := e.Catalogue.Pool(ipam.PoolNamed("p"))
+	pool, _ := e.Catalog.Pool(ipam.PoolNamed("p"))
 	if got, want := e.stored("granted").Annotations[v1alpha1.AnnotationUseGranted], "p/"+pool.Spec.UID; got != want {
 		e.t.Errorf("the right is noted as %q, want %q", got, want)
 	}

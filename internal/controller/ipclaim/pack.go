@@ -17,16 +17,16 @@ import (
 
 // packed holds a trimmed claim as the informer stores it. It implements kubeutil.Packed.
 type packed struct {
-	alike        unique.Handle[alike]
+	shared       unique.Handle[sharedFields]
 	name, record string
 	uid          uuid.UUID
 	version      uint64
 	block        netip.Prefix
-	deleted      *metav1.Time
+	deletionTime *metav1.Time
 }
 
-// alike holds the fields that are equal in many claims.
-type alike struct {
+// sharedFields holds the fields that are equal in many claims.
+type sharedFields struct {
 	namespace string
 	reclaim   v1alpha1.ReclaimPolicy
 }
@@ -42,9 +42,9 @@ func Pack(obj any) any {
 	version, _ := strconv.ParseUint(claim.ResourceVersion, 10, 64)
 	block, _ := netip.ParsePrefix(claim.Spec.CIDR)
 	p := &packed{
-		alike: unique.Make(alike{claim.Namespace, claim.Spec.ReclaimPolicy}),
-		name:  claim.Name, record: claim.Spec.AllocationName,
-		uid: uid, version: version, block: block, deleted: claim.DeletionTimestamp,
+		shared: unique.Make(sharedFields{claim.Namespace, claim.Spec.ReclaimPolicy}),
+		name:   claim.Name, record: claim.Spec.AllocationName,
+		uid: uid, version: version, block: block, deletionTime: claim.DeletionTimestamp,
 	}
 	if strings.HasPrefix(p.record, p.name) { // as the names that the operator gives
 		p.name = p.record[:len(p.name)]
@@ -67,15 +67,15 @@ func (p *packed) GetObjectMeta() metav1.Object {
 func (p *packed) claim() *v1alpha1.IPClaim {
 	return &v1alpha1.IPClaim{
 		ObjectMeta: p.meta(),
-		Spec:       v1alpha1.IPClaimSpec{CIDR: p.block.String(), AllocationName: p.record, ReclaimPolicy: p.alike.Value().reclaim},
+		Spec:       v1alpha1.IPClaimSpec{CIDR: p.block.String(), AllocationName: p.record, ReclaimPolicy: p.shared.Value().reclaim},
 		Status:     v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound},
 	}
 }
 
 func (p *packed) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: p.alike.Value().namespace, Name: p.name, UID: types.UID(p.uid.String()),
-		ResourceVersion: strconv.FormatUint(p.version, 10), DeletionTimestamp: p.deleted.DeepCopy(),
+		Namespace: p.shared.Value().namespace, Name: p.name, UID: types.UID(p.uid.String()),
+		ResourceVersion: strconv.FormatUint(p.version, 10), DeletionTimestamp: p.deletionTime.DeepCopy(),
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // must get that block and no other.
 func (c *Controller) outcome(s *scope, err error) (convert.ClaimOutcome, error) {
 	if err == nil {
-		pool, _ := c.Catalogue.Pool(s.record.Pool)
+		pool, _ := c.Catalog.Pool(s.record.Pool)
 		outcome := convert.ClaimBound(s.record, pool)
 		outcome.Conflict = s.conflict
 		return outcome, nil
@@ -33,20 +33,20 @@ func (c *Controller) outcome(s *scope, err error) (convert.ClaimOutcome, error) 
 	if parked, ok := errors.AsType[*ipam.ParkedError](err); ok {
 		return outcome, kubeutil.Reported(parked.Cause)
 	}
-	_, taken := errors.AsType[*ipam.TakenError](err)
+	_, isTaken := errors.AsType[*ipam.TakenError](err)
 	switch {
 	case outcome.Phase == "":
 		return outcome, err
-	case taken && s.claim.Spec.AllocationName != "":
+	case isTaken && s.claim.Spec.AllocationName != "":
 		return outcome, kubeutil.Reported(err)
 	}
 	return outcome, nil
 }
 
 // write writes the changes of spec and status in one patch, if the claim is still as it was read,
-// or as askAgain has written it. After a conflict a record that was made is found again, or
+// or as requestGrant has written it. After a conflict a record that was made is found again, or
 // collected.
-func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (written bool, err error) {
+func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (isWritten bool, err error) {
 	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {
 		return false, nil
 	}

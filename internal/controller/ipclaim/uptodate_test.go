@@ -55,11 +55,11 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 				records = append(records, rivalOf(record))
 			}
 			c := on(allocatorWith(t, records...), &Controller{})
-			if got := c.upToDate(claim); got != test.want {
+			if got := c.isUpToDate(claim); got != test.want {
 				t.Errorf("up to date is %t, want %t", got, test.want)
 			}
 			Trim(claim)
-			if got := c.upToDate(claim); got != test.want {
+			if got := c.isUpToDate(claim); got != test.want {
 				t.Errorf("up to date as the cache has it is %t, want %t", got, test.want)
 			}
 		})
@@ -128,6 +128,6 @@ func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 
 // on returns the controller with the parts of a replica.
 func on(r replica.Replica, c *Controller) *Controller {
-	c.Ledger, c.Catalogue, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalogue, r.Queue, r.Allocator, r.Metrics
+	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
 	return c
 }

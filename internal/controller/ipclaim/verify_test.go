@@ -39,9 +39,9 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 				record.HolderUID = ""
 			}
 			c := on(allocatorWith(t, append(test.rival, record)...), &Controller{})
-			c.Ledger.Claimed(record.Name, true)
+			c.Ledger.SetClaimed(record.Name, true)
 			s := &scope{claim: claim}
-			if err := read(s); err != nil {
+			if err := readRequest(s); err != nil {
 				t.Fatal(err)
 			}
 			err := c.verify(t.Context(), s)
@@ -61,7 +61,7 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 // TestAConflictDoesNotTellStrangersWhoHoldsTheBlock expects that only a claim of the same project
 // names the other holder.
 func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
-	for namespace, told := range map[string]bool{"team": true, "beside": true, "strangers": false, "unknown": false} {
+	for namespace, isNamed := range map[string]bool{"team": true, "beside": true, "strangers": false, "unknown": false} {
 		t.Run(namespace, func(t *testing.T) {
 			claim, record := boundClaim()
 			rival := rivalOf(record)
@@ -69,19 +69,19 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 			record.HolderUID, rival.HolderUID = "", "" // both were made at admission
 			a := allocatorWith(t, record, rival)
 			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
-				a.Catalogue.SetProject(name, project)
+				a.Catalog.SetProject(name, project)
 			}
-			a.Ledger.Claimed(record.Name, true)
-			a.Ledger.Claimed(rival.Name, true)
+			a.Ledger.SetClaimed(record.Name, true)
+			a.Ledger.SetClaimed(rival.Name, true)
 			s := &scope{claim: claim}
-			if err := read(s); err != nil {
+			if err := readRequest(s); err != nil {
 				t.Fatal(err)
 			}
 			if err := (on(a, &Controller{})).verify(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != told {
-				t.Errorf("the conflict is %q, want that the holder is named: %t", s.conflict, told)
+			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != isNamed {
+				t.Errorf("the conflict is %q, want that the holder is named: %t", s.conflict, isNamed)
 			}
 		})
 	}
@@ -90,14 +90,14 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 // TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose removes the record of a claim, and
 // records its block for another: its status reports it, for all to read.
 func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T) {
-	for namespace, told := range map[string]bool{"beside": true, "strangers": false} {
+	for namespace, isNamed := range map[string]bool{"beside": true, "strangers": false} {
 		t.Run(namespace, func(t *testing.T) {
 			claim, record := boundClaim()
 			record.Name = ipam.Name{Namespace: namespace, Name: "secret-12345678"}
 			record.Holder = convert.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "secret"})
 			a := allocatorWith(t, record)
 			for name, project := range map[string]string{"team": "ours", "beside": "ours", "strangers": "theirs"} {
-				a.Catalogue.SetProject(name, project)
+				a.Catalog.SetProject(name, project)
 			}
 			scheme := runtime.NewScheme()
 			if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -115,8 +115,8 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 				t.Fatal(err)
 			}
 			ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-			if ready == nil || ready.Reason != v1alpha1.ReasonConflict || strings.Contains(ready.Message, "secret") != told {
-				t.Errorf("its condition is %+v, want that the holder is named: %t", ready, told)
+			if ready == nil || ready.Reason != v1alpha1.ReasonConflict || strings.Contains(ready.Message, "secret") != isNamed {
+				t.Errorf("its condition is %+v, want that the holder is named: %t", ready, isNamed)
 			}
 		})
 	}

@@ -30,8 +30,8 @@ import (
 type Controller struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Metrics counts passes.
 	Metrics *metrics.Instruments
 	// Tracer starts the spans; nil: no spans.
@@ -69,8 +69,8 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	if equality.Semantic.DeepEqual(before.Status, class.Status) {
 		return reconcile.Result{}, nil
 	}
-	if early := c.Throttle.Take(class.Name); early > 0 && equality.Semantic.DeepEqual(uncounted(before.Status), uncounted(class.Status)) {
-		return reconcile.Result{RequeueAfter: early}, nil // its own writes enqueue it: one write would follow the other
+	if delay := c.Throttle.Take(class.Name); delay > 0 && equality.Semantic.DeepEqual(withoutCounts(before.Status), withoutCounts(class.Status)) {
+		return reconcile.Result{RequeueAfter: delay}, nil // its own writes enqueue it: one write would follow the other
 	}
 	if err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, kubeutil.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
@@ -78,8 +78,8 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	return reconcile.Result{}, nil
 }
 
-// uncounted returns a status without its counts.
-func uncounted(s v1alpha1.IPClassStatus) v1alpha1.IPClassStatus {
+// withoutCounts returns a status without its counts.
+func withoutCounts(s v1alpha1.IPClassStatus) v1alpha1.IPClassStatus {
 	s.Capacity = nil
 	return s
 }

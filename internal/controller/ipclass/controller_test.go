@@ -159,7 +159,7 @@ type classes struct {
 func begin(t *testing.T, plane *story.Plane) *classes {
 	t.Helper()
 	e := &classes{World: plane.Begin(t), t: t}
-	e.by = &Controller{Ledger: e.Ledger, Catalogue: e.Catalogue, Metrics: e.Metrics, Client: e.K8s, Throttle: kubeutil.NewThrottle(time.Second, e.Clock)}
+	e.by = &Controller{Ledger: e.Ledger, Catalog: e.Catalog, Metrics: e.Metrics, Client: e.K8s, Throttle: kubeutil.NewThrottle(time.Second, e.Clock)}
 	e.controller = reconcile.AsReconciler(e.K8s, e.by)
 	return e
 }

@@ -16,7 +16,7 @@ import (
 // changed. Only cluster-scoped pools are counted.
 func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e inventory.Change) {
+		return c.Catalog.Listen(func(e inventory.Change) {
 			if e.Pool.Namespace != "" {
 				return
 			}
@@ -47,7 +47,7 @@ func (c *Controller) enqueue(q kubeutil.Queue, key ipam.PoolKey) {
 	if key.Kind != ipam.PoolKindIPPool {
 		return
 	}
-	pool, _ := c.Catalogue.Pool(key)
+	pool, _ := c.Catalog.Pool(key)
 	for _, class := range pool.Classes {
 		q.AddAfter(kubeutil.RequestFor("", class), c.Throttle.Delay(class))
 	}

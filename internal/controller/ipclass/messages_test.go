@@ -16,8 +16,8 @@ import (
 // TestTheConditionOfAClassSaysWhatToDo covers each of its reasons.
 func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
 	r := replica.New(replica.Options{})
-	c := &Controller{Ledger: r.Ledger, Catalogue: r.Catalogue, Metrics: r.Metrics}
-	c.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
+	c := &Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics}
+	c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
 	var rows []messages.Row
 	for _, test := range []struct {
 		reason, value string
@@ -29,7 +29,7 @@ func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
 		}},
 		{v1alpha1.ReasonNotDefault, `"next"`, func(class *v1alpha1.IPClass) {
 			class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
-			c.Catalogue.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "next", Native: true, Family: ipam.IPv4}, Default: true, Replaces: "gold"})
+			c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "next", Native: true, Family: ipam.IPv4}, Default: true, Replaces: "gold"})
 		}},
 		{v1alpha1.ReasonNoPools, "", func(class *v1alpha1.IPClass) { class.Status.Pools = 0 }},
 		{v1alpha1.ReasonReady, "", func(*v1alpha1.IPClass) {}},

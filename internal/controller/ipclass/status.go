@@ -20,9 +20,9 @@ func (c *Controller) count(class *v1alpha1.IPClass) {
 	var total, allocated, available, withheld, outOfRange space.Count
 	ready := int32(0)
 	read, _ := convert.Class(class)
-	backing, _ := c.Catalogue.PoolsOf("", read)
+	backing, _ := c.Catalog.PoolsOf("", read)
 	for _, pool := range backing {
-		if c.Catalogue.PoolReady(pool) != nil {
+		if c.Catalog.PoolReady(pool) != nil {
 			continue
 		}
 		capacity, ok := c.Ledger.Capacity(pool.Key)
@@ -47,12 +47,12 @@ func (c *Controller) condition(class *v1alpha1.IPClass) {
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
 	}
 	family := ipam.Family(class.Spec.IPFamily)
-	first, _ := c.Catalogue.DefaultClass(family, func(inventory.ClassEntry) bool { return true })
+	defaultClass, _ := c.Catalog.DefaultClass(family, func(inventory.ClassEntry) bool { return true })
 	switch {
 	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
 		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s: look there for their state", class.Spec.Provisioner)
-	case inventory.IsDefault(class) && first.Name != "" && first.Name != class.Name:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNotDefault, notDefault(first, class)
+	case inventory.IsDefault(class) && defaultClass.Name != "" && defaultClass.Name != class.Name:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNotDefault, notDefault(defaultClass, class)
 	case class.Status.Pools == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class, and claims wait for one: add it to the classNames of a pool"
 	default:

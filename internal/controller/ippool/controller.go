@@ -38,8 +38,8 @@ import (
 type Controller struct {
 	// Ledger is the view of all allocations.
 	Ledger *ledger.Ledger
-	// Catalogue holds the pools, classes, namespaces and Clusters.
-	Catalogue *inventory.Catalogue
+	// Catalog holds the pools, classes, namespaces and Clusters.
+	Catalog *inventory.Catalog
 	// Queue holds the waiting claims and pools.
 	Queue *queue.Queue
 	// Allocator creates and deletes IPAllocations.
@@ -68,53 +68,53 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 }
 
 func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
-	var none T
-	kind := ipam.PoolKind(none.PoolKind())
+	var zero T
+	kind := ipam.PoolKind(zero.PoolKind())
 	name := strings.ToLower(string(kind))
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, name, c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named(name).
-		For(v1alpha1.NewPool(none.PoolKind())).
+		For(v1alpha1.NewPool(zero.PoolKind())).
 		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
 		WatchesRawSource(c.Queue.Turns(string(kind))).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
-		Complete(backoff.Passes(tracing.Passes(c.Tracer, name, reconcile.AsReconciler(c.Client, of[T]{c}))))
+		Complete(backoff.Passes(tracing.Passes(c.Tracer, name, reconcile.AsReconciler(c.Client, poolReconciler[T]{c}))))
 }
 
-// of implements reconcile.ObjectReconciler for one kind of pool.
-type of[T v1alpha1.Pool] struct{ *Controller }
+// poolReconciler implements reconcile.ObjectReconciler for one kind of pool.
+type poolReconciler[T v1alpha1.Pool] struct{ *Controller }
 
 // Reconcile implements reconcile.ObjectReconciler.
-func (o of[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
-	return o.reconcile(ctx, obj)
+func (r poolReconciler[T]) Reconcile(ctx context.Context, obj T) (reconcile.Result, error) {
+	return r.reconcile(ctx, obj)
 }
 
 func (c *Controller) reconcile(ctx context.Context, obj v1alpha1.Pool) (reconcile.Result, error) {
 	before := copyOf(obj)
 	s := &scope{obj: obj}
-	err := refused(c.keep(ctx, s))
+	err := parkIfRefused(c.secureOrRelease(ctx, s))
 	retry := c.applyResult(s, err)
-	early, err := c.writeStatus(ctx, before, obj)
+	delay, err := c.writeStatus(ctx, before, obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: soonest(early, s.again, s.retry)}, retry
+	return reconcile.Result{RequeueAfter: shortestDelay(delay, s.grantRetry, s.retry)}, retry
 }
 
-// soonest returns the shortest of the times that are set; 0 if none is.
-func soonest(all ...time.Duration) time.Duration {
-	set := slices.DeleteFunc(all, func(d time.Duration) bool { return d == 0 })
-	if len(set) == 0 {
+// shortestDelay returns the shortest of the times that are set; 0 if none is.
+func shortestDelay(delays ...time.Duration) time.Duration {
+	positive := slices.DeleteFunc(delays, func(d time.Duration) bool { return d == 0 })
+	if len(positive) == 0 {
 		return 0
 	}
-	return slices.Min(set)
+	return slices.Min(positive)
 }
 
-// keep records the pool's CIDR, or removes the finalizer of a pool that is being
+// secureOrRelease records the pool's CIDR, or removes the finalizer of a pool that is being
 // deleted.
-func (c *Controller) keep(ctx context.Context, s *scope) error {
+func (c *Controller) secureOrRelease(ctx context.Context, s *scope) error {
 	if err := c.read(s); err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ type scope struct {
 	pool ipam.Pool
 	// record is the pool's own record, set by secure.
 	record ipam.Record
-	// again is the time until the right to use the parent is asked for again, set by askAgain.
-	again time.Duration
+	// grantRetry is the time until the right to use the parent is asked for again, set by requestGrant.
+	grantRetry time.Duration
 	// retry is the time until the pool is tried again, set by secure if the pool has lost its turn.
 	retry time.Duration
 }

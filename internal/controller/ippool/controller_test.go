@@ -122,7 +122,7 @@ func localPool(e *pools) {
 	e.Created(build.Pool("p").CIDR("10.0.0.0/8").Obj(), build.Pool("p").CIDR("10.0.0.0/8").In(story.Team))
 	e.Reconciled("p").Ready()
 	local := build.Pool("p").In(story.Team)
-	e.World.Reconciled(reconcile.AsReconciler(e.K8s, of[*v1alpha1.LocalIPPool]{e.controller}), local).Ready()
+	e.World.Reconciled(reconcile.AsReconciler(e.K8s, poolReconciler[*v1alpha1.LocalIPPool]{e.controller}), local).Ready()
 	if got := local.Status.AllocatedCIDR; got != "10.0.0.0/8" {
 		e.t.Errorf("it has %q, want 10.0.0.0/8", got)
 	}
@@ -276,7 +276,7 @@ func begin(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
 	e.controller = &Controller{
-		Ledger: e.Ledger, Catalogue: e.Catalogue, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics,
+		Ledger: e.Ledger, Catalog: e.Catalog, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics,
 		Client: e.K8s, Asker: e.Asker(), Throttle: kubeutil.NewThrottle(countEvery, e.Clock), Events: e.Events,
 	}
 	return e
@@ -289,14 +289,14 @@ const countEvery = time.Second
 func (e *pools) Retried(name string) *pass {
 	e.t.Helper()
 	obj := pool(name)
-	return &pass{e.World.Retried(reconcile.AsReconciler(e.K8s, of[*v1alpha1.IPPool]{e.controller}), obj), e.t, obj}
+	return &pass{e.World.Retried(reconcile.AsReconciler(e.K8s, poolReconciler[*v1alpha1.IPPool]{e.controller}), obj), e.t, obj}
 }
 
 // Reconciled calls Reconcile for an IPPool.
 func (e *pools) Reconciled(name string) *pass {
 	e.t.Helper()
 	obj := pool(name)
-	return &pass{e.World.Reconciled(reconcile.AsReconciler(e.K8s, of[*v1alpha1.IPPool]{e.controller}), obj), e.t, obj}
+	return &pass{e.World.Reconciled(reconcile.AsReconciler(e.K8s, poolReconciler[*v1alpha1.IPPool]{e.controller}), obj), e.t, obj}
 }
 
 func (e *pools) stored(name string) *v1alpha1.IPPool {

@@ -37,7 +37,7 @@ func (c *Controller) records(kind ipam.PoolKind) source.Source {
 // their parent.
 func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Catalogue.Listen(func(e inventory.Change) {
+		return c.Catalog.Listen(func(e inventory.Change) {
 			if e.Pool.Kind == kind {
 				q.Add(kubeutil.RequestFor(e.Pool.Namespace, e.Pool.Name))
 			}
@@ -46,36 +46,36 @@ func (c *Controller) changes(kind ipam.PoolKind) source.Source {
 	})
 }
 
-// happening holds the content of an event.
-type happening struct{ kind, reason, action, note string }
+// poolEvent holds the content of an event.
+type poolEvent struct{ kind, reason, action, note string }
 
 // recordEvents makes an event of each difference between the former status and the present one.
 func (c *Controller) recordEvents(before, obj v1alpha1.Pool) {
-	for _, h := range happenings(obj, *before.PoolStatus(), *obj.PoolStatus()) {
+	for _, h := range eventsOf(obj, *before.PoolStatus(), *obj.PoolStatus()) {
 		c.Events.Eventf(obj, nil, h.kind, h.reason, h.action, "%s", h.note)
 	}
 }
 
-// happenings returns the events of a pool between two states of its status.
-func happenings(obj v1alpha1.Pool, before, after v1alpha1.PoolStatus) []happening {
-	var all []happening
-	was, now := readyOf(before), readyOf(after)
+// eventsOf returns the events of a pool between two states of its status.
+func eventsOf(obj v1alpha1.Pool, before, after v1alpha1.PoolStatus) []poolEvent {
+	var events []poolEvent
+	previous, current := readyOf(before), readyOf(after)
 	switch {
-	case now == nil || was != nil && was.Reason == now.Reason:
-	case now.Reason == v1alpha1.ReasonTerminating:
+	case current == nil || previous != nil && previous.Reason == current.Reason:
+	case current.Reason == v1alpha1.ReasonTerminating:
 		if after.Allocations > 0 {
-			all = append(all, happening{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", convert.KeyOf(obj), ipam.Counted(after.Allocations, "allocation"))})
+			events = append(events, poolEvent{corev1.EventTypeWarning, v1alpha1.EventDeletionBlocked, "Delete", fmt.Sprintf("%s is in use by %s: it is deleted as soon as the last is released", convert.KeyOf(obj), ipam.FormatCount(after.Allocations, "allocation"))})
 		}
 	default:
-		all = append(all, happening{typeOf(*now), now.Reason, "Provide", noteOf(obj, *now)})
+		events = append(events, poolEvent{typeOf(*current), current.Reason, "Provide", noteOf(obj, *current)})
 	}
-	switch was, now := outOfRange(before), outOfRange(after); {
-	case was == "0" && now != "0":
-		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDraining, "Provide", fmt.Sprintf("blocks of %s that its ranges or reserved exclude are in use, with %s: they are kept until they are released, and not handed out again", convert.KeyOf(obj), addresses(now))})
-	case was != "0" && now == "0":
-		all = append(all, happening{corev1.EventTypeNormal, v1alpha1.EventDrained, "Provide", fmt.Sprintf("all blocks of %s that its ranges or reserved exclude are released", convert.KeyOf(obj))})
+	switch previousCount, currentCount := outOfRange(before), outOfRange(after); {
+	case previousCount == "0" && currentCount != "0":
+		events = append(events, poolEvent{corev1.EventTypeNormal, v1alpha1.EventDraining, "Provide", fmt.Sprintf("blocks of %s that its ranges or reserved exclude are in use, with %s: they are kept until they are released, and not handed out again", convert.KeyOf(obj), addresses(currentCount))})
+	case previousCount != "0" && currentCount == "0":
+		events = append(events, poolEvent{corev1.EventTypeNormal, v1alpha1.EventDrained, "Provide", fmt.Sprintf("all blocks of %s that its ranges or reserved exclude are released", convert.KeyOf(obj))})
 	}
-	return all
+	return events
 }
 
 func readyOf(s v1alpha1.PoolStatus) *metav1.Condition {

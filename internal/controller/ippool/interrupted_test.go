@@ -83,7 +83,7 @@ func deletedFails(e *pools) {
 
 // interruption returns one of the passes over a pool, which is Ready in the end.
 func (e *pools) interruption(name string, act func()) story.Interruption {
-	by := reconcile.AsReconciler(e.K8s, of[*v1alpha1.IPPool]{e.controller})
+	by := reconcile.AsReconciler(e.K8s, poolReconciler[*v1alpha1.IPPool]{e.controller})
 	return story.Interruption{By: by, Object: pool(name), Act: act, Check: func() { e.Reconciled(name).Ready() }}
 }
 

@@ -45,11 +45,11 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 		{err: &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("above")}, Bits: 24, Largest: 26}},
 		{err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}},
 		{err: &ipam.TakenError{Block: cidr, Pool: ipam.PoolNamed("above")}},
-		{err: refused(denied)},
-		{pool: ipam.Pool{CIDR: cidr, Terminating: true}, err: refused(denied)},
+		{err: parkIfRefused(denied)},
+		{pool: ipam.Pool{CIDR: cidr, Terminating: true}, err: parkIfRefused(denied)},
 	} {
-		now, retry := whyUnserved(test.err)
-		if (retry != nil) != (errors.Is(retry, denied)) || now == (unserved{}) != (test.err == nil) {
+		now, retry := readyReasonOf(test.err)
+		if (retry != nil) != (errors.Is(retry, denied)) || now == (readyReason{}) != (test.err == nil) {
 			t.Fatalf("%v: got %+v, %v", test.err, now, retry)
 		}
 		obj := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: test.annotations}}
@@ -98,7 +98,7 @@ func TestTheEventsOfAPool(t *testing.T) {
 			obj = &v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}}
 		}
 		var got []string
-		for _, h := range happenings(obj, test.before, test.after) {
+		for _, h := range eventsOf(obj, test.before, test.after) {
 			got = append(got, h.kind+" "+h.reason)
 			if h.reason == v1alpha1.ReasonConflict && strings.Contains(h.note, "secret") != test.local {
 				t.Errorf("%s: the event has the note %q", name, h.note)

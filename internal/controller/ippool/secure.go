@@ -20,14 +20,14 @@ import (
 
 // read reads the pool's spec.
 func (c *Controller) read(s *scope) error {
-	pool, errs := c.Catalogue.ReadPool(s.obj)
+	pool, errs := c.Catalog.ReadPool(s.obj)
 	s.pool = pool
 	return convert.PolicyError(errs)
 }
 
 // secure ensures that the pool's own CIDR is recorded, and that the record carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
-	state := c.Catalogue.PoolState(s.pool)
+	state := c.Catalog.PoolState(s.pool)
 	s.record = state.Record
 	switch {
 	case state.Rival != nil:
@@ -37,7 +37,7 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 		if s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err); err != nil {
 			return err
 		}
-		return c.writeIn(ctx, s, s.record)
+		return c.writeSpec(ctx, s, s.record)
 	case !state.Record.IsStamped():
 		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
 			return err
@@ -68,7 +68,7 @@ func sameHolder(recorded, actual string) bool { return recorded == "" || recorde
 // carve records the CIDR of a pool if admission could not: the parent was missing or full, or the
 // record is lost.
 func (c *Controller) carve(ctx context.Context, s *scope) error {
-	if err := c.askAgain(ctx, s); err != nil {
+	if err := c.requestGrant(ctx, s); err != nil {
 		return err
 	}
 	order, err := c.Allocator.PoolOrder(s.pool)
@@ -85,25 +85,25 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askAgain asks whether the service account that created a child pool can use its parent now.
-func (c *Controller) askAgain(ctx context.Context, s *scope) (err error) {
+// requestGrant asks whether the service account that created a child pool can use its parent now.
+func (c *Controller) requestGrant(ctx context.Context, s *scope) (err error) {
 	if !s.pool.IsChild() {
 		return nil
 	}
-	if parent, ok := c.Catalogue.MayBeGranted(s.pool.ParentRequest()); ok {
-		s.pool.ParentGrant, s.again, err = c.Asker.Ask(ctx, s.obj, parent)
+	if parent, ok := c.Catalog.MayBeGranted(s.pool.ParentRequest()); ok {
+		s.pool.ParentGrant, s.grantRetry, err = c.Asker.Ask(ctx, s.obj, parent)
 	}
 	return err
 }
 
-// writeIn writes the recorded block, its family and the finalizer into the pool, if the pool is
+// writeSpec writes the recorded block, its family and the finalizer into the pool, if the pool is
 // still as it was read.
-func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) error {
+func (c *Controller) writeSpec(ctx context.Context, s *scope, record ipam.Record) error {
 	before, spec := copyOf(s.obj), s.obj.PoolSpec()
 	spec.CIDR = record.Block.String()
 	spec.IPFamily = v1alpha1.IPFamily(ipam.FamilyOf(record.Block))
-	added := controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool)
-	if equality.Semantic.DeepEqual(before.PoolSpec(), spec) && !added {
+	isAdded := controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool)
+	if equality.Semantic.DeepEqual(before.PoolSpec(), spec) && !isAdded {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -117,7 +117,7 @@ func (c *Controller) writeIn(ctx context.Context, s *scope, record ipam.Record) 
 // released: from then on its own record is marked, and no other block is confirmed. The
 // record is deleted when the pool is gone.
 func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
-	s.record = c.Catalogue.PoolState(s.pool).Record
+	s.record = c.Catalog.PoolState(s.pool).Record
 	if !controllerutil.ContainsFinalizer(s.obj, v1alpha1.FinalizerPool) {
 		return nil
 	}
@@ -134,9 +134,9 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// refused converts an error by which the API server refuses to change the pool into one that the
+// parkIfRefused converts an error by which the API server refuses to change the pool into one that the
 // status of the pool reports. It returns any other error unchanged.
-func refused(err error) error {
+func parkIfRefused(err error) error {
 	if err == nil || !queue.IsRefused(err) {
 		return err
 	}

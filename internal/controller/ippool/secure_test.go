@@ -171,7 +171,7 @@ func TestSoonestOfTimesThatAreSet(t *testing.T) {
 		all  []time.Duration
 		want time.Duration
 	}{{nil, 0}, {[]time.Duration{0, 0}, 0}, {[]time.Duration{0, 2, 0}, 2}, {[]time.Duration{3, 0, 2}, 2}} {
-		if got := soonest(test.all...); got != test.want {
+		if got := shortestDelay(test.all...); got != test.want {
 			t.Errorf("of %v it is %v, want %v", test.all, got, test.want)
 		}
 	}
@@ -179,5 +179,5 @@ func TestSoonestOfTimesThatAreSet(t *testing.T) {
 
 // local reconciles LocalIPPools.
 func (e *pools) local() reconcile.Reconciler {
-	return reconcile.AsReconciler(e.K8s, of[*v1alpha1.LocalIPPool]{e.controller})
+	return reconcile.AsReconciler(e.K8s, poolReconciler[*v1alpha1.LocalIPPool]{e.controller})
 }

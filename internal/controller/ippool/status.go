@@ -19,15 +19,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// unserved holds the reason why the pool's CIDR is not recorded. The zero value means that it is
+// readyReason holds the reason why the pool's CIDR is not recorded. The zero value means that it is
 // recorded.
-type unserved struct{ reason, message string }
+type readyReason struct{ reason, message string }
 
 // applyResult sets the status of a pool from the error of a pass. No other code decides the effect
 // of an error on a pool. The returned error is for the work queue, which retries with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
-	now, retry := whyUnserved(c.Catalogue.Redacted(s.obj.GetNamespace(), err))
-	if retry != nil && now == (unserved{}) {
+	current, retry := readyReasonOf(c.Catalog.Redact(s.obj.GetNamespace(), err))
+	if retry != nil && current == (readyReason{}) {
 		return retry
 	}
 	status := s.obj.PoolStatus()
@@ -38,27 +38,27 @@ func (c *Controller) applyResult(s *scope, err error) error {
 		status.AllocatedCIDR = s.record.Block.String()
 	}
 	exhausted := c.count(s)
-	c.conditions(s, now, exhausted)
+	c.conditions(s, current, exhausted)
 	status.FirstReadyTime = firstReady(status)
-	status.Phase = phase(s, now, exhausted)
+	status.Phase = phase(s, current, exhausted)
 	return retry
 }
 
-func whyUnserved(err error) (unserved, error) {
-	why, ok := errors.AsType[ipam.Unserved](err)
+func readyReasonOf(err error) (readyReason, error) {
+	cause, ok := errors.AsType[ipam.Unserved](err)
 	if !ok {
-		return unserved{}, err
+		return readyReason{}, err
 	}
-	reason, message := why.Condition(ipam.Wording{
+	reason, message := cause.Condition(ipam.Wording{
 		Policy: v1alpha1.ReasonInvalid, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
 		IfExhausted: "release one, or ask for a smaller one; the pool is made as soon as there is room",
 		IfTaken:     "have one of the two released; nothing is handed out before",
 	})
 	var retry error
-	if parked, ok := why.(*ipam.ParkedError); ok {
+	if parked, ok := cause.(*ipam.ParkedError); ok {
 		retry = kubeutil.Reported(parked.Cause)
 	}
-	return unserved{reason, message}, retry
+	return readyReason{reason, message}, retry
 }
 
 // count writes the pool's capacity, and reports whether no address is left.
@@ -85,28 +85,28 @@ const mostFormerGateways = 16
 
 // formerGateways returns the former gateways that the status of the pool lists.
 func (c *Controller) formerGateways(pool ipam.PoolKey) []string {
-	var former []string
+	var gateways []string
 	for _, gateway := range c.Ledger.FormerGateways(pool) {
-		if len(former) < mostFormerGateways {
-			former = append(former, gateway.String())
+		if len(gateways) < mostFormerGateways {
+			gateways = append(gateways, gateway.String())
 		}
 	}
-	return former
+	return gateways
 }
 
-func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
-	set := func(kind string, is bool, reason, message string) {
+func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
+	set := func(kind string, isTrue bool, reason, message string) {
 		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: s.obj.GetGeneration()}
-		if is {
+		if isTrue {
 			condition.Status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&s.obj.PoolStatus().Conditions, condition)
 	}
-	recorded := now == unserved{}
-	if recorded {
+	isRecorded := current == readyReason{}
+	if isRecorded {
 		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's CIDR is recorded")
 	} else {
-		set(v1alpha1.ConditionAllocated, false, now.reason, now.message)
+		set(v1alpha1.ConditionAllocated, false, current.reason, current.message)
 	}
 	if exhausted {
 		set(v1alpha1.ConditionExhausted, true, v1alpha1.ReasonPoolExhausted, "the pool has no address left: wait until a block is released, or add a pool")
@@ -114,12 +114,12 @@ func (c *Controller) conditions(s *scope, now unserved, exhausted bool) {
 		set(v1alpha1.ConditionExhausted, false, v1alpha1.ReasonHasRoom, "")
 	}
 	switch {
-	case s.pool.Terminating && now.reason == v1alpha1.ReasonRecordRefused:
-		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, but "+now.message)
+	case s.pool.Terminating && current.reason == v1alpha1.ReasonRecordRefused:
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, but "+current.message)
 	case s.pool.Terminating:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted: delete what holds its blocks, or wait until the last one is released")
-	case !recorded:
-		set(v1alpha1.ConditionReady, false, now.reason, now.message)
+	case !isRecorded:
+		set(v1alpha1.ConditionReady, false, current.reason, current.message)
 	case s.pool.Paused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
 	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
@@ -140,11 +140,11 @@ func firstReady(status *v1alpha1.PoolStatus) *metav1.Time {
 	return ready.LastTransitionTime.DeepCopy()
 }
 
-func phase(s *scope, now unserved, exhausted bool) v1alpha1.PoolPhase {
+func phase(s *scope, current readyReason, exhausted bool) v1alpha1.PoolPhase {
 	switch {
 	case s.pool.Terminating:
 		return v1alpha1.PoolTerminating
-	case now != unserved{}:
+	case current != readyReason{}:
 		return v1alpha1.PoolPending
 	case s.pool.Paused:
 		return v1alpha1.PoolPaused
@@ -176,8 +176,8 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 	if equality.Semantic.DeepEqual(before.PoolStatus(), obj.PoolStatus()) {
 		return 0, nil
 	}
-	if early := c.Throttle.Take(convert.KeyOf(obj).String()); early > 0 && equality.Semantic.DeepEqual(uncounted(*before.PoolStatus()), uncounted(*obj.PoolStatus())) {
-		return early, nil
+	if delay := c.Throttle.Take(convert.KeyOf(obj).String()); delay > 0 && equality.Semantic.DeepEqual(withoutCounts(*before.PoolStatus()), withoutCounts(*obj.PoolStatus())) {
+		return delay, nil
 	}
 	base := copyOf(obj)
 	*base.PoolStatus() = *before.PoolStatus()
@@ -194,26 +194,26 @@ func (c *Controller) writeStatus(ctx context.Context, before, obj v1alpha1.Pool)
 
 // logPhase logs a change of a pool's phase or reason. It logs a conflict at the default level.
 func logPhase(ctx context.Context, before, obj v1alpha1.Pool) {
-	was, now := before.PoolStatus(), obj.PoolStatus()
+	previous, current := before.PoolStatus(), obj.PoolStatus()
 	reason := func(s *v1alpha1.PoolStatus) string {
 		if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready != nil {
 			return ready.Reason
 		}
 		return ""
 	}
-	if was.Phase == now.Phase && reason(was) == reason(now) {
+	if previous.Phase == current.Phase && reason(previous) == reason(current) {
 		return
 	}
 	level := 1
-	if reason(now) == v1alpha1.ReasonConflict {
+	if reason(current) == v1alpha1.ReasonConflict {
 		level = 0
 	}
 	log.FromContext(ctx).V(level).Info("The status of a pool changed",
-		"pool", convert.KeyOf(obj).String(), "block", now.AllocatedCIDR, "phase", now.Phase, "reason", reason(now))
+		"pool", convert.KeyOf(obj).String(), "block", current.AllocatedCIDR, "phase", current.Phase, "reason", reason(current))
 }
 
-// uncounted returns a status without its counts.
-func uncounted(s v1alpha1.PoolStatus) v1alpha1.PoolStatus {
+// withoutCounts returns a status without its counts.
+func withoutCounts(s v1alpha1.PoolStatus) v1alpha1.PoolStatus {
 	s.Capacity, s.Allocations, s.UtilizationPercent, s.LargestFreePrefix = nil, 0, 0, ""
 	return s
 }

@@ -40,15 +40,15 @@ func newAddresses(sorted []uint128) addresses {
 		}
 	}
 	for len(sorted) > 0 {
-		here := sorted[:min(len(sorted), s.perPage())]
-		page := make([]byte, 0, len(here)*s.width)
-		for _, a := range here {
+		chunk := sorted[:min(len(sorted), s.perPage())]
+		page := make([]byte, 0, len(chunk)*s.width)
+		for _, a := range chunk {
 			var b [16]byte
 			binary.BigEndian.PutUint64(b[:8], a.hi)
 			binary.BigEndian.PutUint64(b[8:], a.lo)
 			page = append(page, b[16-s.width:]...)
 		}
-		s.pages, sorted = append(s.pages, page), sorted[len(here):]
+		s.pages, sorted = append(s.pages, page), sorted[len(chunk):]
 	}
 	return s
 }
@@ -79,7 +79,7 @@ func (s *addresses) decode(b []byte, first uint64) uint128 {
 
 // cursor reads one address after the other.
 type cursor struct {
-	of *addresses
+	addresses *addresses
 	// i is the number of the next address, which is in page at the offset at.
 	i, page, at int
 	// first is its first byte, or less.
@@ -88,12 +88,12 @@ type cursor struct {
 
 // from returns a cursor at the i-th address.
 func (s *addresses) from(i int) cursor {
-	return cursor{of: s, i: i, page: i / s.perPage(), at: i % s.perPage() * s.width}
+	return cursor{addresses: s, i: i, page: i / s.perPage(), at: i % s.perPage() * s.width}
 }
 
 // next returns the address at the cursor, and moves the cursor to the one after it.
 func (c *cursor) next() uint128 {
-	s := c.of
+	s := c.addresses
 	for s.starts != nil && int(s.starts[c.first+1]) <= c.i {
 		c.first++
 	}

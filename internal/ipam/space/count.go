@@ -97,15 +97,15 @@ func (c Count) Float64() float64 {
 // Percent returns the part of a whole that c is, from 0 to 100, rounded down, but never rounded
 // to the ends: 0 means none at all, even of an empty whole, and 100 means all of it (or more,
 // which counts as all).
-func (c Count) Percent(of Count) int {
+func (c Count) Percent(total Count) int {
 	switch {
 	case c.IsZero():
 		return 0
-	case c.Cmp(of) >= 0:
+	case c.Cmp(total) >= 0:
 		return 100
 	}
 	percent := 0
-	for rest := c.times100(); rest.Cmp(of) >= 0; rest = rest.Sub(of) {
+	for rest := c.times100(); rest.Cmp(total) >= 0; rest = rest.Sub(total) {
 		percent++
 	}
 	return max(percent, 1)
@@ -113,8 +113,8 @@ func (c Count) Percent(of Count) int {
 
 // times100 returns c times 100, exact for any sum of up to 2^57 pools.
 func (c Count) times100() Count {
-	over, lo := bits.Mul64(c.lo, 100)
+	overflow, lo := bits.Mul64(c.lo, 100)
 	top, hi := bits.Mul64(c.hi, 100)
-	hi, carry := bits.Add64(hi, over, 0)
+	hi, carry := bits.Add64(hi, overflow, 0)
 	return Count{c.top*100 + top + carry, hi, lo}
 }

@@ -40,15 +40,15 @@ func (g gap) sides() (before, behind, m uint128) {
 	return m.minus(g.from), g.to.minus(m).plus(uint128{0, 1}), m
 }
 
-// whole reports whether the gap is one block, and its length.
-func (g gap) whole() (length uint8, ok bool) {
+// isBlock reports whether the gap is one block, and its length.
+func (g gap) isBlock() (length uint8, ok bool) {
 	n := g.from.common(g.to)
 	return n, g.from == g.from.and(ones(n)) && g.to == g.to.or(ones(128).andNot(ones(n)))
 }
 
 // lengths returns the lengths of the maximal free blocks.
 func (g gap) lengths() uint128 {
-	if n, ok := g.whole(); ok {
+	if n, ok := g.isBlock(); ok {
 		return one(n)
 	}
 	before, behind, _ := g.sides()
@@ -57,7 +57,7 @@ func (g gap) lengths() uint128 {
 
 // lowest returns the start of the lowest maximal free block whose length is one of among.
 func (g gap) lowest(among uint128) (uint128, bool) {
-	if n, ok := g.whole(); ok {
+	if n, ok := g.isBlock(); ok {
 		return g.from, !among.and(one(n)).isZero()
 	}
 	before, behind, m := g.sides()
@@ -90,7 +90,7 @@ func (g gap) after(from prefix) (uint128, bool) {
 // sizeOf returns the number of addresses in the maximal free blocks whose length is one of
 // among.
 func (g gap) sizeOf(among uint128) uint128 {
-	if n, ok := g.whole(); ok {
+	if n, ok := g.isBlock(); ok {
 		return one(n).and(among)
 	}
 	before, behind, _ := g.sides()

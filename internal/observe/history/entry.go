@@ -92,8 +92,8 @@ func Reasons() []Explained {
 }
 
 // ReasonOf returns the reason for a release that the controllers count by a metric's reason.
-func ReasonOf(counted metrics.ReleaseReason) Reason {
-	switch counted {
+func ReasonOf(reason metrics.ReleaseReason) Reason {
+	switch reason {
 	case metrics.HolderDeleted:
 		return HolderDeleted
 	case metrics.RetentionExpired:
@@ -152,30 +152,30 @@ func Fields() []Field {
 		{"time", "When it was done: RFC 3339, UTC.", func(e *Entry) any { return moment(e.Time) }},
 		{"action", "What was done: Granted, Retained, Released or Refused.", func(e *Entry) any { return string(e.Action) }},
 		{"reason", "Why: one of the reasons below; for a refusal the reason of the Status that the client was answered.", func(e *Entry) any { return string(e.Reason) }},
-		{"message", "What the client was answered, where it was refused; at most 1,024 bytes.", func(e *Entry) any { return given(e.Message) }},
+		{"message", "What the client was answered, where it was refused; at most 1,024 bytes.", func(e *Entry) any { return valueOrNil(e.Message) }},
 		{"block", "The CIDR. Of a refusal the one that was asked for; missing where none was.", blockOf},
-		{"poolKind", "From where: IPPool, LocalIPPool or, for the CIDR of a root pool, RoutingDomain.", func(e *Entry) any { return given(e.PoolKind) }},
-		{"poolNamespace", "Namespace of a LocalIPPool, or of a namespace's own routing domain.", func(e *Entry) any { return given(e.PoolNamespace) }},
-		{"pool", "Name of the pool, or of the routing domain.", func(e *Entry) any { return given(e.Pool) }},
-		{"class", "The IPClass, where there is one.", func(e *Entry) any { return given(e.Class) }},
-		{"project", "The project for whose limits the block counts.", func(e *Entry) any { return given(e.Project) }},
-		{"state", "How a block is kept: Retained, or Cooling while the reuse delay lasts.", func(e *Entry) any { return given(e.State) }},
+		{"poolKind", "From where: IPPool, LocalIPPool or, for the CIDR of a root pool, RoutingDomain.", func(e *Entry) any { return valueOrNil(e.PoolKind) }},
+		{"poolNamespace", "Namespace of a LocalIPPool, or of a namespace's own routing domain.", func(e *Entry) any { return valueOrNil(e.PoolNamespace) }},
+		{"pool", "Name of the pool, or of the routing domain.", func(e *Entry) any { return valueOrNil(e.Pool) }},
+		{"class", "The IPClass, where there is one.", func(e *Entry) any { return valueOrNil(e.Class) }},
+		{"project", "The project for whose limits the block counts.", func(e *Entry) any { return valueOrNil(e.Project) }},
+		{"state", "How a block is kept: Retained, or Cooling while the reuse delay lasts.", func(e *Entry) any { return valueOrNil(e.State) }},
 		{"until", "When a block that is kept is free, if nobody takes it before.", func(e *Entry) any { return moment(e.Until) }},
-		{"holderKind", "Who has it, had it or asked for it: IPClaim, IPAddressClaim, IPPool or LocalIPPool. Of a refusal the kind of the object that was refused.", func(e *Entry) any { return given(e.HolderKind) }},
-		{"holderNamespace", "Namespace of the holder.", func(e *Entry) any { return given(e.HolderNamespace) }},
-		{"holder", "Name of the holder. Missing where the request was refused before its name was generated.", func(e *Entry) any { return given(e.Holder) }},
-		{"holderUID", "UID of the holder, where it existed when the block was recorded.", func(e *Entry) any { return given(e.HolderUID) }},
-		{"requestedBy", "The user who created the holder, or whose request was refused.", func(e *Entry) any { return given(e.RequestedBy) }},
-		{"operation", "Of a refusal: CREATE, UPDATE or DELETE.", func(e *Entry) any { return given(e.Operation) }},
+		{"holderKind", "Who has it, had it or asked for it: IPClaim, IPAddressClaim, IPPool or LocalIPPool. Of a refusal the kind of the object that was refused.", func(e *Entry) any { return valueOrNil(e.HolderKind) }},
+		{"holderNamespace", "Namespace of the holder.", func(e *Entry) any { return valueOrNil(e.HolderNamespace) }},
+		{"holder", "Name of the holder. Missing where the request was refused before its name was generated.", func(e *Entry) any { return valueOrNil(e.Holder) }},
+		{"holderUID", "UID of the holder, where it existed when the block was recorded.", func(e *Entry) any { return valueOrNil(e.HolderUID) }},
+		{"requestedBy", "The user who created the holder, or whose request was refused.", func(e *Entry) any { return valueOrNil(e.RequestedBy) }},
+		{"operation", "Of a refusal: CREATE, UPDATE or DELETE.", func(e *Entry) any { return valueOrNil(e.Operation) }},
 		{"code", "Of a refusal: the HTTP status.", func(e *Entry) any { return number(int64(e.Code)) }},
 		{"leftOut", "Of a refusal: how many refusals in the same namespace were left out since the last one that was not.", func(e *Entry) any { return number(int64(e.LeftOut)) }},
-		{"record", "The IPAllocation, as namespace/name.", func(e *Entry) any { return given(e.Record) }},
-		{"recordUID", "UID of the IPAllocation.", func(e *Entry) any { return given(e.RecordUID) }},
-		{"replica", "The replica that did it: the name of its pod.", func(e *Entry) any { return given(e.Replica) }},
+		{"record", "The IPAllocation, as namespace/name.", func(e *Entry) any { return valueOrNil(e.Record) }},
+		{"recordUID", "UID of the IPAllocation.", func(e *Entry) any { return valueOrNil(e.RecordUID) }},
+		{"replica", "The replica that did it: the name of its pod.", func(e *Entry) any { return valueOrNil(e.Replica) }},
 	}
 }
 
-func given(text string) any {
+func valueOrNil(text string) any {
 	if text == "" {
 		return nil
 	}

@@ -82,39 +82,39 @@ func (r *Recorder) Run(ctx context.Context) {
 	if r == nil {
 		return
 	}
-	var running sync.WaitGroup
+	var wg sync.WaitGroup
 	for _, o := range r.outlets {
-		running.Go(func() { o.run(ctx) })
+		wg.Go(func() { o.run(ctx) })
 	}
-	running.Wait()
+	wg.Wait()
 }
 
 // Granted records that the block of a record belongs to its holder.
-func (r *Recorder) Granted(record ipam.Record, why Reason) {
-	r.recordOf(record, Granted, why)
+func (r *Recorder) Granted(record ipam.Record, reason Reason) {
+	r.recordOf(record, Granted, reason)
 }
 
 // Retained records that the block of a record is kept without its holder. The record is in its
 // new state.
-func (r *Recorder) Retained(record ipam.Record, why Reason) {
-	r.recordOf(record, Retained, why)
+func (r *Recorder) Retained(record ipam.Record, reason Reason) {
+	r.recordOf(record, Retained, reason)
 }
 
 // Released records that the block of a record is free.
-func (r *Recorder) Released(record ipam.Record, why Reason) {
-	r.recordOf(record, Released, why)
+func (r *Recorder) Released(record ipam.Record, reason Reason) {
+	r.recordOf(record, Released, reason)
 }
 
-func (r *Recorder) recordOf(record ipam.Record, action Action, why Reason) {
+func (r *Recorder) recordOf(record ipam.Record, action Action, reason Reason) {
 	if r == nil {
 		return
 	}
 	e := Entry{
-		Action: action, Reason: why, Block: record.Block,
+		Action: action, Reason: reason, Block: record.Block,
 		PoolKind: string(record.Pool.Kind), PoolNamespace: record.Pool.Namespace, Pool: record.Pool.Name,
 		Class: record.Class, Project: record.Project,
 		HolderKind: record.Holder.Kind, HolderNamespace: record.Holder.Namespace, Holder: record.Holder.Name,
-		HolderUID: record.HolderUID, RequestedBy: kubeutil.Cut(record.RequestedBy, nameLength),
+		HolderUID: record.HolderUID, RequestedBy: kubeutil.Truncate(record.RequestedBy, nameLength),
 		Record: record.Name.String(), RecordUID: record.UID,
 	}
 	if action == Retained {
@@ -147,9 +147,9 @@ func (r *Recorder) Refused(refusal Refusal) {
 		return
 	}
 	r.add(Entry{
-		Action: Refused, Reason: Reason(refusal.Reason), Message: kubeutil.Cut(refusal.Message, messageLength), Block: refusal.Block,
-		HolderKind: refusal.Kind, HolderNamespace: refusal.Namespace, Holder: kubeutil.Cut(refusal.Name, nameLength),
-		RequestedBy: kubeutil.Cut(refusal.User, nameLength), Operation: refusal.Operation, Code: refusal.Code, LeftOut: leftOut,
+		Action: Refused, Reason: Reason(refusal.Reason), Message: kubeutil.Truncate(refusal.Message, messageLength), Block: refusal.Block,
+		HolderKind: refusal.Kind, HolderNamespace: refusal.Namespace, Holder: kubeutil.Truncate(refusal.Name, nameLength),
+		RequestedBy: kubeutil.Truncate(refusal.User, nameLength), Operation: refusal.Operation, Code: refusal.Code, LeftOut: leftOut,
 	})
 }
 

@@ -104,16 +104,16 @@ func TestAnEntrySaysWhoWhatWhereWhenAndWhy(t *testing.T) {
 		})
 		runFor(t, w.Recorder, func() {})
 		now := time.Now().UTC()
-		of := Entry{
+		base := Entry{
 			Time: now, Block: netip.MustParsePrefix("10.0.0.7/32"), PoolKind: "IPPool", Pool: "corporate", Class: "hosts", Project: "shop",
 			HolderKind: "IPClaim", HolderNamespace: "team", Holder: "shop", RequestedBy: "alice",
 			Record: "team/shop-1", RecordUID: "uid-1", Replica: "cadastre-0",
 		}
-		granted, retained := of, of
+		granted, retained := base, base
 		granted.Action, granted.Reason = Granted, Allocated
 		retained.Action, retained.Reason, retained.State, retained.Until = Retained, HolderDeleted, "Retained", time.Unix(7200, 0).UTC()
 		refused := Entry{
-			Time: now, Action: Refused, Reason: "Conflict", Block: of.Block, Code: 409, Operation: "CREATE",
+			Time: now, Action: Refused, Reason: "Conflict", Block: base.Block, Code: 409, Operation: "CREATE",
 			HolderKind: "IPClaim", HolderNamespace: "team", Holder: "other", RequestedBy: "bob", Replica: "cadastre-0",
 		}
 		if len(to.took) != 3 || len(to.took[2].Message) > messageLength || !strings.HasSuffix(to.took[2].Message, "ä…") {
@@ -233,12 +233,12 @@ func TestNoRecorderRecordsNothing(t *testing.T) {
 // TestFieldsAreThoseOfTheJSON expects the same order and the same values.
 func TestFieldsAreThoseOfTheJSON(t *testing.T) {
 	e := &Entry{}
-	of := reflect.ValueOf(e).Elem()
+	value := reflect.ValueOf(e).Elem()
 	var tags []string
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
+	for i := range value.NumField() {
+		name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
 		tags = append(tags, name)
-		switch f := of.Field(i); f.Kind() {
+		switch f := value.Field(i); f.Kind() {
 		case reflect.String:
 			f.SetString("v-" + name)
 		case reflect.Int, reflect.Int32:

@@ -27,8 +27,8 @@ func Definitions() []Definition {
 	return slices.Concat(allocating(), waiting(), pools(), keeping(), serving())
 }
 
-// Of returns the definition of a name. A name without definition is an error of the program.
-func Of(name string) Definition {
+// DefinitionOf returns the definition of a name. A name without definition is an error of the program.
+func DefinitionOf(name string) Definition {
 	all := Definitions()
 	return all[slices.IndexFunc(all, func(d Definition) bool { return d.Name == name })]
 }

@@ -30,18 +30,18 @@ type Instruments struct {
 }
 
 // New makes instruments that have counted nothing.
-func New(now clock.PassiveClock) *Instruments {
+func New(passiveClock clock.PassiveClock) *Instruments {
 	m := &Instruments{
-		clock:       now,
-		allocations: Of(Allocations).counter(),
-		durations:   Of(AllocationDuration).histogram(),
-		steps:       Of(StepDuration).histogram(),
-		lost:        Of(LostRaces).counter(),
-		releases:    Of(Releases).counter(),
-		refusals:    Of(Refusals).counter(),
-		unheld:      Of(Unheld).gauge(),
-		passes:      Of(Passes).counter(),
-		historyLost: Of(HistoryLost).counter(),
+		clock:       passiveClock,
+		allocations: DefinitionOf(Allocations).counter(),
+		durations:   DefinitionOf(AllocationDuration).histogram(),
+		steps:       DefinitionOf(StepDuration).histogram(),
+		lost:        DefinitionOf(LostRaces).counter(),
+		releases:    DefinitionOf(Releases).counter(),
+		refusals:    DefinitionOf(Refusals).counter(),
+		unheld:      DefinitionOf(Unheld).gauge(),
+		passes:      DefinitionOf(Passes).counter(),
+		historyLost: DefinitionOf(HistoryLost).counter(),
 	}
 	m.lost.WithLabelValues()
 	for _, step := range []Step{StepFind, StepRecord, StepConfirm} {
@@ -93,9 +93,9 @@ const (
 func (m *Instruments) Now() time.Time { return m.clock.Now() }
 
 // Allocated counts an allocation that has ended, and began at the given time.
-func (m *Instruments) Allocated(a Allocation, result Result, began time.Time) {
+func (m *Instruments) Allocated(a Allocation, result Result, startTime time.Time) {
 	m.allocations.WithLabelValues(string(result), string(a.Origin), a.Class, a.Family).Inc()
-	m.durations.WithLabelValues(string(a.Origin), string(result)).Observe(m.clock.Since(began).Seconds())
+	m.durations.WithLabelValues(string(a.Origin), string(result)).Observe(m.clock.Since(startTime).Seconds())
 }
 
 // Step represents a step of an allocation.
@@ -110,8 +110,8 @@ const (
 
 // Time measures the duration of a step, from now until the returned function is called.
 func (m *Instruments) Time(step Step) (done func()) {
-	began := m.clock.Now()
-	return func() { m.steps.WithLabelValues(string(step)).Observe(m.clock.Since(began).Seconds()) }
+	startTime := m.clock.Now()
+	return func() { m.steps.WithLabelValues(string(step)).Observe(m.clock.Since(startTime).Seconds()) }
 }
 
 // LostRace counts a record that was given up for another one.

@@ -147,11 +147,11 @@ func (b *Balancer) Stats() []Stats {
 // ends or ctx is done. A client that no backend takes is cut off.
 func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 	defer func() { _ = client.Close() }()
-	to, server, err := b.connect(ctx)
+	target, server, err := b.connect(ctx)
 	if err != nil {
 		return
 	}
-	defer b.ended(to, server)
+	defer b.untrackConn(target, server)
 
 	cut := func() {
 		_ = client.Close()
@@ -171,7 +171,7 @@ func (b *Balancer) connect(ctx context.Context) (*backend, net.Conn, error) {
 	for _, backend := range b.candidates() {
 		conn, err := dialer.DialContext(ctx, "tcp", backend.stats.Address)
 		if err == nil {
-			b.begun(backend, conn)
+			b.trackConn(backend, conn)
 			return backend, conn, nil
 		}
 		b.count(backend, func(s *Stats) { s.Refused++ })
@@ -183,31 +183,31 @@ func (b *Balancer) connect(ctx context.Context) (*backend, net.Conn, error) {
 func (b *Balancer) candidates() []*backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var serving []*backend
+	var backends []*backend
 	for i := range b.backends {
 		backend := b.backends[(b.next+i)%len(b.backends)]
 		if !backend.stats.Withdrawn {
-			serving = append(serving, backend)
+			backends = append(backends, backend)
 		}
 	}
 	b.next++
-	return serving
+	return backends
 }
 
-func (b *Balancer) begun(to *backend, conn net.Conn) {
+func (b *Balancer) trackConn(target *backend, conn net.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	to.stats.Served++
-	to.stats.Open++
-	to.open[conn] = struct{}{}
+	target.stats.Served++
+	target.stats.Open++
+	target.open[conn] = struct{}{}
 }
 
-func (b *Balancer) ended(to *backend, conn net.Conn) {
+func (b *Balancer) untrackConn(target *backend, conn net.Conn) {
 	_ = conn.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	to.stats.Open--
-	delete(to.open, conn)
+	target.stats.Open--
+	delete(target.open, conn)
 }
 
 func (b *Balancer) count(backend *backend, change func(*Stats)) {
@@ -218,12 +218,12 @@ func (b *Balancer) count(backend *backend, change func(*Stats)) {
 
 // pipe copies one direction. Its end is passed on as the end of that direction;
 // an error ends both.
-func pipe(to, from net.Conn, cut func()) {
-	if _, err := io.Copy(to, from); err != nil {
+func pipe(dst, src net.Conn, cut func()) {
+	if _, err := io.Copy(dst, src); err != nil {
 		cut()
 		return
 	}
-	if half, ok := to.(interface{ CloseWrite() error }); ok {
+	if half, ok := dst.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
 }

@@ -35,7 +35,7 @@ func (a Audited) Forbidden() bool { return a.Annotations["authorization.k8s.io/d
 
 // audit turns the API server's audit log on. It must be called before the API server starts.
 func (c *Cluster) audit() error {
-	policy := c.files.in("auth", "audit-policy.yaml")
+	policy := c.files.pathTo("auth", "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 func (c *Cluster) EtcdURL() string { return c.plane.Etcd.URL.String() }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
-func (c *Cluster) Kubeconfig() string { return c.files.in("kubeconfig") }
+func (c *Cluster) Kubeconfig() string { return c.files.pathTo("kubeconfig") }
 
 // User makes a user, known by a client certificate, and returns a configuration without a rate
 // limit.
@@ -185,16 +185,16 @@ type Options struct {
 }
 
 // trace makes etcd and the API server send their traces to a collector.
-func (c *Cluster) trace(to string) error {
+func (c *Cluster) trace(endpoint string) error {
 	c.plane.Etcd.Configure().
 		Set("enable-distributed-tracing", "true").
-		Set("distributed-tracing-address", to).
+		Set("distributed-tracing-address", endpoint).
 		Set("distributed-tracing-sampling-rate", "1000000")
-	path := c.files.in("tracing.yaml")
+	path := c.files.pathTo("tracing.yaml")
 	c.plane.APIServer.Configure().Set("tracing-config-file", path)
 	return os.WriteFile(path, fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
 kind: TracingConfiguration
 endpoint: %s
 samplingRatePerMillion: 1000000
-`, to), 0o600)
+`, endpoint), 0o600)
 }

@@ -30,11 +30,11 @@ func (c *Cluster) StartClusterAPI(ctx context.Context) error {
 	if c.ClusterAPI != nil {
 		return errors.New("it runs already")
 	}
-	given, err := c.free.several(2)
+	freePorts, err := c.free.several(2)
 	if err != nil {
 		return err
 	}
-	webhooks, health := given[0], given[1]
+	webhooks, health := freePorts[0], freePorts[1]
 	certificate, err := c.issueCertificate()
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *Cluster) newCoreManager(webhooks, health int) *Process {
 		Args: []string{
 			"--kubeconfig=" + c.Kubeconfig(),
 			"--webhook-port=" + strconv.Itoa(webhooks),
-			"--webhook-cert-dir=" + c.files.in("capi"),
+			"--webhook-cert-dir=" + c.files.pathTo("capi"),
 			"--health-addr=" + loopback(health),
 			"--diagnostics-address=0",
 		},
@@ -99,8 +99,8 @@ func (c *Cluster) issueCertificate() (authority []byte, err error) {
 		return nil, fmt.Errorf("issuing a certificate for Cluster API's webhooks: %w", err)
 	}
 	return certificate, errors.Join(
-		os.WriteFile(c.files.in("capi", "tls.crt"), certificate, 0o600),
-		os.WriteFile(c.files.in("capi", "tls.key"), key, 0o600),
+		os.WriteFile(c.files.pathTo("capi", "tls.crt"), certificate, 0o600),
+		os.WriteFile(c.files.pathTo("capi", "tls.key"), key, 0o600),
 	)
 }
 
@@ -211,9 +211,9 @@ func (c *Cluster) put(ctx context.Context, objects []*unstructured.Unstructured)
 }
 
 func putOne(ctx context.Context, writer client.Client, object *unstructured.Unstructured) error {
-	there := &unstructured.Unstructured{}
-	there.SetGroupVersionKind(object.GroupVersionKind())
-	err := writer.Get(ctx, client.ObjectKeyFromObject(object), there)
+	existing := &unstructured.Unstructured{}
+	existing.SetGroupVersionKind(object.GroupVersionKind())
+	err := writer.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if apierrors.IsNotFound(err) {
 		return writer.Create(ctx, object)
 	}
@@ -221,9 +221,9 @@ func putOne(ctx context.Context, writer client.Client, object *unstructured.Unst
 		return err
 	}
 	labels := map[string]string{}
-	maps.Copy(labels, there.GetLabels())
+	maps.Copy(labels, existing.GetLabels())
 	maps.Copy(labels, object.GetLabels())
 	object.SetLabels(labels)
-	object.SetResourceVersion(there.GetResourceVersion())
+	object.SetResourceVersion(existing.GetResourceVersion())
 	return writer.Update(ctx, object)
 }

@@ -30,13 +30,13 @@ const startTimeout = 5 * time.Minute
 // launcher that notes their process, and keep their ports, data and certificates when they are
 // started again.
 func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*envtest.ControlPlane, error) {
-	given, err := free.several(3)
+	freePorts, err := free.several(3)
 	if err != nil {
 		return nil, err
 	}
 	etcd := &envtest.Etcd{
-		DataDir:      files.in("etcd"),
-		URL:          &url.URL{Scheme: "http", Host: loopback(given[0])},
+		DataDir:      files.pathTo("etcd"),
+		URL:          &url.URL{Scheme: "http", Host: loopback(freePorts[0])},
 		StartTimeout: startTimeout,
 		StopTimeout:  stopGrace,
 	}
@@ -44,7 +44,7 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 		return nil, err
 	}
 	etcd.Configure().
-		Set("listen-peer-urls", "http://"+loopback(given[1])).
+		Set("listen-peer-urls", "http://"+loopback(freePorts[1])).
 		Set("log-level", "warn").
 		Set("quota-backend-bytes", historyQuota)
 	if options.DurableEtcd {
@@ -52,14 +52,14 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 	}
 
 	api := &envtest.APIServer{
-		CertDir:      files.in("apiserver"),
+		CertDir:      files.pathTo("apiserver"),
 		StartTimeout: startTimeout,
 		StopTimeout:  stopGrace,
 	}
 	if api.Path, err = writeLauncher(files, bin, "kube-apiserver"); err != nil {
 		return nil, err
 	}
-	api.SecureServing.Address, api.SecureServing.Port = "127.0.0.1", strconv.Itoa(given[2])
+	api.SecureServing.Address, api.SecureServing.Port = "127.0.0.1", strconv.Itoa(freePorts[2])
 	api.Configure().
 		Set("profiling", "false").
 		Set("shutdown-send-retry-after", "true") // else open watches hold up its end for a minute
@@ -87,7 +87,7 @@ export GOGC="${CONTROL_PLANE_GOGC:-${GOGC:-}}"
 echo $$ >'%[2]s'
 exec '%[1]s' "$@" >>'%[3]s' 2>&1
 `, bin.path(name), files.pidPath(name), files.logPath(name))
-	path := files.in("launch", name)
+	path := files.pathTo("launch", name)
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
@@ -128,7 +128,7 @@ func controllers() []string {
 // newControllerManager prepares kube-controller-manager. Each of its controllers acts under its
 // own service account, as in a real cluster: policies distinguish them by that.
 func newControllerManager(bin assets, files *runDir, port int, kubeconfig string, authority []byte) (*Process, error) {
-	rootCA := files.in("auth", "apiserver-ca.crt")
+	rootCA := files.pathTo("auth", "apiserver-ca.crt")
 	if err := os.WriteFile(rootCA, authority, 0o600); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func newControllerManager(bin assets, files *runDir, port int, kubeconfig string
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
 			"--use-service-account-credentials",
-			"--service-account-private-key-file=" + files.in("apiserver", "sa-signer.key"),
+			"--service-account-private-key-file=" + files.pathTo("apiserver", "sa-signer.key"),
 			"--root-ca-file=" + rootCA,
 			"--controllers=" + strings.Join(controllers(), ","),
 			"--concurrent-gc-syncs=20",
@@ -150,7 +150,7 @@ func newControllerManager(bin assets, files *runDir, port int, kubeconfig string
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(port),
-			"--cert-dir=" + files.in("cache"),
+			"--cert-dir=" + files.pathTo("cache"),
 			"--profiling=false",
 		},
 		ready: answersOK("https://" + address + "/healthz"),

@@ -53,8 +53,8 @@ func (c *Cluster) EtcdRevision(ctx context.Context) (int64, error) {
 
 // copySnapshot writes the parts in which a snapshot is sent, one after the other. The last is
 // the checksum of the others, which a restore verifies.
-func copySnapshot(to io.Writer, from io.Reader) error {
-	decoder := json.NewDecoder(from)
+func copySnapshot(dst io.Writer, src io.Reader) error {
+	decoder := json.NewDecoder(src)
 	for {
 		var part struct {
 			Result struct {
@@ -71,7 +71,7 @@ func copySnapshot(to io.Writer, from io.Reader) error {
 		case part.Error != nil:
 			return fmt.Errorf("reading the snapshot: %s", part.Error)
 		}
-		if _, err := to.Write(part.Result.Blob); err != nil {
+		if _, err := dst.Write(part.Result.Blob); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, args ...stri
 	if err := errors.Join(c.APIServer.Stop(), c.Etcd.Stop()); err != nil {
 		return err
 	}
-	data := c.files.in("etcd")
+	data := c.files.pathTo("etcd")
 	if err := os.RemoveAll(data); err != nil {
 		return err
 	}

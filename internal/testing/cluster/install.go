@@ -29,7 +29,7 @@ var overlay string
 // Kubectl runs kubectl as the administrator, in the module's root, and returns its output. An
 // error contains its standard error output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--cache-dir=" + c.files.in("cache", "kubectl")}, args...)
+	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--cache-dir=" + c.files.pathTo("cache", "kubectl")}, args...)
 	cmd := exec.CommandContext(ctx, c.assets.path("kubectl"), args...)
 	cmd.Dir = c.moduleRoot
 	var stdout, stderr bytes.Buffer
@@ -48,21 +48,21 @@ func (c *Cluster) Install(ctx context.Context, kustomization string) error {
 
 // Reinstall applies the operator's manifests again, as they were at the start.
 func (c *Cluster) Reinstall(ctx context.Context) error {
-	into, err := filepath.EvalSymlinks(c.files.in("install"))
+	installDir, err := filepath.EvalSymlinks(c.files.pathTo("install"))
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, into)
+	return c.apply(ctx, installDir)
 }
 
 // ReinstallAs applies the operator's manifests again as another field manager. That fails if it
 // would change a field that another manager owns, unless a flag forces it.
 func (c *Cluster) ReinstallAs(ctx context.Context, manager string, flags ...string) error {
-	into, err := filepath.EvalSymlinks(c.files.in("install"))
+	installDir, err := filepath.EvalSymlinks(c.files.pathTo("install"))
 	if err != nil {
 		return err
 	}
-	args := append([]string{"apply", "--server-side", "--field-manager=" + manager, "--kustomize", into}, flags...)
+	args := append([]string{"apply", "--server-side", "--field-manager=" + manager, "--kustomize", installDir}, flags...)
 	_, err = c.Kubectl(ctx, args...)
 	return err
 }
@@ -78,7 +78,7 @@ func (c *Cluster) apply(ctx context.Context, dir string) error {
 // webhooks leading to the balancer.
 func (c *Cluster) installOperator(ctx context.Context) error {
 	// Kustomize takes no absolute path, and resolves links before it compares.
-	into, err := filepath.EvalSymlinks(c.files.in("install"))
+	installDir, err := filepath.EvalSymlinks(c.files.pathTo("install"))
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c *Cluster) installOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	relative, err := filepath.Rel(into, base)
+	relative, err := filepath.Rel(installDir, base)
 	if err != nil {
 		return err
 	}
@@ -95,10 +95,10 @@ func (c *Cluster) installOperator(ctx context.Context) error {
 	if err := template.Must(template.New("overlay").Parse(overlay)).Execute(&text, values); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(into, "kustomization.yaml"), text.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(installDir, "kustomization.yaml"), text.Bytes(), 0o600); err != nil {
 		return err
 	}
-	return c.apply(ctx, into)
+	return c.apply(ctx, installDir)
 }
 
 // webhookService is in front of the operator's webhooks.
@@ -207,7 +207,7 @@ func (c *Cluster) RenewCredentials(ctx context.Context) error {
 		return err
 	}
 	for number, manager := range c.Managers {
-		if err := writeKubeconfig(c.managerKubeconfig(number), by(config, manager.API)); err != nil {
+		if err := writeKubeconfig(c.managerKubeconfig(number), configVia(config, manager.API)); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ type replica struct {
 const reviveAfter = 3 * time.Second
 
 func newManager(r replica, free *ports) (*Manager, error) {
-	given, err := free.several(2)
+	freePorts, err := free.several(2)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func newManager(r replica, free *ports) (*Manager, error) {
 	}
 	m := &Manager{
 		WebhookAddress: r.webhook,
-		MetricsAddress: loopback(given[0]),
-		ProbeAddress:   loopback(given[1]),
+		MetricsAddress: loopback(freePorts[0]),
+		ProbeAddress:   loopback(freePorts[1]),
 		API:            r.api,
 	}
 	name := "manager-" + strconv.Itoa(r.number)

@@ -331,7 +331,7 @@ type leash struct {
 }
 
 func newLeash(files *runDir) (*leash, error) {
-	cmd := exec.Command("/bin/sh", "-c", killNoted, "leash", files.in("pids"))
+	cmd := exec.Command("/bin/sh", "-c", killNoted, "leash", files.pathTo("pids"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	hold, err := cmd.StdinPipe()
 	if err != nil {

@@ -43,22 +43,22 @@ func newRunDir(named string) (*runDir, error) {
 	}
 	d.path = absolute
 	for _, part := range []string{"logs", "pids", "auth", "launch", "install", "etcd", "apiserver", "cache", "capi"} {
-		if err := os.RemoveAll(d.in(part)); err != nil {
+		if err := os.RemoveAll(d.pathTo(part)); err != nil {
 			return nil, err
 		}
-		if err := os.MkdirAll(d.in(part), 0o700); err != nil {
+		if err := os.MkdirAll(d.pathTo(part), 0o700); err != nil {
 			return nil, err
 		}
 	}
 	return d, nil
 }
 
-func (d *runDir) in(parts ...string) string {
+func (d *runDir) pathTo(parts ...string) string {
 	return filepath.Join(append([]string{d.path}, parts...)...)
 }
 
-func (d *runDir) logPath(name string) string { return d.in("logs", name+".log") }
-func (d *runDir) pidPath(name string) string { return d.in("pids", name+".pid") }
+func (d *runDir) logPath(name string) string { return d.pathTo("logs", name+".log") }
+func (d *runDir) pidPath(name string) string { return d.pathTo("pids", name+".pid") }
 
 // log opens the log of a process, behind the output of its earlier runs.
 func (d *runDir) log(name string) (*os.File, error) {

@@ -111,7 +111,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig := c.files.in("auth", "kube-controller-manager.kubeconfig")
+	kubeconfig := c.files.pathTo("auth", "kube-controller-manager.kubeconfig")
 	if err := writeKubeconfig(kubeconfig, config); err != nil {
 		return err
 	}
@@ -141,15 +141,15 @@ func (c *Cluster) installClusterAPI(ctx context.Context) error {
 // startBalancer puts the balancer in front of the webhooks, those of the managers included, and
 // returns the addresses for the latter.
 func (c *Cluster) startBalancer(ctx context.Context) ([]string, error) {
-	given, err := c.free.several(c.options.Managers + 1)
+	freePorts, err := c.free.several(c.options.Managers + 1)
 	if err != nil {
 		return nil, err
 	}
 	var addresses []string
-	for _, port := range given[1:] {
+	for _, port := range freePorts[1:] {
 		addresses = append(addresses, loopback(port))
 	}
-	c.Balancer, err = balancer.Listen(loopback(given[0]), append(addresses, c.options.Webhooks...)...)
+	c.Balancer, err = balancer.Listen(loopback(freePorts[0]), append(addresses, c.options.Webhooks...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (c *Cluster) startManagers(ctx context.Context, webhooks []string) error {
 
 // managerKubeconfig returns the file with the credentials of a replica.
 func (c *Cluster) managerKubeconfig(number int) string {
-	return c.files.in("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
+	return c.files.pathTo("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
 }
 
 // prepareManager adds a replica that is still to be started.
@@ -194,7 +194,7 @@ func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webho
 		return err
 	}
 	kubeconfig := c.managerKubeconfig(number)
-	if err := writeKubeconfig(kubeconfig, by(config, api)); err != nil {
+	if err := writeKubeconfig(kubeconfig, configVia(config, api)); err != nil {
 		return err
 	}
 	manager, err := newManager(replica{
@@ -236,13 +236,13 @@ func (c *Cluster) startProxy(ctx context.Context, config *rest.Config) (*proxy.P
 	return way, nil
 }
 
-// by returns the configuration for a client that uses a proxy to the API server; nil means the
+// configVia returns the configuration for a client that uses a proxy to the API server; nil means the
 // direct way.
-func by(config *rest.Config, way *proxy.Proxy) *rest.Config {
-	if way == nil {
+func configVia(config *rest.Config, apiProxy *proxy.Proxy) *rest.Config {
+	if apiProxy == nil {
 		return config
 	}
-	return &rest.Config{Host: way.URL()}
+	return &rest.Config{Host: apiProxy.URL()}
 }
 
 // step does a part of the work and reports how long it took.

@@ -78,9 +78,9 @@ func (c *Collector) Count() int { return int(c.count.Load()) }
 // Export implements collectorv1.TraceServiceServer.
 func (c *Collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
 	var received []Span
-	for _, of := range r.ResourceSpans {
-		resource := attributes(of.GetResource().GetAttributes())
-		for _, scope := range of.ScopeSpans {
+	for _, resourceSpans := range r.ResourceSpans {
+		resource := attributes(resourceSpans.GetResource().GetAttributes())
+		for _, scope := range resourceSpans.ScopeSpans {
 			c.count.Add(int64(len(scope.Spans)))
 			if !c.keep {
 				continue
@@ -117,7 +117,7 @@ func read(resource map[string]any, s *tracev1.Span) Span {
 	span := Span{
 		Service: service, Resource: resource, Name: s.Name,
 		Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
-		Begin: at(s.StartTimeUnixNano), End: at(s.EndTimeUnixNano), Attributes: attributes(s.Attributes),
+		Begin: timeOf(s.StartTimeUnixNano), End: timeOf(s.EndTimeUnixNano), Attributes: attributes(s.Attributes),
 	}
 	for _, link := range s.Links {
 		span.Links = append(span.Links, hex.EncodeToString(link.SpanId))
@@ -128,7 +128,7 @@ func read(resource map[string]any, s *tracev1.Span) Span {
 	return span
 }
 
-func at(nanoseconds uint64) time.Time {
+func timeOf(nanoseconds uint64) time.Time {
 	return time.Unix(0, int64(nanoseconds))
 }
 

@@ -53,11 +53,11 @@ type line struct{ name, service, lasted, said string }
 // service and its duration. The trace that is linked to a span is drawn below it, behind an
 // arrow.
 func (p Picture) Draw(spans Spans) string {
-	known := map[string]bool{}
+	ids := map[string]bool{}
 	for _, span := range spans {
-		known[span.ID] = true
+		ids[span.ID] = true
 	}
-	return align(p.lines(spans, "", func(span Span) bool { return !known[span.Parent] && len(span.Links) == 0 }))
+	return align(p.lines(spans, "", func(span Span) bool { return !ids[span.Parent] && len(span.Links) == 0 }))
 }
 
 // lines returns the lines of the spans that fit, and of all below them.

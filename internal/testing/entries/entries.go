@@ -23,10 +23,10 @@ func (k *Kept) Write(_ context.Context, entries []history.Entry) error {
 func (*Kept) Close(context.Context) error { return nil }
 
 // Take returns the entries of a recorder, of which this is a sink, since it was last called.
-func (k *Kept) Take(of *history.Recorder) []history.Entry {
+func (k *Kept) Take(recorder *history.Recorder) []history.Entry {
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	of.Run(stopped) // hands over the entries that wait
+	recorder.Run(stopped) // hands over the entries that wait
 	all := *k
 	*k = nil
 	return all

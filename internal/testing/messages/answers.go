@@ -66,11 +66,11 @@ func AnswersIn(text string) ([]Row, error) {
 
 // rowsOf returns the rows of one line of an answer.
 func rowsOf(at Row, line string) ([]Row, error) {
-	if warning, is := strings.CutPrefix(line, "warning: "); is {
+	if warning, ok := strings.CutPrefix(line, "warning: "); ok {
 		at.Answer, at.Message = "warning", warning
 		return []Row{at}, nil
 	}
-	if status, is := strings.CutPrefix(line, "add /status "); is {
+	if status, ok := strings.CutPrefix(line, "add /status "); ok {
 		return statusRows(at, status)
 	}
 	match := refusal.FindStringSubmatch(line)
@@ -94,8 +94,8 @@ var several = regexp.MustCompile(`, ((?:spec|metadata)[\w.\[\]/-]*: (?:Invalid|R
 
 // split returns the errors of a list.
 func split(message string) []string {
-	list, is := strings.CutPrefix(message, "[")
-	if !is {
+	list, ok := strings.CutPrefix(message, "[")
+	if !ok {
 		return []string{message}
 	}
 	return strings.Split(several.ReplaceAllString(strings.TrimSuffix(list, "]"), "\x00$1"), "\x00")

@@ -100,18 +100,18 @@ func distinct(rows []Row, templates []Template) []Row {
 	slices.SortStableFunc(ordered, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.about(), b.about()), cmp.Compare(a.Answer, b.Answer), cmp.Compare(a.Message, b.Message), cmp.Compare(a.On, b.On))
 	})
-	at := map[string]int{}
+	indexes := map[string]int{}
 	var kept []Row
 	for _, r := range ordered {
 		if r.Object == "LocalIPPool" {
 			r.Object = "IPPool"
 		}
 		key := strings.Join([]string{r.Object, r.about(), r.Answer, r.kindOfPlace(), shape(r.Message, templates)}, "\x00")
-		if i, known := at[key]; known {
+		if i, ok := indexes[key]; ok {
 			kept[i].On = together(kept[i].On, r.On)
 			continue
 		}
-		at[key] = len(kept)
+		indexes[key] = len(kept)
 		kept = append(kept, r)
 	}
 	return kept

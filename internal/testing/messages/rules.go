@@ -77,8 +77,8 @@ func (r Rules) Refuse(ctx context.Context, spec, older string) ([]Row, error) {
 func valueAt(object map[string]any, path string) string {
 	var at any = object
 	for name := range strings.SplitSeq(path, ".") {
-		fields, is := at.(map[string]any)
-		if !is {
+		fields, ok := at.(map[string]any)
+		if !ok {
 			return ""
 		}
 		at = fields[name]

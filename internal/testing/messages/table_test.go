@@ -40,8 +40,8 @@ func TestEveryMessageSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 }
 
-// others holds texts in the code that no user of the API gets.
-var others = map[string]string{
+// internalTexts holds texts in the code that no user of the API gets.
+var internalTexts = map[string]string{
 	" is not an IPAllocation":                                    "of a watch: in the log",
 	"set it, or spec.routingDomain, to say where the block lies": "of an IPAllocation that cannot be read: in the log",
 	"set it, to say where the block lies":                        "of an IPAllocation that cannot be read: in the log",
@@ -71,7 +71,7 @@ func TestEveryMessageInTheCodeIsInTheTable(t *testing.T) {
 	used := map[string]bool{}
 	for _, template := range templates {
 		text := template.Text()
-		if others[text] != "" {
+		if internalTexts[text] != "" {
 			used[text] = true
 			continue
 		}
@@ -79,7 +79,7 @@ func TestEveryMessageInTheCodeIsInTheTable(t *testing.T) {
 			t.Errorf("no row has the message %s", template)
 		}
 	}
-	for text := range others {
+	for text := range internalTexts {
 		if !used[text] {
 			t.Errorf("the code has no text %q any more", text)
 		}

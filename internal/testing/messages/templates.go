@@ -126,16 +126,16 @@ func templatesIn(path string, source []byte) ([]Template, error) {
 		if isForOthers(node) {
 			return false
 		}
-		expr, is := node.(ast.Expr)
-		if !is {
+		expr, ok := node.(ast.Expr)
+		if !ok {
 			return true
 		}
 		at := fmt.Sprintf("%s:%d", path, files.Position(expr.Pos()).Line)
-		t, is := templateOf(at, expr)
-		if is {
+		t, ok := templateOf(at, expr)
+		if ok {
 			found = append(found, t)
 		}
-		return !is
+		return !ok
 	})
 	return found, nil
 }

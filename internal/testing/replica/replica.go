@@ -29,7 +29,7 @@ type Options struct {
 // Replica holds the parts of one replica.
 type Replica struct {
 	Ledger    *ledger.Ledger
-	Catalogue *inventory.Catalogue
+	Catalog   *inventory.Catalog
 	Queue     *queue.Queue
 	Allocator *allocator.Allocator
 	Metrics   *metrics.Instruments
@@ -46,10 +46,10 @@ func New(o Options) Replica {
 	}
 	r := Replica{Ledger: o.Ledger, Metrics: metrics.New(o.Clock)}
 	r.History = history.New(history.Options{Sinks: o.Sinks, Clock: o.Clock, Lost: r.Metrics.HistoryLost, Log: logr.Discard()})
-	r.Catalogue = inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: o.Namespace, Clock: o.Clock})
-	r.Queue = queue.New(queue.Options{Ledger: o.Ledger, Catalogue: r.Catalogue, Limit: o.WaitingLimit, Log: logr.Discard()})
+	r.Catalog = inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: o.Namespace, Clock: o.Clock})
+	r.Queue = queue.New(queue.Options{Ledger: o.Ledger, Catalog: r.Catalog, Limit: o.WaitingLimit, Log: logr.Discard()})
 	r.Allocator = allocator.New(allocator.Options{
-		Ledger: o.Ledger, Catalogue: r.Catalogue, Queue: r.Queue, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
+		Ledger: o.Ledger, Catalog: r.Catalog, Queue: r.Queue, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
 		Metrics: r.Metrics, History: r.History, Log: logr.Discard(),
 	})
 	return r

@@ -163,9 +163,9 @@ func (p *Pass) After(d time.Duration) *Pass {
 // events.EventRecorder.
 type Events struct {
 	mu sync.Mutex
-	// of is the object of each event, such as IPClaim a, and texts holds the texts of the
+	// objects is the object of each event, such as IPClaim a, and texts holds the texts of the
 	// events, such as "Warning PoolExhausted: no free /24".
-	of, texts []string
+	objects, texts []string
 }
 
 // Eventf implements events.EventRecorder.
@@ -173,7 +173,7 @@ func (e *Events) Eventf(regarding, _ runtime.Object, kind, reason, _, note strin
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	obj := regarding.(client.Object)
-	e.of = append(e.of, kindOf(obj)+" "+obj.GetName())
+	e.objects = append(e.objects, kindOf(obj)+" "+obj.GetName())
 	e.texts = append(e.texts, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
@@ -189,7 +189,7 @@ func (e *Events) Of(obj client.Object) []string {
 	defer e.mu.Unlock()
 	var all []string
 	for i, text := range e.texts {
-		if e.of[i] == kindOf(obj)+" "+obj.GetName() {
+		if e.objects[i] == kindOf(obj)+" "+obj.GetName() {
 			event, _, _ := strings.Cut(text, ":")
 			all = append(all, event)
 		}

@@ -123,7 +123,7 @@ func (w *World) Collected(holder ipam.Holder) {
 		case next.Release:
 			suite.Must(w.t, w.Allocator.Release(w.t.Context(), record))
 		default:
-			suite.Must(w.t, w.Allocator.Keep(w.t.Context(), record, next))
+			suite.Must(w.t, w.Allocator.ApplyTransition(w.t.Context(), record, next))
 		}
 	}
 	w.Seen()

@@ -73,45 +73,45 @@ func (p *Plane) Begin(t *testing.T) *World {
 func (w *World) feed() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	var running sync.WaitGroup
+	var wg sync.WaitGroup
 	w.t.Cleanup(func() {
 		w.Allocator.Close()
 		cancel()
-		running.Wait()
+		wg.Wait()
 		suite.Must(w.t, w.plane.wipe(context.Background()))
 	})
 	cfg := w.plane.Config()
-	over, err := rest.HTTPClientFor(cfg)
+	httpClient, err := rest.HTTPClientFor(cfg)
 	suite.Must(w.t, err)
-	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, over, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())
+	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, httpClient, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())
 	suite.Must(w.t, err)
-	from := w.cache(cfg, over)
-	suite.Must(w.t, w.Allocator.Feed(ctx, from))
-	known := make(chan struct{})
-	running.Go(func() { w.Ledger.Run(ctx, records, &v1alpha1.IPAllocation{}) })
-	running.Go(func() { _ = from.Start(ctx) }) // it returns when ctx is done
-	running.Go(func() { w.Queue.Run(ctx) })
-	running.Go(func() {
-		w.Allocator.FeedClaims(ctx, w.plane.admin, from)
-		close(known)
+	informerCache := w.cache(cfg, httpClient)
+	suite.Must(w.t, w.Allocator.Feed(ctx, informerCache))
+	claimsFed := make(chan struct{})
+	wg.Go(func() { w.Ledger.Run(ctx, records, &v1alpha1.IPAllocation{}) })
+	wg.Go(func() { _ = informerCache.Start(ctx) }) // it returns when ctx is done
+	wg.Go(func() { w.Queue.Run(ctx) })
+	wg.Go(func() {
+		w.Allocator.FeedClaims(ctx, w.plane.admin, informerCache)
+		close(claimsFed)
 	})
-	limited, stop := context.WithTimeout(ctx, shownWithin)
+	limitedCtx, stop := context.WithTimeout(ctx, shownWithin)
 	defer stop()
-	if !toolscache.WaitForCacheSync(limited.Done(), func() bool { return w.Queue.Synced() == nil }) {
+	if !toolscache.WaitForCacheSync(limitedCtx.Done(), func() bool { return w.Queue.Synced() == nil }) {
 		w.t.Fatalf("not everything was seen within %s", shownWithin)
 	}
 	select {
-	case <-known:
-	case <-limited.Done():
+	case <-claimsFed:
+	case <-limitedCtx.Done():
 		w.t.Fatalf("the claims were not seen within %s", shownWithin)
 	}
 }
 
-func (w *World) cache(cfg *rest.Config, over *http.Client) ctrlcache.Cache {
+func (w *World) cache(cfg *rest.Config, httpClient *http.Client) ctrlcache.Cache {
 	w.t.Helper()
-	from, err := ctrlcache.New(cfg, ctrlcache.Options{Scheme: w.plane.admin.Scheme(), Mapper: w.plane.admin.RESTMapper(), HTTPClient: over})
+	informerCache, err := ctrlcache.New(cfg, ctrlcache.Options{Scheme: w.plane.admin.Scheme(), Mapper: w.plane.admin.RESTMapper(), HTTPClient: httpClient})
 	suite.Must(w.t, err)
-	return noting{from, w.shown}
+	return noting{informerCache, w.shown}
 }
 
 // Seen waits until the view, the catalog and the queue have been shown everything that the

@@ -22,7 +22,7 @@ import (
 // orphanGrace is short here: tests wait for it.
 const orphanGrace = 5 * time.Second
 
-// patience bounds every wait.
+// waitTimeout bounds every wait.
 const waitTimeout = 90 * time.Second
 
 func TestReplicas(t *testing.T) {

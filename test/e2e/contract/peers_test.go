@@ -275,7 +275,7 @@ var _ = Describe("A pool that is full", Ordered, func() {
 	})
 })
 
-// told returns the events about a claim.
+// eventsOf returns the events about a claim.
 func eventsOf(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
 	return func() []string {
 		list := &eventsv1.EventList{}

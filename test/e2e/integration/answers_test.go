@@ -64,7 +64,7 @@ func (w *witness) code() int {
 	return w.codes[len(w.codes)-1]
 }
 
-// heard returns the warnings since the last call.
+// takeWarnings returns the warnings since the last call.
 func (w *witness) takeWarnings() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

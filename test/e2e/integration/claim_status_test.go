@@ -45,7 +45,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		}
 	})
 
-	// told returns the conditions that every claim has.
+	// conditionReasons returns the conditions that every claim has.
 	conditionReasons := func(claim *v1alpha1.IPClaim) map[string]string {
 		GinkgoHelper()
 		for _, c := range claim.Status.Conditions {

@@ -17,7 +17,7 @@ var _ = Describe("drain", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx context.Context) { specs.Namespace(ctx, k8s, team) })
 
-	// counted waits until a pool's status has these counts.
+	// expectCapacity waits until a pool's status has these counts.
 	expectCapacity := func(ctx context.Context, pool *v1alpha1.IPPool, allocated, available, withheld, outOfRange string) {
 		GinkgoHelper()
 		Eventually(func() *v1alpha1.Capacity { return specs.Stored(ctx, k8s, pool).Status.Capacity }).Should(HaveValue(Equal(

@@ -134,7 +134,7 @@ func (s *scene) isRefused(a cluster.Audited) bool {
 	return a.Verb == s.write.verb && a.ObjectRef.Resource == s.write.resource && a.ObjectRef.Subresource == s.write.subresource && a.ResponseStatus.Code >= 400
 }
 
-// counted expects that the write was refused, by few requests, and fewer that change
+// expectFewRequests expects that the write was refused, by few requests, and fewer that change
 // anything.
 func (s *scene) expectFewRequests(requests []cluster.Audited) {
 	if !slices.ContainsFunc(requests, s.isRefused) {

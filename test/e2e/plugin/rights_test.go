@@ -114,7 +114,7 @@ func (r *terminal) unread() []string {
 	return all
 }
 
-// may gives a user rights in the whole cluster, and in the operator's namespace, and waits until
+// grantRights gives a user rights in the whole cluster, and in the operator's namespace, and waits until
 // the API server has seen them.
 func (w *world) grantRights(user string, everywhere, operator []rbacv1.PolicyRule) {
 	w.Helper()

@@ -56,7 +56,7 @@ func stripped(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return bare
 }
 
-// of returns the objects of the kinds, in this order; children are after all roots.
+// objectsOf returns the objects of the kinds, in this order; children are after all roots.
 func (d dump) objectsOf(kinds ...schema.GroupVersionKind) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, kind := range kinds {

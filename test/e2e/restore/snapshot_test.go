@@ -60,7 +60,7 @@ func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
 	})
 }
 
-// in returns the same world in another test.
+// forTest returns the same world in another test.
 func (w *world) forTest(t *testing.T) *world {
 	return &world{World: w.For(t), WithT: newGomega(t)}
 }

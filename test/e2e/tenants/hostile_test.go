@@ -31,7 +31,7 @@ const (
 type hostile struct {
 	client client.Client
 	random *rand.Rand
-	// known is a claim of the honest tenant, whose record and block the attacker knows.
+	// knownClaim is a claim of the honest tenant, whose record and block the attacker knows.
 	knownClaim *v1alpha1.IPClaim
 	// claims has those that it made and may have.
 	claims  []*v1alpha1.IPClaim

@@ -39,7 +39,7 @@ var (
 // secretPath finds a path of the webhooks in the answer to a request.
 var secretPath = regexp.MustCompile(`/[a-z2-7]{26}/[a-z0-9-]+`)
 
-// impatient creates a claim and does not wait for the answer, or not as long as it takes. An answer
+// createImpatiently creates a claim and does not wait for the answer, or not as long as it takes. An answer
 // that has the path of a webhook is recorded.
 func (h *hostile) createImpatiently(ctx context.Context) error {
 	claim := build.Claim(hostileNamespace, h.name()).Class("hosts").Obj()

@@ -120,7 +120,7 @@ func (a *answers) tame() []string {
 // tally counts answers, by kind of misuse and answer.
 type tally map[string]map[string]*answerCount
 
-// counted holds the answers of one kind to one kind of misuse.
+// answerCount holds the answers of one kind to one kind of misuse.
 type answerCount struct {
 	count int
 	// example is the text of the first one.
@@ -147,7 +147,7 @@ func (t tally) sum() (n int) {
 	return n
 }
 
-// of counts the requests of one kind of misuse.
+// countMisuse counts the requests of one kind of misuse.
 func (t tally) countMisuse(misuse string) (n int) {
 	for _, entry := range t[misuse] {
 		n += entry.count
@@ -155,7 +155,7 @@ func (t tally) countMisuse(misuse string) (n int) {
 	return n
 }
 
-// answered counts the requests that were answered like that.
+// countAnswer counts the requests that were answered like that.
 func (t tally) countAnswer(answer string) (n int) {
 	for _, all := range t {
 		if entry := all[answer]; entry != nil {

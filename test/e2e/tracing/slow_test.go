@@ -35,7 +35,7 @@ func newSlow(t *testing.T) *slow {
 	return s
 }
 
-// is makes the collector hang, or refuse connections.
+// setState makes the collector hang, or refuse connections.
 func (s *slow) setState(hangs, refuses bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

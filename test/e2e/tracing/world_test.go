@@ -99,7 +99,7 @@ func isOf(all []collector.Span, id, trace string) bool {
 	return slices.ContainsFunc(all, func(s collector.Span) bool { return s.ID == id && s.Trace == trace })
 }
 
-// of returns the operator's spans of a name, of any trace, that fit.
+// operatorSpans returns the operator's spans of a name, of any trace, that fit.
 func (w *world) operatorSpans(name string, fits func(collector.Span) bool) collector.Spans {
 	spans, _ := w.collector.Spans(func(s collector.Span) bool {
 		return s.Service == operator && strings.HasPrefix(s.Name, name) && fits(s)

@@ -23,7 +23,7 @@ type view struct {
 	raw     strings.Builder
 }
 
-// seen holds a state of a view.
+// viewState holds a state of a view.
 type viewState struct {
 	order   []string
 	hello   live.Hello

@@ -129,7 +129,7 @@ func (w *world) remove(obj client.Object) {
 	w.awaitGone(obj)
 }
 
-// gone waits until an object does not exist any more.
+// awaitGone waits until an object does not exist any more.
 func (w *world) awaitGone(obj client.Object) {
 	w.t.Helper()
 	w.Eventually(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj) }).

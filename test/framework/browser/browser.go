@@ -22,7 +22,7 @@ import (
 // are skipped.
 const Required = "BROWSER_REQUIRED"
 
-// patience bounds each wait for a page.
+// waitTimeout bounds each wait for a page.
 const waitTimeout = 30 * time.Second
 
 // names returns those under which distributions install Chromium, and Google its Chrome.
@@ -202,13 +202,13 @@ func (p *Page) note(event any) {
 	p.errors = append(p.errors, said)
 }
 
-// do runs an action within patience.
+// do runs an action within waitTimeout.
 func (p *Page) do(what string, action chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	run(p, what, action)
 }
 
-// run runs an action within patience, and returns its value.
+// run runs an action within waitTimeout, and returns its value.
 func run[T any](p *Page, what string, action chromedp.Action[T]) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, waitTimeout)

@@ -163,7 +163,7 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	}
 }
 
-// known has the languages of blocks. Those that are not run have no commands.
+// knownLanguages holds the languages of blocks. Those that are not run have no commands.
 var knownLanguages = map[string]bool{"sh": true, "console": true, "yaml": true, "": true, "mermaid": true, "go": true, "promql": true, "csv": true, "json": true, "hcl": true}
 
 // command matches a line that reads like one of a shell. The reference of the plug-in, which is

@@ -40,7 +40,7 @@ const (
 	tolerated = 1.15
 )
 
-// counted returns the packages whose statements are counted.
+// countedPackages returns the packages whose statements are counted.
 func countedPackages() string {
 	return strings.Join([]string{
 		"github.com/cadastre-dev/cadastre/test/perf/growth/counted", // without which there is no counting

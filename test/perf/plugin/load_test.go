@@ -35,7 +35,7 @@ func load(t testing.TB, records int) *world {
 // record returns the i-th one of the pool.
 func record(i int) ipam.Record { return stored.Of(i, "hosts", stored.Address(i)) }
 
-// counted writes the status of the pool, as the operator does; if mixed is true, as if some of the
+// writeStatus writes the status of the pool, as the operator does; if mixed is true, as if some of the
 // records were of larger blocks.
 func (w *world) writeStatus(ctx context.Context, mixed bool) error {
 	total, pool := 1<<20, w.pool

@@ -25,7 +25,7 @@ const (
 	// desk is the window.
 	width, height = 1400, 900
 	mib           = 1 << 20
-	// patience bounds the wait for a page with the largest register.
+	// pageTimeout bounds the wait for a page with the largest register.
 	pageTimeout = 3 * time.Minute
 )
 
@@ -39,7 +39,7 @@ if(sign)new MutationObserver(()=>{if(sign.dataset.phase==='live')window.__ready|
 const move = `(()=>{const c=document.querySelector('#maps canvas')??document.body,b=c.getBoundingClientRect()
 return (n)=>c.dispatchEvent(new WheelEvent('wheel',{%s,clientX:b.x+b.width/4,clientY:b.y+b.height/2,bubbles:true,cancelable:true}))})()`
 
-// seen holds the measurements of a page.
+// measurement holds the measurements of a page.
 type measurement struct {
 	blocks int
 	// first and ready are in milliseconds since the page was opened, of a command that was

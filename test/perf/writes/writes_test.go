@@ -264,7 +264,7 @@ func (w *world) requests() map[string]int {
 	return counts
 }
 
-// counted returns the requests that the API server has counted of our kinds and of those by which
+// requestCounts returns the requests that the API server has counted of our kinds and of those by which
 // operators communicate: events and reviews.
 func (w *world) requestCounts() map[string]int {
 	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())

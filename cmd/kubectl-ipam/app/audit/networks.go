@@ -101,9 +101,9 @@ func settingsOf(n *v1alpha1.ClaimNetwork) []string {
 
 func (j *judgement) differs(s setting, addresses []address) {
 	slices.SortFunc(addresses, func(a, b address) int { return a.addr.Compare(b.addr) })
-	examples := ipam.Listed(addresses, mostExamples, func(a address) string { return a.addr.String() + " of " + a.holder }, "; ")
+	examples := ipam.FormatList(addresses, mostExamples, func(a address) string { return a.addr.String() + " of " + a.holder }, "; ")
 	f := j.add(NetworkDiffersFromPool, j.poolsBy[s.pool].object(), "%s is %s, and %s handed out with %s: %s: make these claims again, or configure their hosts",
-		s.field, orNotSet(s.now), ipam.Numbered(len(addresses), "address was", "addresses were"), orNotSet(s.given), examples)
+		s.field, orNotSet(s.now), ipam.FormatNumber(len(addresses), "address was", "addresses were"), orNotSet(s.given), examples)
 	f.Field, f.Given = s.field, s.given
 }
 

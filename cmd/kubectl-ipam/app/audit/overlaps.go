@@ -83,13 +83,13 @@ func (j *judgement) domains() {
 	if len(pairs) == 0 {
 		return
 	}
-	examples := ipam.Listed(pairs, mostExamples, func(p register.Pair) string {
+	examples := ipam.FormatList(pairs, mostExamples, func(p register.Pair) string {
 		return fmt.Sprintf("%s of %s in %s with %s of %s in %s",
 			p.Inner.Block, p.Inner.Holder, p.Inner.Domain.FullName(), p.Outer.Block, p.Outer.Holder, p.Outer.Domain.FullName())
 	}, "; ")
 	f := j.add(BlockInSeveralDomains, domainObject(pairs[0].Outer.Domain),
 		"%s with a block of another routing domain: %s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",
-		ipam.Numbered(len(pairs), "block overlaps", "blocks overlap"), examples)
+		ipam.FormatNumber(len(pairs), "block overlaps", "blocks overlap"), examples)
 	other := domainObject(pairs[0].Inner.Domain)
 	f.Block, f.Other = pairs[0].Inner.Block.String(), &other
 }

@@ -183,7 +183,7 @@ type serverClock struct {
 	ahead time.Duration
 }
 
-// over returns a way to the API server that reads the clock.
+// wrap returns a transport to the API server that reads the clock.
 func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper { return &clockedWay{next, c} }
 
 // clockedWay implements http.RoundTripper, and reads the clock of each answer.

@@ -92,7 +92,7 @@ func (o *Owners) Above(ctx context.Context, object ObjectRef) []ObjectRef {
 	return ancestors
 }
 
-// of returns the owners of an object, its controller first.
+// ownersOf returns the owners of an object, its controller first.
 func (o *Owners) ownersOf(ctx context.Context, object ObjectRef) []ObjectRef {
 	if owners, ok := o.Read[object]; ok || object.Version == "" {
 		return owners

@@ -127,7 +127,7 @@ func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
 	return pool.UsageOfStatus()
 }
 
-// told takes over the operator's entry for a pool from the status of the claim, if its reason
+// mergeEntry takes over the operator's entry for a pool from the status of the claim, if its reason
 // differs or the pool is missing: the operator knows more than can be listed, such as which
 // project is the platform's.
 func (k *Knowledge) mergeEntry(all []Candidate, entry v1alpha1.CandidatePool) []Candidate {
@@ -143,7 +143,7 @@ func (k *Knowledge) mergeEntry(all []Candidate, entry v1alpha1.CandidatePool) []
 
 // hidden returns the other pools that the request names, by name, class or labels, and cannot use.
 func (k *Knowledge) hidden(request ipam.Request, existing []Candidate) []Candidate {
-	request.Tenant, _ = k.operator.Catalogue.Tenant(k.Namespace)
+	request.Tenant, _ = k.operator.Catalog.Tenant(k.Namespace)
 	var all []Candidate
 	for _, pool := range k.Register.Pools {
 		why := whyHidden(request, pool)
@@ -244,7 +244,7 @@ func (k *Knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.Partial
 }
 
 func (k *Knowledge) hasClass(name string) bool {
-	_, has := k.operator.Catalogue.Class(name)
+	_, has := k.operator.Catalog.Class(name)
 	return has
 }
 

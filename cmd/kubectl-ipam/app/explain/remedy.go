@@ -138,14 +138,14 @@ func release(c Candidate, record *register.Record) string {
 
 // otherPools describes pools with room that do not back the class, and could.
 func otherPools(request ipam.Request, knowledge *Knowledge, terms ipam.Terms) []string {
-	request.Tenant, _ = knowledge.operator.Catalogue.Tenant(knowledge.Namespace)
+	request.Tenant, _ = knowledge.operator.Catalog.Tenant(knowledge.Namespace)
 	var all []string
 	for _, pool := range knowledge.Register.Pools {
 		if len(all) == remediesShown || terms.Length == ipam.NoLength {
 			break
 		}
 		isShared := pool.IsKnown() && pool.Key.Namespace == "" && pool.Network == nil && request.MayUse(pool.Pool)
-		if !isShared || pool.Names(request.Class) || knowledge.operator.Catalogue.PoolReady(pool.Pool) != nil || !knowledge.operator.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
+		if !isShared || pool.Names(request.Class) || knowledge.operator.Catalog.PoolReady(pool.Pool) != nil || !knowledge.operator.Ledger.HasRoom(pool.Key, terms.Length, terms.Block) {
 			continue
 		}
 		if _, _, err := terms.Fitting([]ipam.Pool{pool.Pool}); err == nil {

@@ -284,7 +284,7 @@ func (k *Knowledge) poolWaiters() []queue.Waiter {
 func (k *Knowledge) waitsForSame(first ipam.Request) func(ipam.Request) bool {
 	shares := func(ipam.Request) bool { return false }
 	if k.operator != nil {
-		pools, shared := k.operator.Catalogue.Wants(first).Pools, k.operator.Catalogue.Shared()
+		pools, shared := k.operator.Catalog.Wants(first).Pools, k.operator.Catalog.NewWantsCache()
 		shares = func(other ipam.Request) bool {
 			return slices.ContainsFunc(shared.Wants(other).Pools, func(p ipam.PoolKey) bool { return slices.Contains(pools, p) })
 		}

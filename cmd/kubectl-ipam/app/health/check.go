@@ -140,7 +140,7 @@ func noteCheck(e *command.Env, r *CheckReport, f *checkFlags) {
 		e.Note("not checked, as you may not list them: %s", strings.Join(r.NotChecked, ", "))
 	}
 	if r.UnderWay > 0 {
-		e.Note("not judged yet: %s without holder, because --grace is %s, and neither the record nor the operator's leader is as old", ipam.Counted(r.UnderWay, "record"), f.Grace)
+		e.Note("not judged yet: %s without holder, because --grace is %s, and neither the record nor the operator's leader is as old", ipam.FormatCount(r.UnderWay, "record"), f.Grace)
 	}
 	if len(f.compared) == 0 || f.release {
 		return

@@ -185,7 +185,7 @@ func (r *CheckReport) result() error {
 	}
 	switch {
 	case wrong > 0:
-		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s: see each for what to do", ipam.Counted(wrong, "finding")))
+		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s: see each for what to do", ipam.FormatCount(wrong, "finding")))
 	case len(r.NotChecked) > 0:
 		return command.Coded(command.ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as somebody who may list all that is named above, such as with the role ipam-pool-admin"))
 	}
@@ -244,9 +244,9 @@ func (r *CheckReport) isAgreed() bool {
 // agreement returns a summary of the checked objects, for a report in which nothing is wrong.
 func (r *CheckReport) agreement() string {
 	c := &r.Checked
-	parts := []string{ipam.Counted(c.IPAllocations, "record"), ipam.Counted(c.IPClaims, "claim"), ipam.Counted(c.Pools, "pool")}
+	parts := []string{ipam.FormatCount(c.IPAllocations, "record"), ipam.FormatCount(c.IPClaims, "claim"), ipam.FormatCount(c.Pools, "pool")}
 	if c.IPAddressClaims+c.IPAddresses > 0 {
-		parts = append(parts, ipam.Counted(c.IPAddressClaims, "claim")+" of Cluster API", ipam.Numbered(c.IPAddresses, "address", "addresses"))
+		parts = append(parts, ipam.FormatCount(c.IPAddressClaims, "claim")+" of Cluster API", ipam.FormatNumber(c.IPAddresses, "address", "addresses"))
 	}
-	return "Nothing is wrong: " + ipam.Joined(parts) + " agree."
+	return "Nothing is wrong: " + ipam.JoinTexts(parts) + " agree."
 }

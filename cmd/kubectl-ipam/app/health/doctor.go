@@ -138,9 +138,9 @@ func (r *DoctorReport) result(waited time.Duration) error {
 	case n == 0:
 		return nil
 	case waited > 0:
-		return command.Coded(command.ExitTimedOut, fmt.Errorf("%s failed after %s", ipam.Numbered(n, "check still", "checks still"), waited))
+		return command.Coded(command.ExitTimedOut, fmt.Errorf("%s failed after %s", ipam.FormatNumber(n, "check still", "checks still"), waited))
 	}
-	return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", ipam.Counted(n, "check")))
+	return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", ipam.FormatCount(n, "check")))
 }
 
 // Names implements command.Report.

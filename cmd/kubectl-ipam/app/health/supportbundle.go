@@ -66,7 +66,7 @@ What you may not read is left out, and index.yaml in the file says why.`,
 
 // noteBundle prints a summary of the contents of the file, and of the parts that were left out.
 func noteBundle(e *command.Env, index *bundle.Index, file string) {
-	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, ipam.Counted(len(index.Files), "file"), index.Scope)
+	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, ipam.FormatCount(len(index.Files), "file"), index.Scope)
 	var left []string
 	for _, unread := range index.Unread {
 		left = append(left, unread.What)

@@ -273,7 +273,7 @@ func (f *feed) nothing(err error) {
 	f.noted()
 }
 
-// heardStore notifies the feed of the objects that a Reflector delivers.
+// contactStore notifies the feed of the objects that a Reflector delivers.
 type contactStore struct {
 	cache.ReflectorStore
 	feed   *feed

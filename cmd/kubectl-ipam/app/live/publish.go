@@ -238,7 +238,7 @@ func (l *Live) updateClaims(change *Change) {
 	slices.Sort(change.gone.Claims)
 }
 
-// counted reports whether the usage is counted from the records, as all of them have been read.
+// countsRecords reports whether the usage is counted from the records, as all of them have been read.
 // Otherwise the operator counts it.
 func (l *Live) countsRecords() bool {
 	for _, f := range l.feeds {

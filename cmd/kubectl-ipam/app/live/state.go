@@ -49,7 +49,7 @@ type shown struct {
 	pools    map[ipam.PoolKey]*shownPool
 	claims   map[string]Waiting
 	unread   Unread
-	// counted is set if the usage was counted from the records.
+	// isCounted is set if the usage was counted from the records.
 	isCounted bool
 	// statusAt holds the time at which the status of pools was last taken over.
 	statusAt time.Time

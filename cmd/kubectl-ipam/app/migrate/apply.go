@@ -43,7 +43,7 @@ func (r *run) apply(ctx context.Context) error {
 	if err := r.open(ctx, pl); err != nil {
 		return err
 	}
-	r.say("Imported %s. What names the old pools, such as machine templates, has to name the new ones from now on; the old pools stay closed.", ipam.Counted(len(pl.pools), "pool"))
+	r.say("Imported %s. What names the old pools, such as machine templates, has to name the new ones from now on; the old pools stay closed.", ipam.FormatCount(len(pl.pools), "pool"))
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (r *run) resume(ctx context.Context) error {
 		return err
 	}
 	for _, j := range journals {
-		r.say("Going on with %s of ConfigMap %s/%s.", ipam.Counted(len(j.entries), "claim"), j.object.Namespace, j.object.Name)
+		r.say("Going on with %s of ConfigMap %s/%s.", ipam.FormatCount(len(j.entries), "claim"), j.object.Namespace, j.object.Name)
 		if err := r.carryOut(ctx, j); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (r *run) drain(ctx context.Context) (plan, error) {
 				return pl, err
 			}
 			if n := len(pp.entries); n > 0 {
-				r.say("Moved %s of %s.", ipam.Counted(n, "claim"), pp.ref)
+				r.say("Moved %s of %s.", ipam.FormatCount(n, "claim"), pp.ref)
 			}
 		}
 		if err := r.settle(ctx); err != nil {
@@ -229,7 +229,7 @@ func (r *run) writeJournal(ctx context.Context, entries []entry) (*journal, erro
 		Data: map[string]string{journalKey: string(text)},
 	}}
 	if err := r.client.Create(ctx, j.object); err != nil {
-		return nil, fmt.Errorf("saving %s in a ConfigMap: %w", ipam.Counted(len(entries), "claim"), err)
+		return nil, fmt.Errorf("saving %s in a ConfigMap: %w", ipam.FormatCount(len(entries), "claim"), err)
 	}
 	return j, nil
 }

@@ -43,7 +43,7 @@ func (h *holder) apply(ctx context.Context) error {
 	if err := h.await(ctx, "bound: see what its condition Ready says", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
 		return err
 	}
-	h.say("Imported %s and %s.", ipam.Counted(len(h.register.pools), "pool"), ipam.Counted(len(h.register.claims), "held block"))
+	h.say("Imported %s and %s.", ipam.FormatCount(len(h.register.pools), "pool"), ipam.FormatCount(len(h.register.claims), "held block"))
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	if leaving, err := h.areLeaving(ctx, refused); !leaving || err != nil {
 		return cmp.Or(err, why)
 	}
-	h.say("Waiting for the operator to release %s, the former holders of which are gone.", ipam.Counted(len(refused), "block"))
+	h.say("Waiting for the operator to release %s, the former holders of which are gone.", ipam.FormatCount(len(refused), "block"))
 	return h.await(ctx, "given back by the operator: see that it is running", func() ([]string, error) {
 		var names []string
 		for _, claim := range refused {
@@ -223,7 +223,7 @@ func (h *holder) rollback(ctx context.Context) error {
 			return err
 		}
 	}
-	h.say("Deleted %s and %s.", ipam.Counted(len(h.register.pools), "pool"), ipam.Counted(len(h.register.claims), "held block"))
+	h.say("Deleted %s and %s.", ipam.FormatCount(len(h.register.pools), "pool"), ipam.FormatCount(len(h.register.claims), "held block"))
 	return nil
 }
 

@@ -72,7 +72,7 @@ func held(namespace, name, pool, cidr string) []client.Object {
 	})}
 }
 
-// told returns the result of a register in a cluster, a line each.
+// resultLines returns the result of a register in a cluster, a line each.
 func resultLines(t *testing.T, c client.Client, g *register) []string {
 	t.Helper()
 	g.sort()

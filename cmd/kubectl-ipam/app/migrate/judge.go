@@ -151,7 +151,7 @@ func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
 
 // suppose records a pool as if it had been made.
 func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Pool) error {
-	if j.operator.Catalogue.LacksRight(pool.ParentRequest()) {
+	if j.operator.Catalog.LacksRight(pool.ParentRequest()) {
 		grant, err := j.mayUse(ctx, pool.Home.Name)
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Poo
 	case !isOwn(err, order.Holder):
 		return err
 	}
-	j.operator.Catalogue.Enter(obj)
+	j.operator.Catalog.RecordObject(obj)
 	return nil
 }
 
@@ -243,7 +243,7 @@ func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accept
 
 // supposeClaim records the block of a claim as if the claim had been made.
 func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
-	if j.operator.Catalogue.LacksRight(request) {
+	if j.operator.Catalog.LacksRight(request) {
 		grant, err := j.mayUse(ctx, request.Pool.Name)
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func (j *judge) mayUse(ctx context.Context, pool string) (*ipam.Grant, error) {
 	return &ipam.Grant{}, nil
 }
 
-// may reports whether the user has a right. It asks the API server once for each right.
+// isAllowed reports whether the user has a right. It asks the API server once for each right.
 func (j *judge) isAllowed(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	attributes.Group = v1alpha1.GroupVersion.Group
 	if allowed, ok := j.rights[attributes]; ok {
@@ -301,11 +301,11 @@ func (j *judge) sumUp() {
 		if _, ok := j.namespaces[name]; ok {
 			why = "is being deleted: wait until it is gone, and create it again"
 		}
-		j.problem(location{text: "namespace " + name}, "%s is to have %s, and %s", name, ipam.Counted(j.absent[name], "claim"), why)
+		j.problem(location{text: "namespace " + name}, "%s is to have %s, and %s", name, ipam.FormatCount(j.absent[name], "claim"), why)
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.refused)) {
 		if n := j.refused[name]; n > 0 {
-			j.problem(location{text: "IPPool " + name}, "cannot be made, nor what is part of it (%s): correct it first", ipam.Counted(n, "row"))
+			j.problem(location{text: "IPPool " + name}, "cannot be made, nor what is part of it (%s): correct it first", ipam.FormatCount(n, "row"))
 		}
 	}
 }

@@ -59,7 +59,7 @@ func newAdmitting(t *testing.T) *admitting {
 	t.Cleanup(a.parts.Allocator.Close)
 	a.parts.Ledger.Load(nil, nil)
 	if err := webhooks.Setup(stubManager{a: a}, webhooks.Options{
-		Ledger: a.parts.Ledger, Catalogue: a.parts.Catalogue, Queue: a.parts.Queue, Allocator: a.parts.Allocator, Metrics: a.parts.Metrics, History: a.parts.History,
+		Ledger: a.parts.Ledger, Catalog: a.parts.Catalog, Queue: a.parts.Queue, Allocator: a.parts.Allocator, Metrics: a.parts.Metrics, History: a.parts.History,
 		Live: a, Rights: authorize.NewRights(a),
 	}); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func (a *admitting) create(ctx context.Context, store client.WithWatch, obj clie
 		if invalid != nil {
 			return invalid
 		}
-		a.parts.Ledger.Enter(record)
+		a.parts.Ledger.PutRecord(record)
 		return nil
 	case *v1alpha1.IPPool:
 		if err := a.admit(ctx, "ippool", obj); err != nil {
@@ -117,7 +117,7 @@ func (a *admitting) create(ctx context.Context, store client.WithWatch, obj clie
 		if err := store.Create(ctx, obj, opts...); err != nil {
 			return err
 		}
-		a.parts.Catalogue.Enter(obj)
+		a.parts.Catalog.RecordObject(obj)
 		return nil
 	case *v1alpha1.IPClaim:
 		if err := a.admit(ctx, "ipclaim", obj); err != nil {

@@ -121,7 +121,7 @@ func (s source) withPreAllocations(spec metal3Spec) source {
 		s.excluded = union(s.excluded, setOfRange(span))
 	}
 	if n := len(spec.PreAllocations); n > 0 {
-		s = s.with("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", ipam.Counted(n, "claim"), v1alpha1.AnnotationAddress)
+		s = s.with("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", ipam.FormatCount(n, "claim"), v1alpha1.AnnotationAddress)
 	}
 	return s
 }

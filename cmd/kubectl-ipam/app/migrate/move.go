@@ -110,7 +110,7 @@ func (r *run) find(ctx context.Context, obj *unstructured.Unstructured) (*unstru
 	return now, nil
 }
 
-// still reads an object as it is now. It returns nil if the object does not name the same pool
+// findUnmoved reads an object as it is now. It returns nil if the object does not name the same pool
 // any more.
 func (r *run) findUnmoved(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if obj == nil {

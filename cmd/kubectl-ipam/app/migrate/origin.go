@@ -72,7 +72,7 @@ func (e entry) String() string {
 	return obj.GetObjectKind().GroupVersionKind().Kind + " " + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// into returns the replacement of a claim and its IPAddress from another provider: the same
+// newReplacement returns the replacement of a claim and its IPAddress from another provider: the same
 // from our pool.
 func (p provider) newReplacement(from side, pool v1alpha1.Pool, source poolRef) entry {
 	e := entry{From: from}

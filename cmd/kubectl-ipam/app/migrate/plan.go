@@ -326,16 +326,16 @@ func (pp *poolPlan) rows(verbose bool) []row {
 		}
 	}
 	if served > 0 {
-		rows = append(rows, row{ipam.Counted(served, "IPAddressClaim"), "the same, from " + target, "with their addresses"})
+		rows = append(rows, row{ipam.FormatCount(served, "IPAddressClaim"), "the same, from " + target, "with their addresses"})
 	}
 	if waiting > 0 {
-		rows = append(rows, row{ipam.Counted(waiting, "IPAddressClaim"), "the same, from " + target, "without an address: each gets one of the new pool"})
+		rows = append(rows, row{ipam.FormatCount(waiting, "IPAddressClaim"), "the same, from " + target, "without an address: each gets one of the new pool"})
 	}
 	if pp.moved > 0 {
-		rows = append(rows, row{ipam.Counted(pp.moved, "IPAddress"), "-", "imported already"})
+		rows = append(rows, row{ipam.FormatCount(pp.moved, "IPAddress"), "-", "imported already"})
 	}
 	if len(pp.own) > 0 {
-		rows = append(rows, row{fmt.Sprintf("%s of %s", ipam.Counted(len(pp.own), "IPClaim"), pp.ref.Group), "reserved in " + target,
+		rows = append(rows, row{fmt.Sprintf("%s of %s", ipam.FormatCount(len(pp.own), "IPClaim"), pp.ref.Group), "reserved in " + target,
 			"only Metal3's provider answers them: they keep their addresses, which become free here when the import is run again after they are gone"})
 	}
 	return rows

@@ -173,7 +173,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 	o.Namespace = "" // only the claims are in this namespace, and they have it already
 	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}
 	if g.problems > 0 {
-		h.say("Leaving out %s.", ipam.Counted(g.problems, "problem"))
+		h.say("Leaving out %s.", ipam.FormatCount(g.problems, "problem"))
 	}
 	var err error
 	switch o.Action {
@@ -221,7 +221,7 @@ func countedClaims(perPool map[string]int, pool string, verbose bool) []row {
 	if n == 0 || verbose {
 		return nil
 	}
-	return []row{{ipam.Counted(n, "held block"), ipam.Counted(n, "IPClaim"), "of " + pool}}
+	return []row{{ipam.FormatCount(n, "held block"), ipam.FormatCount(n, "IPClaim"), "of " + pool}}
 }
 
 // describe sums up a pool that is made.

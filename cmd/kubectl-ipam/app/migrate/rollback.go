@@ -91,11 +91,11 @@ func (r *run) giveBack(ctx context.Context, back returning) error {
 	if err := r.awaitDeletion(ctx, back.pool); err != nil {
 		return err
 	}
-	r.say("Gave %s back to %s, and deleted %s.", ipam.Counted(len(back.entries), "claim"), back.ref, own)
+	r.say("Gave %s back to %s, and deleted %s.", ipam.FormatCount(len(back.entries), "claim"), back.ref, own)
 	return nil
 }
 
-// gone waits until a pool that an import has made does not exist any more.
+// awaitDeletion waits until a pool that an import has made does not exist any more.
 func (r *run) awaitDeletion(ctx context.Context, pool v1alpha1.Pool) error {
 	name, obj := refOfPool(pool).String(), pool.DeepCopyObject().(client.Object)
 	return r.await(ctx, "deleted, as the operator still has a finalizer on it: see that it is running", func() ([]string, error) {
@@ -283,7 +283,7 @@ func (r *run) printReturning(all []returning) error {
 		rows = append(rows, back.rows...)
 		rows = append(rows, row{own, "deleted", "its claims go back to " + back.ref.String()})
 		if n := len(back.entries); n > 0 {
-			rows = append(rows, row{ipam.Counted(n, "IPAddressClaim"), "the same, from " + back.ref.String(), "with their addresses"})
+			rows = append(rows, row{ipam.FormatCount(n, "IPAddressClaim"), "the same, from " + back.ref.String(), "with their addresses"})
 		}
 	}
 	if err := printTable(r.out, rows); err != nil {

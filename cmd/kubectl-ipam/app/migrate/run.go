@@ -73,7 +73,7 @@ func (r *run) show(ctx context.Context) error {
 		return err
 	}
 	if len(journals) > 0 {
-		r.say("An import or a rollback was interrupted: its claims, saved in %s, are not all in this table. Go on with it first.", ipam.Counted(len(journals), "ConfigMap"))
+		r.say("An import or a rollback was interrupted: its claims, saved in %s, are not all in this table. Go on with it first.", ipam.FormatCount(len(journals), "ConfigMap"))
 	}
 	return r.print(pl)
 }
@@ -188,7 +188,7 @@ type ProblemsError struct {
 
 // Error implements error.
 func (e *ProblemsError) Error() string {
-	return fmt.Sprintf("%s of %s: %s", ipam.Counted(e.Count, "problem"), e.Subject, cmp.Or(e.Remedy, "solve what the table says, or leave those pools out"))
+	return fmt.Sprintf("%s of %s: %s", ipam.FormatCount(e.Count, "problem"), e.Subject, cmp.Or(e.Remedy, "solve what the table says, or leave those pools out"))
 }
 
 // row represents a line of a plan: an object, the object that it becomes, and a reason or

@@ -144,7 +144,7 @@ func canonical(text string) string {
 // place gives each pool to be made its CIDR: its whole subnet. If that overlaps another pool,
 // which the other provider allows, the CIDR is the smallest block that has the pool's
 // addresses; if those overlap, too, the pool gets a separate routing domain. Pools that exist
-// come first; others holds the sources that are not imported now.
+// come first; skippedSources holds the sources that are not imported now.
 func place(all []*becoming, skippedSources []source, existing []v1alpha1.Pool) {
 	m := newSpaces(all, skippedSources, existing)
 	for _, b := range all {

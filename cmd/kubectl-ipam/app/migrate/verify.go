@@ -44,7 +44,7 @@ func (r *run) await(ctx context.Context, what string, missing func() ([]string, 
 			last, since = len(names), r.o.Clock.Now()
 		}
 		if r.o.Clock.Since(since) > r.o.Timeout {
-			return fmt.Errorf("%s (%s): not %s, and run the same command again", ipam.Counted(len(names), "object"), ipam.FirstFew(names), what)
+			return fmt.Errorf("%s (%s): not %s, and run the same command again", ipam.FormatCount(len(names), "object"), ipam.FirstFew(names), what)
 		}
 		if err := r.wait(ctx, pollEvery); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []st
 		if err := r.all(ctx, len(marked), func(ctx context.Context, i int) error { return r.unmark(ctx, marked[i], finalizers) }); err != nil {
 			return err
 		}
-		r.say("Took finalizers that are not theirs off %s.", ipam.Counted(len(marked), "object"))
+		r.say("Took finalizers that are not theirs off %s.", ipam.FormatCount(len(marked), "object"))
 		if err := r.settle(ctx); err != nil {
 			return err
 		}

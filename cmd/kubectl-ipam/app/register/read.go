@@ -314,10 +314,10 @@ func Explain(unread []Unread) string {
 	}
 	var parts []string
 	if len(nowhere) > 0 {
-		parts = append(parts, "you may not list "+ipam.Joined(nowhere))
+		parts = append(parts, "you may not list "+ipam.JoinTexts(nowhere))
 	}
 	if len(inOne) > 0 {
-		parts = append(parts, fmt.Sprintf("you may list %s in namespace %s alone", ipam.Joined(inOne), namespace))
+		parts = append(parts, fmt.Sprintf("you may list %s in namespace %s alone", ipam.JoinTexts(inOne), namespace))
 	}
 	return strings.Join(parts, ", and ") + ": what is elsewhere is missing here"
 }

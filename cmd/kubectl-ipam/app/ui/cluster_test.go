@@ -34,7 +34,7 @@ type cluster struct {
 	objects map[string]map[string]client.Object // by resource and name
 	// events holds all events so far: their number is the version.
 	events []event
-	// told is closed, and another one put in its place, at each event.
+	// eventSignal is closed, and another one put in its place, at each event.
 	eventSignal chan struct{}
 	// held lists of a resource wait until it is closed.
 	held map[string]chan struct{}

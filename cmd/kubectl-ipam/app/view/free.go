@@ -86,7 +86,7 @@ func free(e *command.Env, o *command.Output, pool *register.Pool, options FreeOp
 		e.Note("pool %s is %s: it hands out nothing", pool.Key.Name, phase)
 	}
 	if report.Waiting > 0 {
-		e.Note("%s for a block that could be of this pool, and may come first", ipam.Numbered(report.Waiting, "claim waits", "claims wait"))
+		e.Note("%s for a block that could be of this pool, and may come first", ipam.FormatNumber(report.Waiting, "claim waits", "claims wait"))
 	}
 	return e.Print(o, report)
 }

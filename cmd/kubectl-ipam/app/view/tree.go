@@ -236,7 +236,7 @@ func (n *TreeNode) draw(t *command.Table, lead, below string, cells func(*TreeNo
 		n.Children[i].draw(t, below+"├─ ", below+"│  ", cells)
 	}
 	if n.Omitted > 0 {
-		t.Add(command.Cell{Text: below + "└─ " + ipam.Counted(n.Omitted, "more block") + ": use --all", Style: command.Faint}, command.Text(""), command.Text(""), command.Text(""))
+		t.Add(command.Cell{Text: below + "└─ " + ipam.FormatCount(n.Omitted, "more block") + ": use --all", Style: command.Faint}, command.Text(""), command.Text(""), command.Text(""))
 	}
 }
 

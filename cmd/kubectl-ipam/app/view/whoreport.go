@@ -138,7 +138,7 @@ func (r *WhoReport) Table(wide bool) *command.Table {
 	}
 	var footer []string
 	if r.Omitted > 0 {
-		footer = append(footer, ipam.Counted(r.Omitted, "more row")+" not shown: use --all.")
+		footer = append(footer, ipam.FormatCount(r.Omitted, "more row")+" not shown: use --all.")
 	}
 	if len(r.SharedBy) > 0 {
 		footer = append(footer, "Claims hold the same addresses in the routing domains "+strings.Join(r.SharedBy, ", ")+".")

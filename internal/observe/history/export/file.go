@@ -34,27 +34,27 @@ func File(o FileOptions) (history.Sink, error) {
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	return &fileSink{to: &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxBackups: o.MaxBackups, MaxAge: o.MaxAge}}, nil
+	return &fileSink{logger: &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxBackups: o.MaxBackups, MaxAge: o.MaxAge}}, nil
 }
 
 type fileSink struct {
-	to    *lumberjack.Logger
-	lines bytes.Buffer
+	logger *lumberjack.Logger
+	lines  bytes.Buffer
 }
 
 // Write implements history.Sink.
 func (s *fileSink) Write(_ context.Context, entries []history.Entry) error {
 	s.lines.Reset()
-	to := json.NewEncoder(&s.lines)
-	to.SetEscapeHTML(false)
+	encoder := json.NewEncoder(&s.lines)
+	encoder.SetEscapeHTML(false)
 	for i := range entries {
-		if err := to.Encode(&entries[i]); err != nil {
+		if err := encoder.Encode(&entries[i]); err != nil {
 			return fmt.Errorf("encoding an entry of the history: %w", err)
 		}
 	}
-	_, err := s.to.Write(s.lines.Bytes())
+	_, err := s.logger.Write(s.lines.Bytes())
 	return err
 }
 
 // Close implements history.Sink.
-func (s *fileSink) Close(context.Context) error { return s.to.Close() }
+func (s *fileSink) Close(context.Context) error { return s.logger.Close() }

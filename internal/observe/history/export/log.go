@@ -11,7 +11,7 @@ import (
 
 // Log returns a sink that writes each entry as one line of the log, with the names of the fields
 // as keys.
-func Log(to logr.Logger) history.Sink { return logSink{to, history.Fields()} }
+func Log(logger logr.Logger) history.Sink { return logSink{logger, history.Fields()} }
 
 type logSink struct {
 	log    logr.Logger

@@ -70,13 +70,13 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the exporter of traces: %w", err)
 	}
-	of, err := described(ctx, o)
+	res, err := described(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	p := &Provider{exporter: &exporter{SpanExporter: sender, clock: o.Clock, log: o.Log}, log: o.Log}
 	p.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(of),
+		sdktrace.WithResource(res),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(o.SamplingRatePerMillion)/PerMillion))),
 		sdktrace.WithSpanProcessor(counting{sdktrace.NewBatchSpanProcessor(p.exporter), &p.ended}),
 	)
@@ -87,19 +87,19 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 // described returns the resource of the spans. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME
 // take precedence.
 func described(ctx context.Context, o Options) (*resource.Resource, error) {
-	own := []attribute.KeyValue{semconv.ServiceName("cadastre"), semconv.ServiceVersion(o.Version)}
+	attributes := []attribute.KeyValue{semconv.ServiceName("cadastre"), semconv.ServiceVersion(o.Version)}
 	if o.Namespace != "" {
-		own = append(own, semconv.K8SNamespaceName(o.Namespace))
+		attributes = append(attributes, semconv.K8SNamespaceName(o.Namespace))
 	}
 	if o.Pod != "" {
-		own = append(own, semconv.K8SPodName(o.Pod), semconv.ServiceInstanceID(o.Pod))
+		attributes = append(attributes, semconv.K8SPodName(o.Pod), semconv.ServiceInstanceID(o.Pod))
 	}
-	of, err := resource.New(ctx,
-		resource.WithAttributes(own...), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	res, err := resource.New(ctx,
+		resource.WithAttributes(attributes...), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("describing what traces are of: %w", err)
 	}
-	return of, nil
+	return res, nil
 }
 
 // Close sends the remaining spans, for at most two seconds, and logs the number of spans that were

@@ -15,7 +15,7 @@ var (
 	childOf0 = func(p Pool) Pool { p.Parent = 1; return p }
 )
 
-// in returns a claim that a client creates once, in a pool.
+// claimIn returns a claim that a client creates once, in a pool.
 func claimIn(pool, block uint8) Claim { return Claim{Pool: pool, Block: block, Requests: 1} }
 
 // scenarios are explored completely. Each is as large as memory and patience allow.

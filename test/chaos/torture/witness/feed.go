@@ -50,7 +50,7 @@ type follower struct {
 	etcd string
 	tell func(Event) error
 	next int64
-	// known is the last state of every object, by its key.
+	// objects holds the last state of every object, by its key.
 	objects map[string]*Object
 }
 

@@ -180,7 +180,7 @@ func (w *Witness) Waiting(pool string) int {
 	return len(w.waiting[pool])
 }
 
-// Told returns how many of them have been reported as waiting, long enough ago for every replica to
+// CountReported returns how many of them have been reported as waiting, long enough ago for every replica to
 // know.
 func (w *Witness) CountReported(pool string, now time.Time) int {
 	w.mu.Lock()

@@ -92,7 +92,7 @@ type holding struct {
 	pools  []string
 	// holds means that the block counts; dispossessed that a person released it by hand.
 	holds, dispossessed bool
-	// told is when the claim was first reported as waiting.
+	// reportedAt holds the time at which the claim was first reported as waiting.
 	reportedAt time.Time
 	life       *Life
 }

@@ -133,7 +133,7 @@ func (w *World) measure(ctx context.Context, contenders []contender, p plan) err
 	return nil
 }
 
-// told says what the last round of a series was.
+// reportRound prints the last round of a series.
 func (w *World) reportRound(s *figures.Series, round, rounds int) {
 	last := s.Rounds[len(s.Rounds)-1]
 	text := fmt.Sprintf("%-8s %-16s %-10s round %d/%d: %6.0f/s, p95 %6.1f ms", s.Scenario, s.Variant, s.Shape, round+1, rounds, last.PerSecond(), s.Millis.P95)

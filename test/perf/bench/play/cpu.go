@@ -75,7 +75,7 @@ const (
 	restfulWait = time.Minute
 )
 
-// rest waits until the parts have done what they do by themselves: replicas that
+// awaitIdle waits until the parts have done what they do by themselves: replicas that
 // have just become ready still list what hands out nothing, and that takes the API
 // server longer the more there is.
 func (w *World) awaitIdle(ctx context.Context) error {

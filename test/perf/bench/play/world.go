@@ -70,7 +70,7 @@ func Start(ctx context.Context, options Options, report *figures.Report) (*World
 	return w, nil
 }
 
-// anew starts another cluster in place of the one that runs, if something has been
+// restartCluster starts another cluster in place of the one that runs, if something has been
 // claimed in that.
 func (w *World) restartCluster(ctx context.Context) error {
 	if w.held == 0 {

@@ -9,12 +9,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestWhatTheCatalogueTells covers the notifications of pools: the classes that they back and
+// TestCatalogNotifiesListeners covers the notifications of pools: the classes that they back and
 // backed, and that they are not paused any more, for which a claim can have waited.
-func TestWhatTheCatalogueTells(t *testing.T) {
+func TestCatalogNotifiesListeners(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
-	var told []Change
-	c.Listen(func(e Change) { told = append(told, e) })
+	var changes []Change
+	c.Listen(func(e Change) { changes = append(changes, e) })
 	key := ipam.PoolNamed("p")
 	gold, silver := []string{"gold"}, []string{"silver"}
 	for _, step := range []struct {
@@ -31,9 +31,9 @@ func TestWhatTheCatalogueTells(t *testing.T) {
 		{"it goes", func() { c.DropPool(key) }, []Change{{Pool: key, Classes: gold}}},
 		{"it is gone already", func() { c.DropPool(key) }, nil},
 	} {
-		told = nil
+		changes = nil
 		step.do()
-		if diff := cmp.Diff(step.want, told); diff != "" {
+		if diff := cmp.Diff(step.want, changes); diff != "" {
 			t.Errorf("%s: %s", step.what, diff)
 		}
 	}
@@ -69,11 +69,11 @@ func TestOfTwoDefaultClassesTheOlderCounts(t *testing.T) {
 		"the older one does":                {[]ClassEntry{class("a", early), class("b", late)}, "a"},
 		"both are of an age":                {[]ClassEntry{class("b", early), class("a", early)}, "a"},
 	} {
-		catalogue := New(Options{Ledger: emptyLedger()})
+		catalog := New(Options{Ledger: emptyLedger()})
 		for _, class := range c.classes {
-			catalogue.SetClass(class)
+			catalog.SetClass(class)
 		}
-		if got, ok := catalogue.DefaultClass(ipam.IPv4, all); !ok || got.Name != c.want {
+		if got, ok := catalog.DefaultClass(ipam.IPv4, all); !ok || got.Name != c.want {
 			t.Errorf("%s: got %q, want %q", name, got.Name, c.want)
 		}
 	}

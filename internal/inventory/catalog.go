@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// Options holds the dependencies and settings of a Catalogue.
+// Options holds the dependencies and settings of a Catalog.
 type Options struct {
 	// Ledger receives the pools, and reports how full they are and whether their own CIDR is
 	// recorded.
@@ -40,13 +40,13 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Catalogue holds the pools, classes, namespaces and Clusters that this process has seen, indexed
+// Catalog holds the pools, classes, namespaces and Clusters that this process has seen, indexed
 // by the keys with which requests look for them. The zero value is not usable.
-type Catalogue struct {
-	ledger        *ledger.Ledger
-	namespace     string
-	platform      string
-	defaultFamily ipam.Family
+type Catalog struct {
+	ledger          *ledger.Ledger
+	namespace       string
+	platformProject string
+	defaultFamily   ipam.Family
 	// live holds the objects that were read past the caches.
 	live *liveReads
 	// follower is called with each object that the watch shows.
@@ -65,93 +65,93 @@ type Catalogue struct {
 	clusters map[ipam.Name]bool
 	// listeners are notified of changes, outside the lock.
 	listeners []*listener
-	// changed is closed at the next change.
-	changed chan struct{}
+	// changeCh is closed at the next change.
+	changeCh chan struct{}
 }
 
 // New returns an empty catalog.
-func New(o Options) *Catalogue {
+func New(o Options) *Catalog {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Catalogue{
-		ledger: o.Ledger, namespace: o.Namespace, platform: o.PlatformProject,
+	return &Catalog{
+		ledger: o.Ledger, namespace: o.Namespace, platformProject: o.PlatformProject,
 		defaultFamily: cmp.Or(o.DefaultFamily, ipam.IPv4),
 		live:          newLiveReads(o.Clock),
 		namespaces:    newProjects(),
 		pools:         map[string]map[ipam.PoolKey]ipam.Pool{},
 		byClass:       map[string]map[string]map[ipam.PoolKey]bool{},
 		classes:       map[string]ClassEntry{},
-		changed:       make(chan struct{}),
+		changeCh:      make(chan struct{}),
 	}
 }
 
 // SetPool stores a pool, or its new state.
-func (c *Catalogue) SetPool(pool ipam.Pool) {
-	c.change(func() (Change, bool) {
+func (c *Catalog) SetPool(pool ipam.Pool) {
+	c.applyChange(func() (Change, bool) {
 		namespace := pool.Key.Namespace
-		before := c.pools[namespace][pool.Key]
-		c.remove(before)
-		put(c.pools, namespace, pool.Key, pool)
+		previous := c.pools[namespace][pool.Key]
+		c.removePool(previous)
+		putEntry(c.pools, namespace, pool.Key, pool)
 		for _, class := range pool.Classes {
 			if c.byClass[class] == nil {
 				c.byClass[class] = map[string]map[ipam.PoolKey]bool{}
 			}
-			put(c.byClass[class], namespace, pool.Key, true)
+			putEntry(c.byClass[class], namespace, pool.Key, true)
 		}
 		return Change{
-			Pool: pool.Key, Labels: pool.Labels, Unpaused: before.Paused && !pool.Paused,
-			Classes: slices.Concat(before.Classes, pool.Classes),
-		}, !reflect.DeepEqual(before, pool)
+			Pool: pool.Key, Labels: pool.Labels, Unpaused: previous.Paused && !pool.Paused,
+			Classes: slices.Concat(previous.Classes, pool.Classes),
+		}, !reflect.DeepEqual(previous, pool)
 	})
 }
 
 // DropPool removes a pool.
-func (c *Catalogue) DropPool(key ipam.PoolKey) {
-	c.change(func() (Change, bool) {
-		before, ok := c.pools[key.Namespace][key]
-		c.remove(before)
-		return Change{Pool: key, Labels: before.Labels, Classes: before.Classes}, ok
+func (c *Catalog) DropPool(key ipam.PoolKey) {
+	c.applyChange(func() (Change, bool) {
+		previous, ok := c.pools[key.Namespace][key]
+		c.removePool(previous)
+		return Change{Pool: key, Labels: previous.Labels, Classes: previous.Classes}, ok
 	})
 }
 
-// remove removes a pool from the pools and from the index.
-func (c *Catalogue) remove(pool ipam.Pool) {
+// removePool removes a pool from the pools and from the index.
+func (c *Catalog) removePool(pool ipam.Pool) {
 	namespace := pool.Key.Namespace
-	drop(c.pools, namespace, pool.Key)
+	removeEntry(c.pools, namespace, pool.Key)
 	for _, class := range pool.Classes {
-		if drop(c.byClass[class], namespace, pool.Key); len(c.byClass[class]) == 0 {
+		if removeEntry(c.byClass[class], namespace, pool.Key); len(c.byClass[class]) == 0 {
 			delete(c.byClass, class)
 		}
 	}
 }
 
-// put adds an entry to a map of maps. drop removes one, and keeps no empty map.
-func put[V any](into map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey, v V) {
-	if into[namespace] == nil {
-		into[namespace] = map[ipam.PoolKey]V{}
+// putEntry adds an entry to a map of maps. drop removes one, and keeps no empty map.
+func putEntry[V any](entries map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey, v V) {
+	if entries[namespace] == nil {
+		entries[namespace] = map[ipam.PoolKey]V{}
 	}
-	into[namespace][key] = v
+	entries[namespace][key] = v
 }
 
-func drop[V any](from map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey) {
-	if delete(from[namespace], key); len(from[namespace]) == 0 {
-		delete(from, namespace)
+func removeEntry[V any](entries map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey) {
+	if delete(entries[namespace], key); len(entries[namespace]) == 0 {
+		delete(entries, namespace)
 	}
 }
 
 // SetClass stores a class, or its new state.
-func (c *Catalogue) SetClass(class ClassEntry) {
-	c.change(func() (Change, bool) {
-		before := c.classes[class.Name]
+func (c *Catalog) SetClass(class ClassEntry) {
+	c.applyChange(func() (Change, bool) {
+		previous := c.classes[class.Name]
 		c.classes[class.Name] = class
-		return Change{Classes: []string{class.Name}}, before != class
+		return Change{Classes: []string{class.Name}}, previous != class
 	})
 }
 
 // DropClass removes a class.
-func (c *Catalogue) DropClass(name string) {
-	c.change(func() (Change, bool) {
+func (c *Catalog) DropClass(name string) {
+	c.applyChange(func() (Change, bool) {
 		_, ok := c.classes[name]
 		delete(c.classes, name)
 		return Change{Classes: []string{name}}, ok
@@ -159,7 +159,7 @@ func (c *Catalogue) DropClass(name string) {
 }
 
 // Pool returns the pool of a key.
-func (c *Catalogue) Pool(key ipam.PoolKey) (ipam.Pool, bool) {
+func (c *Catalog) Pool(key ipam.PoolKey) (ipam.Pool, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	pool, ok := c.pools[key.Namespace][key]
@@ -167,7 +167,7 @@ func (c *Catalogue) Pool(key ipam.PoolKey) (ipam.Pool, bool) {
 }
 
 // Class returns the class of a name.
-func (c *Catalogue) Class(name string) (ClassEntry, bool) {
+func (c *Catalog) Class(name string) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	class, ok := c.classes[name]
@@ -175,7 +175,7 @@ func (c *Catalogue) Class(name string) (ClassEntry, bool) {
 }
 
 // Pools returns the keys of all pools.
-func (c *Catalogue) Pools() []ipam.PoolKey {
+func (c *Catalog) Pools() []ipam.PoolKey {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var keys []ipam.PoolKey
@@ -187,12 +187,12 @@ func (c *Catalogue) Pools() []ipam.PoolKey {
 
 // PoolsOf returns the pools that back a class: cluster-scoped ones, and the pools of one namespace,
 // which may be empty; and the pools that name the class but that it excludes.
-func (c *Catalogue) PoolsOf(namespace string, class ipam.Class) (backing, excluded []ipam.Pool) {
+func (c *Catalog) PoolsOf(namespace string, class ipam.Class) (backing, excluded []ipam.Pool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, of := range seenFrom(namespace) {
-		for key := range c.byClass[class.Name][of] {
-			pool := c.pools[of][key]
+	for _, visible := range visibleNamespaces(namespace) {
+		for key := range c.byClass[class.Name][visible] {
+			pool := c.pools[visible][key]
 			if class.Excludes(pool) != nil {
 				excluded = append(excluded, pool)
 				continue
@@ -204,7 +204,7 @@ func (c *Catalogue) PoolsOf(namespace string, class ipam.Class) (backing, exclud
 }
 
 // PoolsNaming returns the keys of the pools of all namespaces that name a class.
-func (c *Catalogue) PoolsNaming(class string) []ipam.PoolKey {
+func (c *Catalog) PoolsNaming(class string) []ipam.PoolKey {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var keys []ipam.PoolKey
@@ -216,19 +216,19 @@ func (c *Catalogue) PoolsNaming(class string) []ipam.PoolKey {
 
 // PoolsWhere returns the pools whose labels are selected: cluster-scoped ones, and the pools of one
 // namespace, which may be empty. The selector is evaluated outside the lock.
-func (c *Catalogue) PoolsWhere(namespace string, selects func(map[string]string) bool) []ipam.Pool {
+func (c *Catalog) PoolsWhere(namespace string, selects func(map[string]string) bool) []ipam.Pool {
 	var pools []ipam.Pool
 	c.mu.RLock()
-	for _, of := range seenFrom(namespace) {
-		pools = slices.AppendSeq(pools, maps.Values(c.pools[of]))
+	for _, visible := range visibleNamespaces(namespace) {
+		pools = slices.AppendSeq(pools, maps.Values(c.pools[visible]))
 	}
 	c.mu.RUnlock()
 	return slices.DeleteFunc(pools, func(pool ipam.Pool) bool { return !selects(pool.Labels) })
 }
 
-// seenFrom returns the namespaces whose pools a request from a namespace can find; the empty one is
+// visibleNamespaces returns the namespaces whose pools a request from a namespace can find; the empty one is
 // for cluster-scoped pools.
-func seenFrom(namespace string) []string {
+func visibleNamespaces(namespace string) []string {
 	if namespace == "" {
 		return []string{""}
 	}
@@ -237,7 +237,7 @@ func seenFrom(namespace string) []string {
 
 // DefaultClass returns the default class of a family among the classes that pass the test.
 // DefaultOf decides between several defaults.
-func (c *Catalogue) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
+func (c *Catalog) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var classes []ClassEntry
@@ -273,46 +273,46 @@ func notifyAll(listeners []*listener, change Change) {
 
 // Listen calls f after every change, once the catalog has it, until stop is called. After that f
 // may still be called for an earlier change. f must return at once.
-func (c *Catalogue) Listen(f func(Change)) (stop func()) {
+func (c *Catalog) Listen(f func(Change)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	added := &listener{f}
-	c.listeners = append(c.listeners, added)
+	newListener := &listener{f}
+	c.listeners = append(c.listeners, newListener)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		// Listeners are notified outside the lock, from the slice as it was.
-		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == added })
+		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == newListener })
 	}
 }
 
-// change applies a change, and notifies the listeners if anything has changed.
-func (c *Catalogue) change(apply func() (Change, bool)) {
+// applyChange applies a change, and notifies the listeners if anything has changed.
+func (c *Catalog) applyChange(apply func() (Change, bool)) {
 	c.mu.Lock()
-	change, changed := apply()
+	change, isChanged := apply()
 	listeners := c.listeners
 	c.mu.Unlock()
-	if changed {
+	if isChanged {
 		notifyAll(listeners, change)
 		c.wakeAwaiting()
 	}
 }
 
 // wakeAwaiting ends every awaitChange.
-func (c *Catalogue) wakeAwaiting() {
+func (c *Catalog) wakeAwaiting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.changed)
-	c.changed = make(chan struct{})
+	close(c.changeCh)
+	c.changeCh = make(chan struct{})
 }
 
 // awaitChange waits for the next change, or until ctx is done.
-func (c *Catalogue) awaitChange(ctx context.Context) {
+func (c *Catalog) awaitChange(ctx context.Context) {
 	c.mu.RLock()
-	changed := c.changed
+	changeCh := c.changeCh
 	c.mu.RUnlock()
 	select {
-	case <-changed:
+	case <-changeCh:
 	case <-ctx.Done():
 	}
 }
@@ -329,28 +329,28 @@ type Follower struct {
 
 // Follow sets the functions that are called with the objects that the watch shows. It must be
 // called before Feed.
-func (c *Catalogue) Follow(f Follower) { c.follower = f }
+func (c *Catalog) Follow(f Follower) { c.follower = f }
 
-func missing(reason, format string, args ...any) *ipam.MissingError {
+func missingError(reason, format string, args ...any) *ipam.MissingError {
 	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// noPool returns the error for a pool that does not exist, and the same one for a pool that the
+// noPoolError returns the error for a pool that does not exist, and the same one for a pool that the
 // request may not use. another is the word for a pool that the request could name instead.
-func noPool(req ipam.Request, reason, another string) *ipam.MissingError {
+func noPoolError(req ipam.Request, reason, alternative string) *ipam.MissingError {
 	if req.Pool.Kind != ipam.PoolKindIPPool {
-		return missing(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, another)
+		return missingError(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, alternative)
 	}
-	asking := "namespace"
+	requester := "namespace"
 	if req.Namespace() == "" {
-		asking = "pool"
+		requester = "pool"
 	}
-	return missing(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it and then create this object again",
-		req.Pool.Kind, req.Pool.Name, asking, another)
+	return missingError(reason, "there is no %s %q that this %s may use: create it, name another %s, or ask for the right to use it and then create this object again",
+		req.Pool.Kind, req.Pool.Name, requester, alternative)
 }
 
 // NoSuchPool returns the error of MayHold for a pool that does not exist, or may not be used.
 func NoSuchPool(req ipam.Request, key ipam.PoolKey) error {
 	req.Pool = key
-	return noPool(req, v1alpha1.ReasonPoolNotFound, "one")
+	return noPoolError(req, v1alpha1.ReasonPoolNotFound, "one")
 }
