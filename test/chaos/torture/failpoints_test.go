@@ -30,14 +30,14 @@ func failpoints() []failpoint {
 	return []failpoint{
 		// A block is handed out even if others overlap it.
 		{"skip-confirm", []edit{
-			{ledger + "hold.go", "\th.drop()\n\tif h.seen != uid {", "\th.drop()\n\tif true {\n\t\treturn nil\n\t}\n\tif h.seen != uid {"},
+			{ledger + "hold.go", "\th.removeHold()\n\tif h.seenUID != uid {", "\th.removeHold()\n\tif true {\n\t\treturn nil\n\t}\n\tif h.seenUID != uid {"},
 		}},
 		// A record is deleted without naming which one of that name is meant, nor in which state.
 		{"release-by-name", []edit{
 			{release, "client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}", "client.Preconditions{}"},
 			{
-				release, "\tours := \"/metadata/finalizers/0\"\n",
-				"\tours := \"/metadata/finalizers/0\"\n\tif true {\n" +
+				release, "\tfinalizerPath := \"/metadata/finalizers/0\"\n",
+				"\tfinalizerPath := \"/metadata/finalizers/0\"\n\tif true {\n" +
 					"\t\tnone := client.RawPatch(types.MergePatchType, []byte(`{\"metadata\":{\"finalizers\":null}}`))\n" +
 					"\t\treturn a.client.Patch(ctx, convert.Allocation(record), none)\n\t}\n",
 			},
@@ -49,14 +49,14 @@ func failpoints() []failpoint {
 			{ledger + "ledger.go", "\treturn &Ledger{", "\treturn &Ledger{\n\t\tsynced: true, unlisted: true,"},
 			{ledger + "feed.go", "l.synced = true", "l.synced, l.unlisted = true, false"},
 			{
-				ledger + "look.go", "\te := l.byName.one(record)\n\tif e == nil || e.pool() != pool.Home",
-				"\te := l.byName.one(record)\n\tif l.unlisted && e == nil {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Open: true}\n\t}\n" +
+				ledger + "look.go", "\te := l.byName.find(record)\n\tif e == nil || e.pool() != pool.Home",
+				"\te := l.byName.find(record)\n\tif l.unlisted && e == nil {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Open: true}\n\t}\n" +
 					"\tif e == nil || e.pool() != pool.Home",
 			},
 			{
-				ledger + "hold.go", "\tacknowledged := h.acknowledge()\n",
+				ledger + "hold.go", "\tacknowledgedAt := h.markAcknowledged()\n",
 				"\th.ledger.mu.Lock()\n\tunlisted := h.ledger.unlisted\n\th.ledger.mu.Unlock()\n\tif unlisted {\n\t\th.Drop()\n\t\treturn nil\n\t}\n" +
-					"\tacknowledged := h.acknowledge()\n",
+					"\tacknowledgedAt := h.markAcknowledged()\n",
 			},
 		}},
 		// Blocks are handed out of a pool whose own record is gone, and such a record is
