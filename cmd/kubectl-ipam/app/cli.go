@@ -40,8 +40,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "See who holds which addresses, ask for some, and look after the pools",
 		Long: `See who holds which addresses, ask for some, and look after the pools.
 
-Every command works with your own rights in the cluster. What you may not read is left
-out, and the command says so.`,
+Every command works with your own rights in the cluster. It leaves out the objects that you
+may not read, and reports that.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ipam"},

@@ -37,15 +37,15 @@ func (j *judgement) compare(claim *Claim, record *Record, object Object) {
 	case !record.MayBeOf(claim.UID):
 		differs = "is for an earlier claim of that name"
 	case record.Block.String() != claim.Block:
-		differs = "says " + record.Block.String()
+		differs = "has " + record.Block.String()
 	case claim.Pool != ipam.PoolKey{} && record.Pool != claim.Pool:
-		differs = "says " + record.Pool.String() + " and not " + claim.Pool.String()
+		differs = "names " + record.Pool.String() + " and not " + claim.Pool.String()
 	case record.State != ipam.StateBound:
-		differs = "says " + string(record.State)
+		differs = "has the state " + string(record.State)
 	default:
 		return
 	}
-	f := j.add(HolderDiffersFromRecord, object, "says that it holds %s, and its IPAllocation %s %s: delete the claim and create it again", claim.Block, record.Name.Name, differs)
+	f := j.add(HolderDiffersFromRecord, object, "has the CIDR %s, and its IPAllocation %s %s: delete the claim and create it again", claim.Block, record.Name.Name, differs)
 	other := record.object()
 	f.Block, f.Other = claim.Block, &other
 }
@@ -89,11 +89,11 @@ func (j *judgement) comparePool(pool *Pool, record *Record, object Object) {
 	var differs string
 	switch {
 	case record.Block.String() != pool.Recorded || record.Block != pool.CIDR:
-		differs = "says " + record.Block.String()
+		differs = "has " + record.Block.String()
 	case record.Pool != pool.Home:
-		differs = "says " + record.Pool.String() + " and not " + pool.Home.String()
+		differs = "names " + record.Pool.String() + " and not " + pool.Home.String()
 	case record.State == ipam.StateReleasing && !pool.Terminating && j.isOver(record.Written):
-		differs = "says that it is being released, so that nothing is handed out"
+		differs = "is being released, so that nothing is handed out"
 	default:
 		return
 	}

@@ -53,7 +53,7 @@ func NewEnv(streams genericiooptions.IOStreams) *Env {
 func (e *Env) Bind(root *cobra.Command) {
 	e.Flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
-	root.PersistentFlags().StringVar(&e.color, "color", e.color, "whether to print in colour: auto (on a terminal, unless NO_COLOR is set), always or never")
+	root.PersistentFlags().StringVar(&e.color, "color", e.color, "whether to print in color: auto (on a terminal, unless NO_COLOR is set), always or never")
 	Complete(root, "color", colors()...)
 	CompleteWith(root, "namespace", e.completeNamespaces)
 }

@@ -23,11 +23,11 @@ func NewClaim(e *command.Env) *cobra.Command {
 		Use:   "claim",
 		Short: "Ask for a block of addresses, and print it",
 		Long: `Ask for a block of addresses, and print it. The block is held for an IPClaim that is
-made in the namespace, from a class, a pool, or the default class where neither is named. To
+made in the namespace, from a class, a pool, or the default class if neither is named. To
 give it back, release the claim.
 
-Where there is no room the claim is stored and waits; the exit code says so. To run the
-same command again is safe with --name: what asks for the same gets the same claim.`,
+If there is no room the claim is stored and waits; the exit code shows it. It is safe to run
+the same command again with --name: the same request gets the same claim.`,
 		Example: `  # A block of the default class, for a script
   kubectl ipam claim --name web -q
 
@@ -117,7 +117,7 @@ func (c *claiming) create(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alph
 	case err == nil:
 		return made, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("interrupted while the claim was created: it may be stored all the same: see kubectl get ipclaim%s", command.InNamespace(claim))
+		return nil, fmt.Errorf("interrupted while the claim was created: it may have been stored: see kubectl get ipclaim%s", command.InNamespace(claim))
 	case !apierrors.IsAlreadyExists(err) || claim.Name == "":
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (c *claiming) await(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alpha
 			return isBound(seen), nil
 		},
 		Gone: func() error {
-			return command.Coded(command.ExitNotFound, fmt.Errorf("IPClaim %s was deleted while it waited: run the command again to ask anew", claim.Name))
+			return command.Coded(command.ExitNotFound, fmt.Errorf("IPClaim %s was deleted while it waited: run the command again to make a new one", claim.Name))
 		},
 	}
 	err := watched.Wait(ctx, c.wait.AtMost)

@@ -23,7 +23,7 @@ func newCreatePool(e *command.Env) *cobra.Command {
 		Long: `Make a pool, and print its CIDR: a root pool with --cidr, or a child pool with --parent and
 --length, which is given a block of its parent. With --local it is the namespace's own, a
 LocalIPPool: only claims of the namespace are served from it.`,
-		Example: `  # Give team-a a /20 of core as a pool of its own
+		Example: `  # Give team-a a LocalIPPool with a /20 of core
   kubectl ipam create pool team-a --parent core --length 20 --local -n team-a
 
   # The same as a pool of the platform, which claims of the project team-a alone may use
@@ -166,7 +166,7 @@ func (f *poolFlags) bind(e *command.Env, cmd *cobra.Command) {
 	f.policyFlags.bind(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.local, "local", false, "make it the namespace's own, a LocalIPPool")
-	flags.StringVar(&f.cidr, "cidr", "", "space of a root pool; of a child pool, the very block that it asks for")
+	flags.StringVar(&f.cidr, "cidr", "", "space of a root pool; of a child pool, the exact block that it asks for")
 	flags.StringVar(&f.parent, "parent", "", "pool of which it is a block: an IPPool; or, with --local, localippool/NAME")
 	flags.Var(command.Length{Bits: &f.length}, "length", "size of a child pool: 20 for a /20")
 	flags.StringVar(&f.family, "family", "", "address family: IPv4 or IPv6 (default: that of the CIDR or the parent)")
@@ -196,7 +196,7 @@ func (f *poolFlags) check() error {
 	case kind != "" && kind != "localippool" && kind != "ippool":
 		return command.Coded(command.ExitUsage, fmt.Errorf("--parent=%s: is no pool: write ippool/NAME or localippool/NAME", f.parent))
 	case f.hasNetwork() && f.subnetLength() == nil:
-		return command.Coded(command.ExitUsage, fmt.Errorf("--network-length is missing: say how long the prefix of the subnet is"))
+		return command.Coded(command.ExitUsage, fmt.Errorf("--network-length is missing: set it to the length of the subnet's prefix"))
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (s *switching) run(ctx context.Context, name string) error {
 	}
 	before, _ := inventory.DefaultOf(defaults(s.classes, s.target.Spec.IPFamily))
 	if lost := notServed(s.classes[before.Name], s.target); len(lost) > 0 && !s.force {
-		return command.Coded(command.ExitConflict, fmt.Errorf("IPClass %s does not serve all that the default class %s serves:\n  %s\nchange it, or switch all the same with --force", name, before.Name, strings.Join(lost, "\n  ")))
+		return command.Coded(command.ExitConflict, fmt.Errorf("IPClass %s does not serve all that the default class %s serves:\n  %s\nchange it, or switch nevertheless with --force", name, before.Name, strings.Join(lost, "\n  ")))
 	}
 	written, err := s.steps(ctx)
 	if err != nil {
@@ -287,7 +287,7 @@ func notServed(before, next *v1alpha1.IPClass) []string {
 func refused(name string, present, coming ipam.Class) []string {
 	var lost []string
 	if present.Length != ipam.NoLength && coming.Length == ipam.NoLength {
-		lost = append(lost, "it has no defaultPrefixLength: claims that do not say how large a block they need would be refused")
+		lost = append(lost, "it has no defaultPrefixLength: claims that set no prefixLength would be refused")
 	}
 	if coming.Lengths.Min > present.Lengths.Min || coming.Lengths.Max < present.Lengths.Max {
 		lost = append(lost, fmt.Sprintf("it allows /%d to /%d, and %s allows /%d to /%d: claims for other lengths would be refused",

@@ -21,10 +21,11 @@ func NewRelease(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release CLAIM|ALLOCATION",
 		Short: "Give a block back: delete its claim, or the allocation of a retained one",
-		Long: `Give a block back: delete its claim, or, where its claim is gone and the block is retained,
-its allocation; or an allocation that cannot be read, whose block no pool hands out. It says first what is held and what becomes of the block, and asks; with
---yes it does not ask. NAME alone is an IPClaim of the namespace, else an IPAllocation;
-ipclaim/NAME, ipallocation/NAME and ipaddressclaim/NAME say which.`,
+		Long: `Give a block back: delete its claim, or, if its claim is gone and the block is retained,
+its allocation; or an allocation that cannot be read, whose block no pool hands out. The
+command first shows the block and what becomes of it, and asks; with --yes it does not ask.
+NAME alone is an IPClaim of the namespace, else an IPAllocation; ipclaim/NAME,
+ipallocation/NAME and ipaddressclaim/NAME name the kind.`,
 		Example: `  kubectl ipam release web
   kubectl ipam release ipallocation/web-4kx2b7cd --yes
   kubectl ipam release web --yes --wait=30s`,

@@ -81,7 +81,7 @@ func (k *Knowledge) considered(ctx context.Context, question *Question) ([]Candi
 		candidate := k.candidate(convert.Candidate(result))
 		switch candidate.Reason {
 		case v1alpha1.CandidateFits:
-			candidate.Message = "has a free block: the claim is served soon, unless its conditions say why not"
+			candidate.Message = "has a free block: the claim is served soon, unless its conditions give a reason why not"
 		case v1alpha1.CandidateInUse:
 			candidate.Message = inTheWay(candidate, resolution.Terms.Block)
 		}

@@ -22,13 +22,13 @@ import (
 func NewExplain(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain CLAIM",
-		Short: "Tell why a claim waits and what would help, or where its block came from",
-		Long: `Tell why a claim waits and what would help, or where its block came from: what each pool
-that could serve it lacks, which claims come before it, and what can be released or made.
+		Short: "Explain why a claim waits and what would help, or where its block came from",
+		Long: `Explain why a claim waits and what would help, or where its block came from: what each
+pool that could serve it lacks, which claims come before it, and what to release or make.
 NAME alone is an IPClaim of the namespace, else an IPAddressClaim.
 
-Who may list all pools and allocations gets the whole answer. Others get what the status of
-the claim says, and what they may read of their own namespace.`,
+Users who may list all pools and allocations get the whole answer. Others get the status of
+the claim, and the objects that they may read in their own namespace.`,
 		Example: `  kubectl ipam explain web
   kubectl ipam explain ipaddressclaim/machine-0
   kubectl ipam explain machine-0 --kind ipaddressclaim`,
@@ -73,7 +73,7 @@ func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Out
 	defer knowledge.Close()
 	report := Explanation(cmd.Context(), question, knowledge)
 	if report.PoolsUnread {
-		e.Note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask who looks after the pools")
+		e.Note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask an administrator of the pools")
 	}
 	if format := *o.Flags.OutputFormat; (format == "" || format == "wide") && !o.Templated() {
 		return report.write(e.Out, e.Painted(), e.Clock.Now())

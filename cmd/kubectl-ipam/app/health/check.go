@@ -44,10 +44,10 @@ overlap one of another routing domain.
 What is under way is not reported. A record may be without a holder for --grace, and
 anything that is wrong must stay so for --settle.
 
-Something that two reports have in common is no passing state. With --compare, check says
-what of it may be released, and how; --release does it. That is for retained blocks whose
-time is over, or whose pool is gone, and for records that nobody can read: those that the
-operator lets a person delete. It deletes nothing else.
+A finding that two reports have in common is no passing state. With --compare, check lists
+which records may be released, and how; --release does it. This applies to retained blocks
+whose time is over, or whose pool is gone, and to records that cannot be read: those that
+the operator lets a person delete. It deletes nothing else.
 
 Exit codes: 0, nothing is wrong, whatever is noted; 8, something is; 5, nothing is wrong in
 what you may read, and you may not read everything.`,
@@ -66,7 +66,7 @@ what you may read, and you may not read everything.`,
 	flags.DurationVar(&f.Settle, "settle", 30*time.Second, "how long anything must stay wrong to be reported")
 	flags.StringArrayVar(&f.reports, "report", nil, "write the report to a file, as JSON; can be given several times")
 	flags.StringArrayVar(&f.compared, "compare", nil, "a report of an earlier check: what is in all of them too may be released; can be given several times")
-	flags.BoolVar(&f.release, "release", false, "release what --compare says may be released")
+	flags.BoolVar(&f.release, "release", false, "release the records that --compare lists for release")
 	bindOperatorNamespace(cmd, &f.operator)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.release && len(f.compared) == 0 {

@@ -187,7 +187,7 @@ func (r *CheckReport) result() error {
 	case wrong > 0:
 		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s: see each for what to do", ipam.FormatCount(wrong, "finding")))
 	case len(r.NotChecked) > 0:
-		return command.Coded(command.ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as somebody who may list all that is named above, such as with the role ipam-pool-admin"))
+		return command.Coded(command.ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as a user who may list all that is named above, such as one with the role ipam-pool-admin"))
 	}
 	return nil
 }

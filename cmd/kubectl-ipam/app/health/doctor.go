@@ -26,8 +26,8 @@ func NewDoctor(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that Cadastre is installed, runs and is protected",
-		Long: `Check that Cadastre is installed, runs and is protected: CRDs, webhooks and what they
-trust, certificate, admission policies and their bindings, replicas and leader, versions,
+		Long: `Check that Cadastre is installed, runs and is protected: CRDs, webhooks and their CA
+bundles, certificate, admission policies and their bindings, replicas and leader, versions,
 rights, flow control, and a claim and a forged record as dry runs. Nothing is changed.
 
 What you may not read is skipped. With few rights, the dry run of a claim in your
@@ -41,7 +41,7 @@ of the time of --wait.`,
   # In a script that installs Cadastre: until it is ready, for 10 minutes at most
   kubectl ipam doctor --wait=10m
 
-  # As somebody who may only use a namespace
+  # As a user who may only use a namespace
   kubectl ipam doctor -n team-a`,
 	}
 	o := command.BindOutput(cmd)

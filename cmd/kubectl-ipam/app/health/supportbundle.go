@@ -32,7 +32,7 @@ it as they are.
 No Secret is read. Paths and CA bundles of webhooks, values of environment variables,
 tokens and keys are taken out.
 
-What you may not read is left out, and index.yaml in the file says why.`,
+Objects that you may not read are left out, and index.yaml in the file gives the reasons.`,
 		Example: `  # Of all namespaces
   kubectl ipam support-bundle
 

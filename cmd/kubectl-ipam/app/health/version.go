@@ -17,7 +17,7 @@ func NewVersion(e *command.Env) *cobra.Command {
 		Use:   "version",
 		Short: "Show the versions of client, operator and CRDs, and whether they fit",
 		Long: `Show the versions of client, operator and CRDs, and whether they fit. The operator's is
-that of the replica that leads, as its lease says. A client works with an operator of the
+that of the replica that leads, from its lease. A client works with an operator of the
 minor version before or after its own, and with CRDs that have all fields that it knows.`,
 		Example: `  # All versions
   kubectl ipam version

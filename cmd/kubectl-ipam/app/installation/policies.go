@@ -92,7 +92,7 @@ func (d *Doctor) flowControl(ctx context.Context) []Check {
 	if schema.Spec.PriorityLevelConfiguration.Name != level || !isFor(schema, d.account()) {
 		return []Check{warned(name, remedyManifests, "the FlowSchema %s is not for the service account %s/%s, or of another level: %s", level, d.Operator, d.ServiceAccount, without)}
 	}
-	return []Check{ok(name, "the operator's requests have a priority level of their own")}
+	return []Check{ok(name, "the operator's requests have their own priority level")}
 }
 
 // isFor reports whether a FlowSchema applies to the operator's service account.

@@ -57,7 +57,7 @@ func judgeRefusal(claim *v1alpha1.IPClaim, err error) Check {
 	case code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage:
 		return failed(trialName, "see whether the operator runs and can be reached: deployment, webhooks", "no replica answers: %s", message)
 	case code == http.StatusInsufficientStorage || code == http.StatusTooManyRequests || code == http.StatusForbidden || code == http.StatusUnprocessableEntity:
-		return warned(trialName, "see what the message says", "the webhooks answer, and refuse a claim in namespace %s that names no class: %s", claim.Namespace, message)
+		return warned(trialName, "see the message", "the webhooks answer, and refuse a claim in namespace %s that names no class: %s", claim.Namespace, message)
 	}
 	return failed(trialName, "try again", "creating a claim as a dry run: %s", message)
 }

@@ -187,7 +187,7 @@ func judgeCertificate(served, bundle []*x509.Certificate, host string, now time.
 		return failed(name, remedy, "expired at %s", at(served[0].NotAfter))
 	}
 	if _, err := served[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: intermediates, CurrentTime: now}); err != nil {
-		return failed(name, "let the operator write the caBundle anew; see deployment and leader", "the API server does not trust it: %v", err)
+		return failed(name, "let the operator write the caBundle again; see deployment and leader", "the API server does not trust it: %v", err)
 	}
 	return judgeExpiry(name, served[:1], now, "the webhooks' certificate", "")
 }

@@ -35,7 +35,7 @@ func newImportInCluster(e *command.Env) *cobra.Command {
 		Short: "Take over the pools of Cluster API's in-cluster provider",
 		Long: `Take over the pools of Cluster API's in-cluster provider: InClusterIPPools become
 LocalIPPools, GlobalInClusterIPPools become IPPools, and their IPAddressClaims and
-IPAddresses are moved to these. The Clusters are to be paused meanwhile.`,
+IPAddresses are moved to these. The Clusters must be paused during the import.`,
 		Example: `  # What would become of each pool, claim and address
   kubectl ipam import in-cluster
 
@@ -51,7 +51,7 @@ func newImportMetal3(e *command.Env) *cobra.Command {
 		Short: "Take over the pools of Metal3's IP address manager",
 		Long: `Take over the pools of Metal3's IP address manager: its IPPools become LocalIPPools, and
 the IPAddressClaims and IPAddresses of Cluster API that name them are moved to these. The
-Clusters are to be paused meanwhile.`,
+Clusters must be paused during the import.`,
 		Example: `  # What would become of each pool, claim and address
   kubectl ipam import metal3
 
@@ -84,8 +84,8 @@ func importProvider(e *command.Env, cmd *cobra.Command, suffixUsage string, run 
 func newImportCSV(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "csv FILE",
-		Short: "Make pools, and claims of what is held, from a CSV file",
-		Long: `Make pools, and claims of what is held, from a CSV file, whose first line names the
+		Short: "Make pools, and claims of the held blocks, from a CSV file",
+		Long: `Make pools, and claims of the held blocks, from a CSV file, whose first line names the
 columns that it has: kind (pool, claim or reserved), name, cidr, pool, parent, namespace,
 routingDomain, network, gateway, description. Comma, semicolon and tab can separate them.
 With - the file is read from the standard input.
@@ -109,8 +109,8 @@ func newImportNetBox(e *command.Env) *cobra.Command {
 	var tokenFile string
 	cmd := &cobra.Command{
 		Use:   "netbox [FILE...]",
-		Short: "Make pools, and claims of what is held, from NetBox",
-		Long: `Make pools, and claims of what is held, from NetBox: its prefixes, IP addresses and IP
+		Short: "Make pools, and claims of the held blocks, from NetBox",
+		Long: `Make pools, and claims of the held blocks, from NetBox: its prefixes, IP addresses and IP
 ranges. With --url they are read from its REST API, with the token of --token-file or of the
 environment variable NETBOX_TOKEN; else from files with the JSON that the API answers, in any
 number of pages. With - a file is read from the standard input.
@@ -120,7 +120,7 @@ made; --skip-problems makes the rest.`,
 		Example: `  # What would be made of all prefixes and addresses
   kubectl ipam import netbox --url https://netbox.example.com --token-file token -n network
 
-  # Make it of files, and reserve what is held instead of claiming it
+  # Make it of files, and reserve the held blocks instead of claiming them
   kubectl ipam import netbox prefixes.json addresses.json --reserve --apply`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if server.URL != "" {
@@ -202,7 +202,7 @@ type importing struct {
 func bindImporting(e *command.Env, cmd *cobra.Command) *importing {
 	i := &importing{Env: e}
 	flags := cmd.Flags()
-	flags.BoolVar(&i.apply, "apply", false, "do what the table says, or go on with what was interrupted")
+	flags.BoolVar(&i.apply, "apply", false, "apply the table, or continue an interrupted import or rollback")
 	flags.BoolVar(&i.rollback, "rollback", false, "undo what --apply did, while nothing new was claimed")
 	flags.DurationVar(&i.options.Timeout, "timeout", 4*time.Minute, "how long the operator may make no progress in what is waited for")
 	cmd.MarkFlagsMutuallyExclusive("apply", "rollback")

@@ -34,13 +34,13 @@ func (h *holder) apply(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := h.await(ctx, "ready: see what its condition Ready says", func() ([]string, error) { return h.unready(ctx) }); err != nil {
+	if err := h.await(ctx, "ready: see its condition Ready", func() ([]string, error) { return h.unready(ctx) }); err != nil {
 		return err
 	}
 	if err := h.makeClaims(ctx); err != nil {
 		return err
 	}
-	if err := h.await(ctx, "bound: see what its condition Ready says", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
+	if err := h.await(ctx, "bound: see its condition Ready", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
 		return err
 	}
 	h.say("Imported %s and %s.", ipam.FormatCount(len(h.register.pools), "pool"), ipam.FormatCount(len(h.register.claims), "held block"))
@@ -303,7 +303,7 @@ func (g *register) text(err error, block netip.Prefix) string {
 	case !isTaken:
 		return err.Error()
 	case taken.IsWithheld():
-		return taken.Error() + ": leave it out, as nobody is given it, or have the pool hand it out"
+		return taken.Error() + ": leave it out, as no claim is given it, or let the pool hand it out"
 	case taken.Holder.IsPool() && contains(taken.Overlap, block):
 		return fmt.Sprintf("%s lies in %s of %s: name that as the %s", block, taken.Overlap, taken.Holder, g.home(taken))
 	}

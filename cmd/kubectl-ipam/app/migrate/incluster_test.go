@@ -98,7 +98,7 @@ func TestWhatCannotBeMappedSaysWhy(t *testing.T) {
 		"no length":                 {pool(`{addresses: [10.0.0.1], prefix: 33}`), "spec.prefix: 33 is not the length of a subnet: correct it"},
 		"a gateway elsewhere":       {pool(`{addresses: [10.0.0.9], prefix: 24, gateway: 10.0.1.1}`), `spec.network.gateway: Invalid value: "10.0.1.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`},
 		"an address twice":          {pool(`{addresses: [10.0.0.0/24], prefix: 24}`) + address("x", "10.0.0.7") + address("z", "10.0.0.7"), "10.0.0.7 is held twice, by ipam.cadastre.dev/x and by ipam.cadastre.dev/z: delete one of the two"},
-		"a claim with two":          {pool(`{addresses: [10.0.0.0/24], prefix: 24}`) + address("x", "10.0.0.7") + strings.Replace(address("x", "10.0.0.8"), "name: x", "name: z", 1), "IPAddresses a/x and a/z both say that they are for the IPAddressClaim a/x: delete one of the two"},
+		"a claim with two":          {pool(`{addresses: [10.0.0.0/24], prefix: 24}`) + address("x", "10.0.0.7") + strings.Replace(address("x", "10.0.0.8"), "name: x", "name: z", 1), "IPAddresses a/x and a/z are both for the IPAddressClaim a/x: delete one of the two"},
 		"an address elsewhere":      {pool(`{addresses: [10.0.0.0/24], prefix: 24}`) + address("x", "10.0.1.7"), "10.0.1.7, held by ipam.cadastre.dev/x, lies outside 10.0.0.0/24: delete it, or correct the pool"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -202,7 +202,7 @@ func (j *judge) judgeClaims(ctx context.Context) error {
 func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accepted bool, err error) {
 	at, ref := j.places[claim], poolRef{Kind: "IPClaim", Namespace: claim.Namespace, Name: claim.Name}
 	if claim.Namespace == "" {
-		j.problem(at, "it says no namespace: name one, or choose one with -n")
+		j.problem(at, "it names no namespace: name one, or choose one with -n")
 		return false, nil
 	}
 	if j.seen[ref] {

@@ -260,7 +260,7 @@ func (r *run) create(ctx context.Context, obj *unstructured.Unstructured) (*unst
 	case err != nil:
 		return nil, err
 	case now == nil, namedPool(now) != namedPool(obj), obj.GetKind() == kindAddress && addressOf(now) != addressOf(obj):
-		return nil, fmt.Errorf("%s %s was created by somebody else, from %s: is its Cluster paused? run the import again", obj.GetKind(), keyOf(obj), namedPool(obj))
+		return nil, fmt.Errorf("%s %s was created by another client, from %s: is its Cluster paused? run the import again", obj.GetKind(), keyOf(obj), namedPool(obj))
 	}
 	return now, nil
 }

@@ -208,7 +208,7 @@ func (n *netBox) addAddress(at location, object netBoxObject) {
 		return
 	}
 	if read, errs := convert.Pool(pool); len(errs) == 0 && read.Withheld.Overlaps(block) {
-		n.note(at, "-", "IPPool %s never hands it out, so nobody has to hold it", pool.Name)
+		n.note(at, "-", "IPPool %s never hands it out, so no claim has to hold it", pool.Name)
 		return
 	}
 	if n.claimed[pool.Name+" "+block.String()] {

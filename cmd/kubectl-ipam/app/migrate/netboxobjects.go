@@ -202,7 +202,7 @@ func (p page) isWhole() bool { return p.Next == "" && p.Previous == "" }
 func (p page) endpoint() (*url.URL, error) {
 	at, err := url.Parse(cmp.Or(p.Next, p.Previous))
 	if err != nil {
-		return nil, fmt.Errorf("a page names another one by what is no URL: %w", err)
+		return nil, fmt.Errorf("the URL of another page is invalid: %w", err)
 	}
 	query := at.Query()
 	query.Del("limit")

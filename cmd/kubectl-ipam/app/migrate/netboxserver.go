@@ -134,7 +134,7 @@ func (r *netBoxReader) readEndpoint(ctx context.Context, at *url.URL) ([]page, e
 		next, err := url.Parse(p.Next)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("the next page is named by what is no URL: %w", err)
+			return nil, fmt.Errorf("the URL of the next page is invalid: %w", err)
 		case next.Hostname() != r.base.Hostname():
 			return nil, &elsewhereError{next.Hostname()}
 		case next.RawQuery == at.RawQuery || len(p.Results) == 0:
@@ -200,7 +200,7 @@ func (r *netBoxReader) readPage(ctx context.Context, at *url.URL) (page, error) 
 	}
 	var p page
 	if err := json.Unmarshal(text, &p); err != nil {
-		return page{}, fmt.Errorf("the answer is not JSON as NetBox's REST API gives it: see that --url is that of NetBox: %w", err)
+		return page{}, fmt.Errorf("the answer is not JSON as NetBox's REST API gives it: check that --url is the address of NetBox: %w", err)
 	}
 	return p, nil
 }
@@ -225,7 +225,7 @@ func refusalOf(response *http.Response) error {
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 if there is none
 		return &passingError{fmt.Errorf("NetBox answers %s: try again later", response.Status), time.Duration(seconds) * time.Second}
 	default:
-		return fmt.Errorf("NetBox answers %s: see that --url is that of NetBox", response.Status)
+		return fmt.Errorf("NetBox answers %s: check that --url is the address of NetBox", response.Status)
 	}
 }
 

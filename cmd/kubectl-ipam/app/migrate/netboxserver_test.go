@@ -143,11 +143,11 @@ func TestNetBoxIsGivenUp(t *testing.T) {
 			},
 		},
 		"another page": {
-			token: fakeToken, asked: 1, want: "reading prefixes of NetBox: the answer is not JSON as NetBox's REST API gives it: see that --url is that of NetBox: invalid character '<' looking for beginning of value",
+			token: fakeToken, asked: 1, want: "reading prefixes of NetBox: the answer is not JSON as NetBox's REST API gives it: check that --url is the address of NetBox: invalid character '<' looking for beginning of value",
 			answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
 		},
 		"no NetBox": {
-			token: fakeToken, asked: 1, want: "reading prefixes of NetBox: NetBox answers 404 Not Found: see that --url is that of NetBox",
+			token: fakeToken, asked: 1, want: "reading prefixes of NetBox: NetBox answers 404 Not Found: check that --url is the address of NetBox",
 			answer: http.NotFound,
 		},
 		"an answer without end": {

@@ -174,7 +174,7 @@ func (pp *poolPlan) use(p provider, u uses) {
 	for _, address := range u.addresses {
 		key := claimOf(address)
 		if other := byClaim[key]; other != nil {
-			pp.source = pp.without("IPAddresses %s and %s both say that they are for the IPAddressClaim %s: delete one of the two", keyOf(other), keyOf(address), key)
+			pp.source = pp.without("IPAddresses %s and %s are both for the IPAddressClaim %s: delete one of the two", keyOf(other), keyOf(address), key)
 		}
 		byClaim[key] = address
 	}

@@ -188,7 +188,7 @@ type ProblemsError struct {
 
 // Error implements error.
 func (e *ProblemsError) Error() string {
-	return fmt.Sprintf("%s of %s: %s", ipam.FormatCount(e.Count, "problem"), e.Subject, cmp.Or(e.Remedy, "solve what the table says, or leave those pools out"))
+	return fmt.Sprintf("%s of %s: %s", ipam.FormatCount(e.Count, "problem"), e.Subject, cmp.Or(e.Remedy, "solve the problems in the table, or leave those pools out"))
 }
 
 // row represents a line of a plan: an object, the object that it becomes, and a reason or

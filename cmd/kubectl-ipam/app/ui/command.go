@@ -31,9 +31,9 @@ func NewUI(e *command.Env) *cobra.Command {
 		Short: "Show the address space in a browser, and follow what changes",
 		Long: `Show the address space in a browser, and follow what changes. The command serves a page on
 this machine alone, until it is ended with Ctrl-C. The page shows what you may read in the
-cluster, by your own rights, and asks what kubectl ipam who, explain and free ask.
+cluster, by your own rights, and asks the same as kubectl ipam who, explain and free.
 
-The address that is printed has a token, without which nothing is served: who has the address
+The address that is printed has a token, without which nothing is served: anyone with the address
 can read what you can read, as long as the command runs and from this machine alone.
 
 With --read-only=false claims can be made and released from the page, with your rights.`,

@@ -101,7 +101,7 @@ func (u *uiCommands) Create(ctx context.Context, request ClaimRequest) (any, err
 			return nil, err
 		}
 		if key.Namespace != "" && key.Namespace != request.Namespace {
-			return nil, command.Coded(command.ExitUsage, fmt.Errorf("%s serves claims of its own namespace alone: make the claim in namespace %s", request.Pool, key.Namespace))
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("%s serves only claims of its namespace: make the claim in namespace %s", request.Pool, key.Namespace))
 		}
 		claim.Spec.PoolRef = convert.PoolReference(key)
 	}

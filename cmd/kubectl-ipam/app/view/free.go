@@ -141,7 +141,7 @@ func probeError(err error, pool string, options FreeOptions) error {
 	}
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Field == "spec.prefixLength" && options.Length == ipam.NoLength {
-			return command.Coded(command.ExitUsage, fmt.Errorf("pool %s has no default length: say with --length how large a block you need", pool))
+			return command.Coded(command.ExitUsage, fmt.Errorf("pool %s has no default length: set --length to the length of the block that you need", pool))
 		}
 	}
 	return err
@@ -149,7 +149,7 @@ func probeError(err error, pool string, options FreeOptions) error {
 
 // whyNothing returns the error that explains why a claim of a dry run would get nothing.
 func whyNothing(claim *v1alpha1.IPClaim, pool string) error {
-	code, message := command.ExitError, "the operator does not say why"
+	code, message := command.ExitError, "the operator gives no reason"
 	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		message = ready.Message
 		if ready.Reason == v1alpha1.ReasonPoolNotFound {

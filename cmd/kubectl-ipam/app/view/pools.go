@@ -22,23 +22,23 @@ func NewPools(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pools [NAME]",
 		Short: "Show how full the pools are",
-		Long: `Show how full the pools are, in the order of their addresses. HELD is what claims hold of a
-pool, CARVED is what its child pools are, WITHHELD is never handed out, and the rest is FREE.
-USED is what is held of the pool and of all pools below it.
+		Long: `Show how full the pools are, in the order of their addresses. HELD counts the addresses of a
+pool that claims hold, CARVED those of its child pools, WITHHELD those that are never handed
+out, and FREE the rest. USED counts the held addresses of the pool and of all pools below it.
 
-The figures are those of the pools' status, which the operator writes within a second or two.
-With --count they are counted from the records, and what is retained or cooling is counted
-beside what claims hold. With 100,000 records that takes some seconds.
+The figures come from the pools' status, which the operator writes within a second or two.
+With --count they are counted from the records, and retained and cooling addresses are
+counted beside held ones. With 100,000 records that takes some seconds.
 
-If you may not list pools, those that your claims could use are shown, with what the
-operator tells in answer to a dry run. HELD is then what you can see of it.`,
+If you may not list pools, the command shows those that your claims could use, with the
+operator's answer to a dry run. HELD then counts the blocks that you can see.`,
 		Example: `  # All pools
   kubectl ipam pools
 
   # One pool, a LocalIPPool of the namespace before an IPPool
   kubectl ipam pools nodes -o yaml
 
-  # Count the records, whatever the status says
+  # Count the records instead of reading the status
   kubectl ipam pools --count`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),

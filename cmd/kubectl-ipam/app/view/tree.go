@@ -27,7 +27,7 @@ func NewTree(e *command.Env) *cobra.Command {
 of one pool. Of each pool the first 20 blocks are listed, unless --all is given; child pools
 are always listed.
 
-With --cluster the tree is that of a Cluster of Cluster API in the namespace: from the Cluster
+With --cluster the tree shows a Cluster of Cluster API in the namespace: from the Cluster
 by the owners of its claims, such as Machines, to the addresses.`,
 		Example: `  # Everything
   kubectl ipam tree

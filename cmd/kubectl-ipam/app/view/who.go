@@ -27,17 +27,17 @@ func NewWho(e *command.Env) *cobra.Command {
 		Use:   "who ADDRESS|CIDR",
 		Short: "Show who holds an address or a network",
 		Long: `Show who holds an address or a network: every routing domain and pool that contains it,
-what is held there, by whom, since when, and who asked for it. What is free is said to be
-free, and what is never handed out is said with the reason. If claims hold the same addresses
-in several routing domains, these are named below.
+the held block, its holder, since when, and the user who asked for it. Free addresses are
+shown as free, and addresses that are never handed out with the reason. If claims hold the
+same addresses in several routing domains, these are named below.
 
 Of a network all blocks in it are listed, the first 50 of them unless --all is given.
 An address that lies in no pool that you may read ends with exit code 4.
 
 Who held it before is in the history, which the operator writes: to the file of its flag
 --history-file, or to its log, with --logging-format=json. With --history-file the command
-reads such files, and says below what is held now what was granted, kept, released and
-refused of these addresses.`,
+reads such files, and lists, below the blocks that are held now, the blocks of these
+addresses that were granted, kept, released and refused.`,
 		Example: `  # Who has this address?
   kubectl ipam who 10.2.16.77
 
@@ -57,7 +57,7 @@ refused of these addresses.`,
 	e.BindEverywhere(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d", MostBlocks))
 	var past historyOptions
-	cmd.Flags().StringArrayVar(&past.files, "history-file", nil, "also show what this file of the operator's history says; may be given several times, - is the standard input")
+	cmd.Flags().StringArrayVar(&past.files, "history-file", nil, "also show the entries of this file of the operator's history; may be given several times, - is the standard input")
 	cmd.Flags().StringVar(&past.since, "since", "", "of the history only what is not older: a duration such as 48h, or a time such as 2026-11-25T13:00:00Z")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		asked, err := ParseAsked(args[0])

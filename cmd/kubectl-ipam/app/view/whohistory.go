@@ -95,9 +95,9 @@ func (h *WhoHistory) readFile(e *command.Env, path string, asked netip.Prefix, f
 
 // Table returns the table of the history, which follows the table of the present holders.
 func (h *WhoHistory) Table(wide bool) *command.Table {
-	t := &command.Table{Headers: []string{"WHEN", "WHAT", "BLOCK", "POOL", "HOLDER", "REQUESTED BY", "WHY"}, Empty: "The history says nothing of it."}
+	t := &command.Table{Headers: []string{"WHEN", "WHAT", "BLOCK", "POOL", "HOLDER", "REQUESTED BY", "WHY"}, Empty: "The history has no entry about it."}
 	if h.Since != nil {
-		t.Empty = "The history says nothing of it since " + h.Since.Format(time.RFC3339) + "."
+		t.Empty = "The history has no entry about it since " + h.Since.Format(time.RFC3339) + "."
 	}
 	if wide {
 		t.Headers = append(t.Headers, "CLASS", "PROJECT", "ALLOCATION", "REPLICA")
