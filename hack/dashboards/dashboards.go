@@ -26,7 +26,7 @@ func All(alerts *lint.Alerts) ([]Dashboard, error) {
 		queried("job", "Job", "cadastre_build_info", ""), queried("instance", "Replica", `cadastre_build_info{job=~"$job"}`, ""))}
 	operator.operator()
 	space := &builder{alerts: alerts, Dashboard: dashboard("cadastre-address-space", "Cadastre / Address space",
-		"How full the pools are, who waits for addresses, and what projects hold of their limits.",
+		"How full the pools are, which claims wait for addresses, and how much of their limits projects hold.",
 		queried("pool_namespace", "Namespace of the pool", "cadastre_pool_capacity_addresses", ".*"),
 		queried("pool", "Pool", `cadastre_pool_capacity_addresses{pool_namespace=~"$pool_namespace"}`, ".*"),
 		queried("project", "Project", "cadastre_project_usage", ".*"))}

@@ -50,7 +50,7 @@ func (b *builder) working() {
 		b.one("CadastreCertificateExpires", ""))
 	certificate.FieldConfig.Defaults.Thresholds.Steps = []Step{{Color: bad}, {Value: new(b.threshold("CadastreCertificateExpires")), Color: good}}
 	b.runbook(certificate, "CadastreCertificateExpires")
-	policies := b.stat("Admission policies", "none", "Whether each ValidatingAdmissionPolicy that keeps what the operator writes from others is there and bound.", place{16, 4},
+	policies := b.stat("Admission policies", "none", "Whether each ValidatingAdmissionPolicy that protects the operator's data exists and is bound.", place{16, 4},
 		b.one("CadastreRegisterUnprotected", "{{policy}}"))
 	policies.FieldConfig.Defaults.Mappings = yesNo("in place", "missing")
 	b.runbook(policies, "CadastreRegisterUnprotected")
@@ -90,7 +90,7 @@ func (b *builder) webhooks() {
 	third := place{8, 8}
 	b.lines("Refusals", "reqps", "Requests that the webhooks have refused, a second. 507: the pool is full; 429: too many at once, or beyond a limit of the operator; 403 and 422: what was asked for.", third,
 		query{"sum by (resource, operation, code) (rate(cadastre_webhook_refusals_total[$__rate_interval]))", "{{operation}} {{resource}} {{code}}"})
-	failing := b.lines("Failures", "reqps", "Calls of the webhooks that failed, a second: seen by the API server, let pass by it all the same, and answered with 500. The alert fires above 0; no data says that none has failed.", third,
+	failing := b.lines("Failures", "reqps", "Calls of the webhooks that failed, a second: seen by the API server, admitted by it nevertheless, and answered with 500. The alert fires above 0; no data means that none has failed.", third,
 		b.queriesOf("CadastreWebhookFailing", "{{name}} rejected", "{{name}} let pass", "{{resource}} 500")...)
 	b.runbook(failing, "CadastreWebhookFailing")
 	b.watched("CadastreWebhookSlow", panelText{"Latency of admission, 99th percentile", "s", "As the API server sees it, and of the allocation in it. The alert fires above the dashed line."}, third, "{{name}}", "allocation at {{origin}}")

@@ -55,7 +55,7 @@ func (b *builder) overTime() {
 	b.lines("Allocated", "percentunit", "The share of its addresses, without those that are withheld, that are in blocks that are recorded.", half,
 		share(byPool+"(cadastre_pool_allocated_addresses)")).FieldConfig.Defaults.Max = new(1.0)
 	whole := share(b.one("CadastrePoolFullSoon", "").expr)
-	forecast := b.lines("Free in four days", "percentunit", "If the pool goes on filling as in the last six hours. Below the dashed line it is full by then; -100% stands for less, too.", half,
+	forecast := b.lines("Free in four days", "percentunit", "If the pool continues to fill as in the last six hours. Below the dashed line it will be full; -100% stands for less, too.", half,
 		query{"clamp(" + whole.expr + ", -1, 1)", whole.legend})
 	forecast.FieldConfig.Defaults.Min, forecast.FieldConfig.Defaults.Max = new(-1.0), new(1.0)
 	b.dashed(forecast, "CadastrePoolFullSoon")
@@ -83,11 +83,11 @@ func (b *builder) claims() {
 func (b *builder) limits() {
 	const labels = "project, class, pool_namespace, pool, unit"
 	share := b.one("CadastreLimitNearlyReached", "").expr
-	bars := b.bars("Use of limits, most first", "What projects hold of what they may hold, of the 20 that have used the most.", place{8, 8},
+	bars := b.bars("Use of limits, most first", "The share of its limit that each project holds, of the 20 with the largest share.", place{8, 8},
 		query{"sort_desc(topk(20, " + share + "))", "{{project}} {{class}} {{pool_namespace}} {{pool}} {{unit}}"},
 		Step{Color: good}, Step{Value: new(b.threshold("CadastreLimitNearlyReached")), Color: bad})
 	b.runbook(bars, "CadastreLimitNearlyReached")
-	b.table("Limits and what is held of them", "What each project holds of a class or a pool, in addresses or in blocks, and what it may hold at most. Only where a limit is set.", place{16, 8},
+	b.table("Limits and their use", "The addresses or blocks of a class or a pool that each project holds, and its limit. Only if a limit is set.", place{16, 8},
 		column{name: "Project", label: "project"}, column{name: "Class", label: "class"}, column{name: "Namespace", label: "pool_namespace"}, column{name: "Pool", label: "pool"}, column{name: "Unit", label: "unit"},
 		column{name: "Holds", expr: "max by (" + labels + ") (cadastre_project_usage)"},
 		column{name: "Limit", expr: "max by (" + labels + ") (cadastre_project_usage) * 0\n  + on (class, pool_namespace, pool, unit) group_left ()\n  max by (class, pool_namespace, pool, unit) (cadastre_project_limit)"},

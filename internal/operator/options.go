@@ -103,7 +103,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DefaultIPFamily, "default-ip-family", string(ipam.IPv4), "Address family of claims that name no class, no pool and no family: IPv4 or IPv6. They are served by the default class of that family and by no other.")
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace", 180*time.Second, "How long an IPAllocation may be without a holder before it is released, where the holder's deletion was not seen. At least 65s.")
 	fs.IntVar(&o.UnclaimedLimit, "unclaimed-limit", 1000, "How many IPAllocations of a namespace, and of a project, may be unclaimed, by an IPClaim or a LocalIPPool; beyond it creates are answered with 429.")
-	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would have to wait are answered with 429. 0: any number.")
+	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would wait are answered with 429. 0: any number.")
 	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
 	o.bindWatch(fs)
 	o.bindServers(fs)
@@ -114,7 +114,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 
 // bindWatch registers the flags that Cluster API's providers have in common.
 func (o *Options) bindWatch(fs *pflag.FlagSet) {
-	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use wherever its holder is. Default: all.")
+	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use regardless of its holder's namespace. Default: all.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "", "Value of the label cluster.x-k8s.io/watch-filter of the IPAddressClaims that the controllers reconcile. Default: any, or none.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 0, "How often all objects are reconciled again. Default: every 10 hours.")
 }
@@ -125,7 +125,7 @@ func (o *Options) bindServers(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookHost, "webhook-bind-host", "", "Address on which the webhooks listen. Default: all.")
 	fs.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port on which the webhooks listen.")
 	fs.StringVar(&o.WebhookService, "webhook-service-name", "cadastre-webhook-service", "Service by which the API server reaches the webhooks.")
-	fs.StringVar(&o.CertSource, "webhook-cert-source", string(certs.SelfSigned), "Who issues the webhooks' certificate. self-signed: the operator. secret: another controller, such as cert-manager, which writes the Secret cadastre-webhook-server-cert.")
+	fs.StringVar(&o.CertSource, "webhook-cert-source", string(certs.SelfSigned), "Issuer of the webhooks' certificate. self-signed: the operator. secret: another controller, such as cert-manager, which writes the Secret cadastre-webhook-server-cert.")
 	fs.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "File with the PEM certificates of the authorities that sign the client certificates of the API servers; the webhooks answer no other client. It is read at start-up. Default: clients need no certificate.")
 }
 
@@ -138,7 +138,7 @@ func (o *Options) bindElection(fs *pflag.FlagSet) {
 
 func (o *Options) bindTracing(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of the collector to which traces are sent by OTLP over gRPC, such as https://collector.example.com:4317; with http:// the connection is without TLS. The environment variables of OpenTelemetry's exporter, such as OTEL_EXPORTER_OTLP_HEADERS, say the rest. Default: nothing is traced.")
-	fs.IntVar(&o.TracingSamplingRate, "tracing-sampling-rate-per-million", 0, "Of how many in a million traces that begin in the operator, which are those of controllers, spans are sent. A request that the API server traces is traced as the API server decides. 0: none begins here.")
+	fs.IntVar(&o.TracingSamplingRate, "tracing-sampling-rate-per-million", 0, "How many in a million of the traces that begin in the operator, in its controllers, are sent. For requests that the API server traces, the API server decides. 0: none begins here.")
 }
 
 // normalize gives a flag one name: Cluster API's providers and operators made with

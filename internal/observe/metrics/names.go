@@ -66,7 +66,7 @@ func pools() []Definition {
 		return gauge(name, help, append([]string{"pool_namespace", "pool"}, more...)...)
 	}
 	return []Definition{
-		pool(PoolCapacity, "Addresses of a pool's CIDR. pool_namespace is that of a LocalIPPool, and empty for an IPPool."),
+		pool(PoolCapacity, "Addresses of a pool's CIDR. pool_namespace is set for a LocalIPPool, and empty for an IPPool."),
 		pool(PoolAllocated, "Addresses of a pool that are in blocks that are recorded, in whatever state."),
 		pool(PoolAvailable, "Addresses of a pool that can be handed out."),
 		pool(PoolWithheld, "Addresses of a pool that are never handed out: reserved, outside its ranges, gateway and edges."),
@@ -82,11 +82,11 @@ func pools() []Definition {
 // keeping returns the metrics of the register.
 func keeping() []Definition {
 	return []Definition{
-		ofLeader(counter(Releases, "Records that were released, by reason: the holder's deletion was seen (holder_deleted), no holder was found (orphaned), the retention is over (retention_expired), the reuse delay is over (reuse_delay_over), somebody deleted a retained one (deleted).", "reason")),
+		ofLeader(counter(Releases, "Records that were released, by reason: the holder's deletion was seen (holder_deleted), no holder was found (orphaned), the retention is over (retention_expired), the reuse delay is over (reuse_delay_over), a user deleted a retained one (deleted).", "reason")),
 		ofLeader(gauge(Unheld, "IPAllocations of which no holder is found. They are released after --orphan-grace.")),
 		gauge(Conflicts, "IPAllocations whose block has overlapped that of another one in the same pool or routing domain for more than 10 seconds. It must be 0."),
 		counter(Unreadable, "IPAllocations that were seen and cannot be read. No pool hands out the block of one, if that can be read."),
-		gauge(Protected, "Whether a ValidatingAdmissionPolicy that keeps what the operator writes from others is there and bound (1), or not (0).", "policy"),
+		gauge(Protected, "Whether a ValidatingAdmissionPolicy that protects the operator's data exists and is bound (1), or not (0).", "policy"),
 	}
 }
 
