@@ -36,7 +36,7 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 	}{
 		"a limit is reached":                 {limit, answer{code: 403}},
 		"too many wait":                      {&ipam.TooManyWaitingError{Namespace: "team", Limit: 1000}, answer{code: 429}},
-		"it is against policy":               {&ipam.PolicyError{Field: "spec.cidr", Remedy: "say which block"}, answer{code: 422}},
+		"it is against policy":               {&ipam.PolicyError{Field: "spec.cidr", Remedy: "name the block"}, answer{code: 422}},
 		"the block is taken":                 {&ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: holder}, answer{code: 409}},
 		"the block is withheld":              {&ipam.TakenError{Block: block, Pool: pool}, answer{code: 409}},
 		"nothing is free":                    {&ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 24, Largest: ipam.NoLength}, answer{code: 507}},

@@ -65,7 +65,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	obj.SetNamespace(req.Namespace) // empty for a cluster-scoped one
 	obj.SetName(nameFor(obj))
 	r := &poolRequest{obj: obj, draft: d, dryRun: req.DryRun != nil && *req.DryRun, user: req.UserInfo, subject: poolSubject(obj)}
-	r.subject.ifTaken = "choose another cidr, make this pool a child of the other, or give it a routingDomain of its own"
+	r.subject.ifTaken = "choose another cidr, make this pool a child of the other, or give it another routingDomain"
 	return m.create(ctx, r)
 }
 

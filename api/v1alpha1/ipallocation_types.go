@@ -51,13 +51,13 @@ const (
 )
 
 // IPAllocationSpec records a held block, its holder and its pool.
-// +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="exactly one of poolRef and routingDomain says where the block lies: set one of them",reason=FieldValueInvalid
+// +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="poolRef and routingDomain are both set, or both missing: set one of them",reason=FieldValueInvalid
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.routingDomain
 // +kubebuilder:validation:XValidation:rule="self.claimRef.apiGroup == oldSelf.claimRef.apiGroup && self.claimRef.kind == oldSelf.claimRef.kind && (self.claimRef.name == oldSelf.claimRef.name || (has(oldSelf.stickyKey) && oldSelf.state == 'Retained' && self.state == 'Bound'))",message="is immutable, unless a claim takes over the block that was retained under its sticky key: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef
 // +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == has(oldSelf.claimRef.__namespace__) && (!has(self.claimRef.__namespace__) || self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef.namespace
 // +kubebuilder:validation:XValidation:rule="!has(self.state) || self.state != 'Releasing' || self.purpose == 'Pool'",message="Releasing is for the record of a pool: write Bound, Retained or Cooling",reason=FieldValueInvalid,fieldPath=.state
-// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind == 'LocalIPPool')",message="is that of a LocalIPPool, and of no other holder: set it for a LocalIPPool alone",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
+// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind == 'LocalIPPool')",message="is required for a LocalIPPool, and forbidden for other holders: set it for a LocalIPPool alone",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
 type IPAllocationSpec struct {
 	// cidr is the block. Immutable.
 	// +kubebuilder:validation:MaxLength=43

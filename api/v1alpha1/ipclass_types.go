@@ -53,7 +53,7 @@ type PrefixLengthBounds struct {
 // +kubebuilder:validation:XValidation:rule="self.ipFamily == 'IPv6' || !has(self.allowedPrefixLengths) || !has(self.allowedPrefixLengths.max) || self.allowedPrefixLengths.max <= 32",message="must be 32 or less in an IPv4 class",reason=FieldValueInvalid,fieldPath=.allowedPrefixLengths.max
 // +kubebuilder:validation:XValidation:rule="!has(self.defaultPrefixLength) || !has(self.allowedPrefixLengths) || ((!has(self.allowedPrefixLengths.min) || self.defaultPrefixLength >= self.allowedPrefixLengths.min) && (!has(self.allowedPrefixLengths.max) || self.defaultPrefixLength <= self.allowedPrefixLengths.max))",message="must lie within allowedPrefixLengths: change one of them",reason=FieldValueInvalid,fieldPath=.defaultPrefixLength
 // +kubebuilder:validation:XValidation:rule="!has(self.allowRetain) || self.allowRetain || !has(self.reclaimPolicy) || self.reclaimPolicy != 'Retain'",message="must not be false where reclaimPolicy is Retain: remove one of them",reason=FieldValueInvalid,fieldPath=.allowRetain
-// +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
+// +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: set the one whose claims may use it",reason=FieldValueRequired,fieldPath=.project
 type IPClassSpec struct {
 	// provisioner serves the claims of this class. With any value except the default, Cadastre does
 	// not serve its claims, and reports that in their conditions. Immutable. Default:

@@ -6,10 +6,10 @@ import (
 
 // PoolSpec holds the fields of every kind of pool: its space, and the rules for its allocation.
 // +kubebuilder:validation:XValidation:rule="has(self.cidr) || has(self.parentRef)",message="a root pool needs a cidr, a child pool a parentRef: set one of them",reason=FieldValueRequired,fieldPath=.cidr
-// +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || has(self.prefixLength) || has(self.cidr)",message="a child pool needs a prefixLength: say how large a block of the parent it should be",reason=FieldValueRequired,fieldPath=.prefixLength
-// +kubebuilder:validation:XValidation:rule="!has(self.prefixLength) || has(self.parentRef)",message="is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef",reason=FieldValueForbidden,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || has(self.prefixLength) || has(self.cidr)",message="a child pool needs a prefixLength: set it to the length of its block of the parent",reason=FieldValueRequired,fieldPath=.prefixLength
+// +kubebuilder:validation:XValidation:rule="!has(self.prefixLength) || has(self.parentRef)",message="is for child pools only, a root pool has the length of its cidr: remove it, or set parentRef",reason=FieldValueForbidden,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(self.routingDomain) || !has(self.parentRef)",message="is for root pools only, a child lives in its parent: remove it, or remove parentRef",reason=FieldValueForbidden,fieldPath=.routingDomain
-// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",messageExpression="self.cidr + ' does not have the length that prefixLength says: remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",messageExpression="self.cidr + ' does not have the length that prefixLength sets: remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
 // +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",messageExpression="self.ipFamily + ' is not the family of the cidr ' + self.cidr + ': remove it, it is derived'",reason=FieldValueInvalid,fieldPath=.ipFamily
 // +kubebuilder:validation:XValidation:rule="!has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less in an IPv4 pool",reason=FieldValueInvalid,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || (has(self.cidr) && self.cidr == oldSelf.cidr)",message="is immutable once set: make a new pool",reason=FieldValueForbidden,fieldPath=.cidr
@@ -25,7 +25,7 @@ type PoolSpec struct {
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",messageExpression="'\"' + self + '\" is not a CIDR: write an address and a prefix length, such as 10.0.0.0/8 or 2001:db8::/32'",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the first address of the block, such as 10.0.0.0/24 and not 10.0.0.1/24",reason=FieldValueInvalid
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || ip.isCanonical(self.substring(0, self.indexOf('/')))",message="is not in canonical form: write IPv6 in lower case, with the longest run of zeros as ::, as RFC 5952 says",reason=FieldValueInvalid
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || ip.isCanonical(self.substring(0, self.indexOf('/')))",message="is not in canonical form: write IPv6 in lower case, with the longest run of zeros as ::, as RFC 5952 specifies",reason=FieldValueInvalid
 	// +optional
 	CIDR string `json:"cidr,omitempty"`
 
@@ -215,7 +215,7 @@ type PoolAllocation struct {
 
 // IPPoolSpec is the desired state of an IPPool.
 // +kubebuilder:validation:XValidation:rule="!has(self.parentRef) || !has(self.parentRef.kind) || self.parentRef.kind == 'IPPool'",message="a cluster-scoped pool cannot be part of a LocalIPPool: name an IPPool",reason=FieldValueInvalid,fieldPath=.parentRef.kind
-// +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: say whose claims may use it",reason=FieldValueRequired,fieldPath=.project
+// +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: set the one whose claims may use it",reason=FieldValueRequired,fieldPath=.project
 type IPPoolSpec struct {
 	PoolSpec `json:",inline"`
 

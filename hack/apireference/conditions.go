@@ -41,7 +41,7 @@ type Use struct {
 // ofClusterAPI returns the reasons of Cluster API's contract that are not constants here.
 func ofClusterAPI() map[string]string {
 	return map[string]string{
-		"AllocationFailed": "the address that the claim asks for is taken, is never handed out, or is not allowed by class or pool; or `poolRef` names no kind of pool. The message says which.",
+		"AllocationFailed": "the address that the claim asks for is taken, is never handed out, or is not allowed by class or pool; or `poolRef` names no kind of pool. The message names the cause.",
 	}
 }
 

@@ -66,7 +66,7 @@ func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Pref
 	path := field.NewPath("spec", "poolRef")
 	if spec.PoolRef == nil {
 		if spec.RoutingDomain == "" {
-			return ipam.PoolKey{}, field.Required(path, "set it, or spec.routingDomain, to say where the block lies")
+			return ipam.PoolKey{}, field.Required(path, "set it or spec.routingDomain, to locate the block")
 		}
 		return ipam.LocalDomainNamed(namespace, spec.RoutingDomain, ipam.FamilyOf(block)), nil
 	}
@@ -74,9 +74,9 @@ func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Pref
 	case kind != v1alpha1.PoolKindIPPool && kind != v1alpha1.PoolKindLocalIPPool && kind != "":
 		return ipam.PoolKey{}, field.NotSupported(path.Child("kind"), kind, []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool})
 	case spec.PoolRef.Name == "":
-		return ipam.PoolKey{}, field.Required(path.Child("name"), "set it, to say where the block lies")
+		return ipam.PoolKey{}, field.Required(path.Child("name"), "set it, to locate the block")
 	case kind == v1alpha1.PoolKindLocalIPPool && namespace == "":
-		return ipam.PoolKey{}, field.Required(field.NewPath("spec", "claimRef", "namespace"), "set it, to say in which namespace the LocalIPPool is")
+		return ipam.PoolKey{}, field.Required(field.NewPath("spec", "claimRef", "namespace"), "set it to the namespace of the LocalIPPool")
 	}
 	return PoolKey(namespace, *spec.PoolRef), nil
 }

@@ -133,7 +133,7 @@ func TestRecord(t *testing.T) {
 		"one that lies nowhere is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef = nil },
 			want:    unreadableOf(claimed().Block),
-			refused: "spec.poolRef: Required value: set it, or spec.routingDomain, to say where the block lies",
+			refused: "spec.poolRef: Required value: set it or spec.routingDomain, to locate the block",
 		},
 		"one in a pool of another kind is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Kind = "Pool" },
@@ -143,14 +143,14 @@ func TestRecord(t *testing.T) {
 		"one in a pool without name is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Name = "" },
 			want:    unreadableOf(claimed().Block),
-			refused: "spec.poolRef.name: Required value: set it, to say where the block lies",
+			refused: "spec.poolRef.name: Required value: set it, to locate the block",
 		},
 		"one in a LocalIPPool of no namespace is named": {
 			edit: func(a *v1alpha1.IPAllocation) {
 				a.Spec.Purpose, a.Spec.PoolRef.Kind = v1alpha1.PurposePool, v1alpha1.PoolKindLocalIPPool
 			},
 			want:    unreadableOf(claimed().Block),
-			refused: "spec.claimRef.namespace: Required value: set it, to say in which namespace the LocalIPPool is",
+			refused: "spec.claimRef.namespace: Required value: set it to the namespace of the LocalIPPool",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -184,7 +184,7 @@ func consumer(visibility v1alpha1.Visibility, project string) field.ErrorList {
 	if visibility != v1alpha1.VisibilityConsumer || project != "" {
 		return nil
 	}
-	return field.ErrorList{field.Required(field.NewPath("spec", "project"), "visibility Consumer needs a project: say whose claims may use it")}
+	return field.ErrorList{field.Required(field.NewPath("spec", "project"), "visibility Consumer needs a project: set the one whose claims may use it")}
 }
 
 // familyOr6 returns the family, or IPv6, whose lengths are the longest, if the family is not known

@@ -111,7 +111,7 @@ func TestClassRefuses(t *testing.T) {
 		"a limit below 0": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Limits: &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(-1))}}},
 			[]string{`spec.limits.perProject.blocks: Invalid value: "-1": must be a decimal number of 0 or more, of up to 39 digits`}},
 		"consumers of no project": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Visibility: v1alpha1.VisibilityConsumer},
-			[]string{"spec.project: Required value: visibility Consumer needs a project: say whose claims may use it"}},
+			[]string{"spec.project: Required value: visibility Consumer needs a project: set the one whose claims may use it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs := Class(&v1alpha1.IPClass{Spec: tc.spec})

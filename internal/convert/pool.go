@@ -145,7 +145,7 @@ func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ip
 			return ipam.PoolKey{}, field.ErrorList{field.Forbidden(path.Child("routingDomain"), "is for root pools only, a child lives in its parent: remove it")}
 		}
 		if spec.CIDR == "" && spec.PrefixLength == nil {
-			return ipam.PoolKey{}, field.ErrorList{field.Required(path.Child("prefixLength"), "say how large a block of the parent this pool should be")}
+			return ipam.PoolKey{}, field.ErrorList{field.Required(path.Child("prefixLength"), "set it to the length of the pool's block of the parent")}
 		}
 		return PoolKey(namespace, *spec.ParentRef), objectName(path.Child("parentRef", "name"), spec.ParentRef.Name)
 	}
@@ -153,7 +153,7 @@ func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ip
 		return ipam.PoolKey{}, field.ErrorList{field.Required(path.Child("cidr"), "a root pool needs a cidr, a child pool a parentRef: set one of them")}
 	}
 	if spec.PrefixLength != nil {
-		return ipam.PoolKey{}, field.ErrorList{field.Forbidden(path.Child("prefixLength"), "is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef")}
+		return ipam.PoolKey{}, field.ErrorList{field.Forbidden(path.Child("prefixLength"), "is for child pools only, a root pool has the length of its cidr: remove it, or set parentRef")}
 	}
 	domain := spec.RoutingDomain
 	if domain == "" {

@@ -223,7 +223,7 @@ func TestPoolRefuses(t *testing.T) {
 		},
 		"a child of no size": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{ParentRef: parent}},
-			[]string{"spec.prefixLength: Required value: say how large a block of the parent this pool should be"},
+			[]string{"spec.prefixLength: Required value: set it to the length of the pool's block of the parent"},
 		},
 		"a child in a routing domain": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{ParentRef: parent, PrefixLength: new(int32(24)), RoutingDomain: "vrf-1"}},
@@ -231,7 +231,7 @@ func TestPoolRefuses(t *testing.T) {
 		},
 		"a root with a length": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", PrefixLength: new(int32(8))}},
-			[]string{"spec.prefixLength: Forbidden: is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef"},
+			[]string{"spec.prefixLength: Forbidden: is for child pools only, a root pool has the length of its cidr: remove it, or set parentRef"},
 		},
 		"a child of another size than its CIDR": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", ParentRef: parent, PrefixLength: new(int32(9))}},
@@ -278,7 +278,7 @@ func TestPoolRefuses(t *testing.T) {
 		},
 		"consumers of no project": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8"}, Visibility: v1alpha1.VisibilityConsumer},
-			[]string{"spec.project: Required value: visibility Consumer needs a project: say whose claims may use it"},
+			[]string{"spec.project: Required value: visibility Consumer needs a project: set the one whose claims may use it"},
 		},
 		"bounds the wrong way round": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{

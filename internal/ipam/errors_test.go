@@ -29,7 +29,7 @@ func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
 		"a limit":               {limit, "exceeded limit: pool r allows project red 2 blocks, 2 are held: release some, or ask for a higher limit"},
 		"a limit of addresses":  {&LimitError{Subject: "class c", Project: "red", Unit: "address", Most: space.CountOf64(8), Held: space.CountOf64(1)}, "exceeded limit: class c allows project red 8 addresses, 1 is held: release some, or ask for a higher limit"},
 		"a value is not right":  {&PolicyError{Field: "spec.prefixLength", Value: 8, Remedy: "is too large"}, "spec.prefixLength: 8: is too large"},
-		"a value is missing":    {&PolicyError{Field: "spec.prefixLength", Remedy: "say how large"}, "spec.prefixLength: Required value: say how large"},
+		"a value is missing":    {&PolicyError{Field: "spec.prefixLength", Remedy: "set it"}, "spec.prefixLength: Required value: set it"},
 		"it is taken":           {taken, "10.0.0.0/24 conflicts with 10.0.0.0/25 of pool p, held by IPClaim red/a"},
 		"it is taken, redacted": {taken.Redacted(), "10.0.0.0/24 is in use in pool p"},
 		"it is withheld":        {withheld, "10.0.0.0/24 is not handed out by pool p: it is reserved, a gateway or edge address, or outside its ranges"},

@@ -97,7 +97,7 @@ func (t *Terms) fromPools(pools []Pool) error {
 	for _, p := range pools {
 		if p.Network == nil {
 			return &PolicyError{Field: "spec.prefixLength",
-				Remedy: fmt.Sprintf("say how large a block you need, such as %d for one address: neither the class nor %s has a default", p.Family.Bits(), p.Key)}
+				Remedy: fmt.Sprintf("set it to the length of the block that you need, such as %d for one address: neither the class nor %s has a default", p.Family.Bits(), p.Key)}
 		}
 	}
 	t.Length = t.Family.Bits()

@@ -322,7 +322,7 @@ func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		return reconcile.Result{}, fmt.Errorf("serving IPAddressClaims: %w", err)
 	}
 	a.isStarted = true
-	a.log.Info("Cluster API is there: serving its IPAddressClaims")
+	a.log.Info("Cluster API is installed: serving its IPAddressClaims")
 	return reconcile.Result{}, nil
 }
 

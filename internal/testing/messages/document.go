@@ -42,9 +42,9 @@ type section struct{ object, title, about string }
 func sections() []section {
 	return []section{
 		{"IPClaim", "IPClaim", ""},
-		{"IPPool", "IPPool and LocalIPPool", "A LocalIPPool gets the same messages. Messages about a parent are those of an IPClaim about its pool.\n\n"},
+		{"IPPool", "IPPool and LocalIPPool", "A LocalIPPool gets the same messages. A parent has the messages of an IPClaim about its pool.\n\n"},
 		{"IPClass", "IPClass", ""},
-		{"IPAddressClaim", "IPAddressClaim", "Claims of Cluster API. Messages about a pool or a class are those of an IPClaim.\n\n"},
+		{"IPAddressClaim", "IPAddressClaim", "Claims of Cluster API. A pool or a class has the messages of an IPClaim.\n\n"},
 		{"IPAddress", "IPAddress", "Addresses of Cluster API that users other than the operator create.\n\n"},
 		{"IPAllocation", "IPAllocation", "Only the operator writes these.\n\n"},
 	}

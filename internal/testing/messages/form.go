@@ -57,7 +57,7 @@ func (r Row) Faults() []string {
 		faults = append(faults, "it lacks the value "+r.Value)
 	}
 	if !remedy.MatchString(r.Message) && !informs.MatchString(r.Answer) {
-		faults = append(faults, "it does not say what to do")
+		faults = append(faults, "it names no next step")
 	}
 	if dump.MatchString(r.Message) {
 		faults = append(faults, "it has a value as Go writes it")

@@ -42,22 +42,22 @@ func TestEveryMessageSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 
 // internalTexts holds texts in the code that no user of the API gets.
 var internalTexts = map[string]string{
-	" is not an IPAllocation":                                    "of a watch: in the log",
-	"set it, or spec.routingDomain, to say where the block lies": "of an IPAllocation that cannot be read: in the log",
-	"set it, to say where the block lies":                        "of an IPAllocation that cannot be read: in the log",
-	"set it, to say in which namespace the LocalIPPool is":       "of an IPAllocation that cannot be read: in the log",
-	"the address is not in the cache yet":                        "reconciled again",
-	"the allocation is not in the view yet":                      "reconciled again",
-	"too many unclaimed allocations":                             "UnclaimedError names the namespace",
-	"the pool is in use":                                         "the answer has other words",
-	"another allocation was recorded first":                      "another block is tried",
-	"it is the turn of another holder":                           "answered as a pool without room",
-	" is not known":                                              "answered as a pool that is closed",
-	"the pool's own record is missing or being released":         "answered as a pool that is closed",
-	"the object is null":                                         "the API server sends no such object",
-	"more error":                                                 "after the first errors of an object",
-	"the text is not a JSON object":                              "the API server sends no such text",
-	"routing domain ":                                            "a part of the name of a space",
+	" is not an IPAllocation":                            "of a watch: in the log",
+	"set it or spec.routingDomain, to locate the block":  "of an IPAllocation that cannot be read: in the log",
+	"set it, to locate the block":                        "of an IPAllocation that cannot be read: in the log",
+	"set it to the namespace of the LocalIPPool":         "of an IPAllocation that cannot be read: in the log",
+	"the address is not in the cache yet":                "reconciled again",
+	"the allocation is not in the view yet":              "reconciled again",
+	"too many unclaimed allocations":                     "UnclaimedError names the namespace",
+	"the pool is in use":                                 "the answer has other words",
+	"another allocation was recorded first":              "another block is tried",
+	"it is the turn of another holder":                   "answered as a pool without room",
+	" is not known":                                      "answered as a pool that is closed",
+	"the pool's own record is missing or being released": "answered as a pool that is closed",
+	"the object is null":                                 "the API server sends no such object",
+	"more error":                                         "after the first errors of an object",
+	"the text is not a JSON object":                      "the API server sends no such text",
+	"routing domain ":                                    "a part of the name of a space",
 }
 
 // TestEveryMessageInTheCodeIsInTheTable fails for a new message without a bad input that leads to

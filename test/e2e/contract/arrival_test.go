@@ -32,7 +32,7 @@ var _ = Describe("Without Cluster API", Ordered, func() {
 		Expect(bare.InstallClusterAPICRDs(ctx)).To(Succeed())
 		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "theirs").Pool("arrival").Obj())
 		Expect(served(ctx, claim).Spec.Address).To(Equal("10.30.0.1"))
-		Expect(said(dir, "Cluster API is there")).To(Equal(1))
+		Expect(said(dir, "Cluster API is installed")).To(Equal(1))
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "arrival", "theirs") }).Should(BeEmpty())
 	})

@@ -143,7 +143,7 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 		Entry("with an unknown visibility", `{routingDomain: bad-visibility, cidr: 10.21.0.0/16, visibility: Public}`,
 			refusal{field: "spec.visibility", value: `"Public"`, remedy: "supported values: "}),
 		Entry("that consumers of no project may use", `{routingDomain: bad-project, cidr: 10.21.0.0/16, visibility: Consumer}`,
-			refusal{field: "spec.project", remedy: "say whose claims may use it"}),
+			refusal{field: "spec.project", remedy: "set the one whose claims may use it"}),
 		Entry("with a negative reuseDelay", `{routingDomain: bad-delay, cidr: 10.21.0.0/16, reuseDelay: -5m}`,
 			refusal{field: "spec.reuseDelay", value: `"-5m0s"`, remedy: "must not be negative: leave it out for none"}),
 		Entry("with an empty class name", `{routingDomain: bad-no-class, cidr: 10.21.0.0/16, classNames: [""]}`,
@@ -156,9 +156,9 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 		Entry("that is neither root nor child", `{}`,
 			refusal{field: "spec.cidr", remedy: "a root pool needs a cidr, a child pool a parentRef: set one of them"}),
 		Entry("that is a child of no size", `{parentRef: {name: bad-parent}}`,
-			refusal{field: "spec.prefixLength", remedy: "say how large a block of the parent this pool should be"}),
+			refusal{field: "spec.prefixLength", remedy: "set it to the length of the pool's block of the parent"}),
 		Entry("that is a root with a prefixLength", `{routingDomain: bad-input, cidr: 10.21.0.0/16, prefixLength: 16}`,
-			refusal{field: "spec.prefixLength", remedy: "is for child pools only, a root pool's length is that of its cidr: remove it, or set parentRef"}),
+			refusal{field: "spec.prefixLength", remedy: "is for child pools only, a root pool has the length of its cidr: remove it, or set parentRef"}),
 		Entry("that is a child with a routingDomain", `{routingDomain: bad-input, parentRef: {name: bad-parent}, prefixLength: 24}`,
 			refusal{field: "spec.routingDomain", remedy: "is for root pools only, a child lives in its parent: remove it"}),
 		Entry("whose parent is of an unknown kind", `{parentRef: {kind: Subnet, name: bad-parent}, prefixLength: 24}`,
@@ -265,6 +265,6 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 		Entry("with a negative retentionPeriod", `{ipFamily: IPv4, reclaimPolicy: Retain, retentionPeriod: -5m}`,
 			refusal{field: "spec.retentionPeriod", remedy: "must be more than 0: leave it out for the default"}),
 		Entry("that consumers of no project may use", `{ipFamily: IPv4, visibility: Consumer}`,
-			refusal{field: "spec.project", remedy: "say whose claims may use it"}),
+			refusal{field: "spec.project", remedy: "set the one whose claims may use it"}),
 	)
 })

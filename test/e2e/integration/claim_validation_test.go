@@ -87,7 +87,7 @@ var _ = Describe("claim-validation", Ordered, ContinueOnFailure, func() {
 		Entry("of a length in quotes", `{poolRef: {name: valid-pool}, prefixLength: "24"}`,
 			refusal{field: "spec.prefixLength", value: `"string"`, remedy: "must be of type integer"}),
 		Entry("of no length, if nothing states one", `{poolRef: {name: valid-pool}}`,
-			refusal{field: "spec.prefixLength", remedy: "say how large a block you need, such as 32 for one address"}),
+			refusal{field: "spec.prefixLength", remedy: "set it to the length of the block that you need, such as 32 for one address"}),
 		Entry("larger than the class allows", `{className: valid-class, prefixLength: 21}`,
 			refusal{field: "spec.prefixLength", value: "21", remedy: "class valid-class allows /22 to /26: ask for one of these"}),
 		Entry("smaller than the class allows", `{className: valid-class, prefixLength: 27}`,

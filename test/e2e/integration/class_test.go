@@ -90,7 +90,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		Entry("smaller blocks", `{className: class-plain, prefixLength: 29}`,
 			refusal{field: "spec.prefixLength", value: "29", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
 		Entry("no length if it has no default", `{className: class-bare}`,
-			refusal{field: "spec.prefixLength", remedy: "say how large a block you need, such as 32 for one address"}),
+			refusal{field: "spec.prefixLength", remedy: "set it to the length of the block that you need, such as 32 for one address"}),
 		Entry("larger blocks than its pools hand out", `{className: class-bare, prefixLength: 17}`,
 			refusal{field: "spec.prefixLength", value: "17", remedy: "pool class-plain (10.32.0.0/18) hands out /18 to /32: ask for one of these"}),
 		Entry("a pool beside it", `{className: class-plain, poolRef: {name: class-plain}}`,

@@ -28,7 +28,7 @@ var _ = Describe("overlap", Ordered, ContinueOnFailure, func() {
 		err := k8s.Create(ctx, pool.DeepCopy())
 		Expect(err).To(Satisfy(apierrors.IsConflict))
 		Expect(err.Error()).To(ContainSubstring(fmt.Sprintf(
-			"spec.cidr: %s conflicts with %s of routing domain overlap, held by IPPool %s: choose another cidr, make this pool a child of the other, or give it a routingDomain of its own",
+			"spec.cidr: %s conflicts with %s of routing domain overlap, held by IPPool %s: choose another cidr, make this pool a child of the other, or give it another routingDomain",
 			cidr, overlaps, by)))
 		Expect(specs.IsGone(ctx, k8s, pool)()).To(BeTrue())
 		Expect(recordsOf(ctx, pool)).To(BeEmpty())
