@@ -90,10 +90,10 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "of an address of one of two networks", kind: "IPClaim", object: claimed(`{"className":"lan"}`)},
 		{name: "of an address of the other network", kind: "IPClaim", object: claimed(`{"className":"lan","cidr":"10.5.0.7/32"}`)},
 		{name: "of more than one address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"},"prefixLength":30}`)},
-		{name: "with a status of its own", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28","conditions":[{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`},
-		{name: "that waits, with a status of its own", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"missing"},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28"}}`},
+		{name: "with a status in the request", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28","conditions":[{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`},
+		{name: "that waits, with a status in the request", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"missing"},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28"}}`},
 		{name: "with a status that is none", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"poolRef":{"name":"p"},"prefixLength":30},"status":{"phase":"Held","conditions":[{}]}}`},
-		{name: "with what it may not say itself", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","namespace":"team","annotations":{"ipam.cadastre.dev/use-granted":"owned","ipam.cadastre.dev/requester":"forged","ipam.cadastre.dev/requested-by":"forged","a":"b"}},"spec":{"poolRef":{"name":"owned"},"prefixLength":30}}`},
+		{name: "with annotations that only the operator may write", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","namespace":"team","annotations":{"ipam.cadastre.dev/use-granted":"owned","ipam.cadastre.dev/requester":"forged","ipam.cadastre.dev/requested-by":"forged","a":"b"}},"spec":{"poolRef":{"name":"owned"},"prefixLength":30}}`},
 		{name: "with the record and the block of another's", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.16/28","allocationName":"secret-12345678"}`)},
 		{name: "with a record alone", kind: "IPClaim", object: claimed(`{"allocationName":"secret-12345678"}`)},
 		{name: "of a class that is missing", kind: "IPClaim", object: claimed(`{"className":"missing","cidr":"10.0.1.0/28"}`)},
@@ -105,7 +105,7 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "of a length that is not allowed", kind: "IPClaim", object: claimed(`{"className":"gold","prefixLength":8}`)},
 		{name: "of the other family", kind: "IPClaim", object: claimed(`{"className":"gold","ipFamily":"IPv6"}`)},
 		{name: "to be retained", kind: "IPClaim", object: claimed(`{"reclaimPolicy":"Retain"}`)},
-		{name: "that is there", kind: "IPClaim", object: `{"metadata":{"name":"there","namespace":"team"},"spec":{}}`},
+		{name: "that exists", kind: "IPClaim", object: `{"metadata":{"name":"there","namespace":"team"},"spec":{}}`},
 		{name: "with a name that is none", kind: "IPClaim", object: `{"metadata":{"name":"C_","namespace":"team"},"spec":{}}`},
 		{name: "with a field of another type", kind: "IPClaim", object: claimed(`{"prefixLength":"24"}`)},
 		{name: "with a value that is none", kind: "IPClaim", object: claimed(`{"ipFamily":"IPv5"}`)},
@@ -118,15 +118,15 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 		{name: "as a dry run, by a pool that one may use", kind: "IPClaim", how: dry, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
 		{name: "of one address, by a selector", kind: "IPClaim", object: claimed(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}}`)},
 		{name: "without a namespace in it", kind: "IPClaim", object: `{"metadata":{"name":"c"},"spec":{}}`},
-		{name: "that says itself that it may use a pool", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/use-granted":"p"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
-		{name: "that says itself who asked", kind: "IPClaim", object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
+		{name: "that forges the right to use a pool", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/use-granted":"p"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
+		{name: "that forges its requester", kind: "IPClaim", object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
 		{name: "of a class that was just made", kind: "IPClaim", object: claimed(`{"className":"new"}`)},
 		{name: "while classes cannot be read", kind: "IPClaim", fails: "get IPClass", object: claimed(`{"className":"missing"}`)},
 		{name: "while pools cannot be listed", kind: "IPClaim", fails: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
 		{name: "while claims cannot be read", kind: "IPClaim", fails: "get IPClaim", object: claimed(`{}`)},
 		{name: "while claims are read too slowly", kind: "IPClaim", late: "get IPClaim", object: claimed(`{}`)},
 		{name: "while pools are listed too slowly", kind: "IPClaim", late: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
-		{name: "while nobody says who may use what", kind: "IPClaim", fails: "create SubjectAccessReview", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "while rights cannot be reviewed", kind: "IPClaim", fails: "create SubjectAccessReview", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
 		{name: "while nothing can be recorded", kind: "IPClaim", fails: "create IPAllocation", object: claimed(`{}`)},
 	}.check(t, "claim-created.txt", func(t *testing.T, s *stage) {
 		t.Helper()
@@ -223,9 +223,9 @@ func TestACreatedPoolIsAnswered(t *testing.T) {
 		{name: "a child of a parent that was just made", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"there"},"prefixLength":26}`)},
 		{name: "while pools cannot be read", kind: "IPPool", fails: "get IPPool", object: pooled("q", child)},
 		{name: "while its parent cannot be read", kind: "LocalIPPool", fails: "get IPPool", object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
-		{name: "while nobody says who may use what", kind: "LocalIPPool", fails: "create SubjectAccessReview", object: pooled("own", child)},
+		{name: "while rights cannot be reviewed", kind: "LocalIPPool", fails: "create SubjectAccessReview", object: pooled("own", child)},
 		{name: "while nothing can be recorded", kind: "IPPool", fails: "create IPAllocation", object: pooled("q", child)},
-		{name: "that is there", kind: "IPPool", object: pooled("there", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "that exists", kind: "IPPool", object: pooled("there", `{"cidr":"10.9.0.0/16"}`)},
 	}.check(t, "pool-created.txt", furnished)
 }
 
@@ -233,7 +233,7 @@ func TestAnUpdatedPoolIsAnswered(t *testing.T) {
 	before := pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4"}`)
 	answers{
 		{name: "nothing changes", kind: "IPPool", how: updating | validating, object: before, old: before},
-		{name: "it comes to name classes", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","classNames":["gold","nothing","six"]}`), old: before},
+		{name: "it names classes now", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","classNames":["gold","nothing","six"]}`), old: before},
 		{name: "its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","ranges":["10.8.0.0/24"]}`), old: before},
 		{name: "its visibility alone changes", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","visibility":"Consumer"}`), old: before},
 		{name: "it is going", kind: "IPPool", how: updating | validating, object: `{"metadata":{"name":"q","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.9.0.0/16","ranges":["10.8.0.0/24"]}}`, old: before},
@@ -281,7 +281,7 @@ func TestAClassIsAnswered(t *testing.T) {
 		{name: "going, and made bad", kind: "IPClass", how: updating, object: `{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":` + bad + `}`, old: class("n", "false", four)},
 		{name: "with an old one that is none", kind: "IPClass", how: updating, object: class("n", "false", four), old: `[]`},
 		{name: "deleted while claims wait", kind: "IPClass", how: validating | dry, object: class("unbacked", "false", four)},
-		{name: "deleted, and nobody waits", kind: "IPClass", how: validating | dry, object: class("gold", "false", four)},
+		{name: "deleted, and no claim waits", kind: "IPClass", how: validating | dry, object: class("gold", "false", four)},
 		{name: "deleted again", kind: "IPClass", how: validating | dry, object: `{"metadata":{"name":"unbacked","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":` + four + `}`},
 	}.check(t, "class.txt", func(t *testing.T, s *stage) {
 		t.Helper()
@@ -312,7 +312,7 @@ func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
 		{name: "a claim of a pool that may come", kind: "IPAddressClaim", object: object(named, ours, "IPPool", "missing", "")},
 		{name: "a claim that forges a right", kind: "IPAddressClaim", how: unentitled, object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/use-granted":"p"}}`, ours, "IPPool", "p", "")},
 		{name: "a claim that forges the right to use its pool", kind: "IPAddressClaim", how: unentitled, object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/use-granted":"owned"}}`, ours, "IPPool", "owned", "")},
-		{name: "a claim that forges who asked", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}}`, ours, "IPPool", "p", "")},
+		{name: "a claim that forges its requester", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}}`, ours, "IPPool", "p", "")},
 		{name: "a claim of another provider", kind: "IPAddressClaim", object: object(named, "example.com", "Pool", "p", "")},
 		{name: "a claim of a kind that there is not", kind: "IPAddressClaim", object: object(named, ours, "IPPol", "p", "")},
 		{name: "a claim of an address that is none", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/address":"10.0.0.1/24"}}`, ours, "IPPool", "p", "")},
@@ -324,8 +324,8 @@ func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
 		{name: "an address of a pool that is hidden", kind: "IPAddress", object: object(named, ours, "IPPool", "hidden", at("10.2.0.7"))},
 		{name: "an address of a class", kind: "IPAddress", object: object(named, ours, "IPClass", "gold", at("10.0.0.7"))},
 		{name: "an address of a class, with its pool", kind: "IPAddress", object: object(`{"name":"a","labels":{"ipam.cadastre.dev/pool":"p","ipam.cadastre.dev/pool-kind":"IPPool"}}`, ours, "IPClass", "gold", at("10.0.0.7"))},
-		{name: "a claim while nobody says who may use what", kind: "IPAddressClaim", fails: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
-		{name: "a claim while it is answered too slowly who may use what", kind: "IPAddressClaim", late: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
+		{name: "a claim while rights cannot be reviewed", kind: "IPAddressClaim", fails: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
+		{name: "a claim while rights are reviewed too slowly", kind: "IPAddressClaim", late: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
 		{name: "an address while nothing can be recorded", kind: "IPAddress", fails: "create IPAllocation", object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
 		{name: "an address of another provider", kind: "IPAddress", object: object(named, "example.com", "Pool", "p", at("10.0.0.7"))},
 	}.check(t, "cluster-api.txt", furnished)
