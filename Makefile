@@ -18,7 +18,7 @@ REPLICAS ?= 1
 CLUSTER_API ?= true
 
 # What is released, and the image that the manifests name: clusterctl takes only a
-# name that says where the image is.
+# name with a registry.
 VERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null || echo v0.1.0)
 IMG ?= localhost/cadastre:$(VERSION)
 OUT ?= out
@@ -38,7 +38,7 @@ assets := controlplane
 endif
 export KUBEBUILDER_ASSETS
 
-# Modules of their own that are tested and linted as the whole is.
+# Separate modules that are tested and linted like the main one.
 modules := test/example-provider test/gitops test/perf/plots
 
 .PHONY: help

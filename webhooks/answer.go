@@ -160,7 +160,7 @@ func denied(err error) admission.Response {
 	return response
 }
 
-// canWait reports whether an error only means that the request has to wait.
+// canWait reports whether an error only means that the request must wait.
 func canWait(err error) bool {
 	var missing *ipam.MissingError
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](err); ok {

@@ -54,8 +54,8 @@ func answerOf(t *testing.T, response admission.Response, req admission.Request) 
 	return times.ReplaceAllString(text, `"now"`)
 }
 
-// random is what is drawn for names of records, and of objects with generateName, and times
-// when the conditions of a claim came to be.
+// random matches the drawn parts of names of records, and of objects with generateName, and times
+// matches the transition times of conditions.
 var (
 	random = regexp.MustCompile(`(\b(?:c|a|q|made|own)-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
 	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)

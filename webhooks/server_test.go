@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// bare implements a server that serves until its context is done, which is that of requests too.
+// bare implements a server that serves until its context is done. Requests have the same context.
 type bare struct {
 	webhook.Server
 	hook    http.Handler

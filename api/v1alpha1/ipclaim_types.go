@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationRequestedBy on an IPClaim or a pool that had to wait, and on an IPAddressClaim that
+// AnnotationRequestedBy on an IPClaim or a pool that waited, and on an IPAddressClaim that
 // names a pool of another project or one that does not exist yet, is the name of the user that
 // created it. The record of an IPClaim states it when a pool has room. If the user is a service
 // account, the operator asks again whether it can use the pool that the object names. The operator

@@ -135,7 +135,7 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 	uids := map[string]bool{}
 	for _, d := range all {
 		if uids[d.UID] || len(d.UID) > 40 {
-			t.Errorf("uid %q is that of another dashboard, or too long", d.UID)
+			t.Errorf("uid %q belongs to another dashboard, or is too long", d.UID)
 		}
 		uids[d.UID] = true
 		titles := map[string]bool{}

@@ -241,9 +241,9 @@ func TestExplanations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("# these\na.go F: x → y\n\n  it is the same\n  thing\nb.go G: z → nothing\n\tnobody sees it\n")
+	write("# these\na.go F: x → y\n\n  it is the same\n  thing\nb.go G: z → nothing\n\tit is not visible\n")
 	why, err := ReadExplanations(file)
-	if want := (Explanations{"a.go F: x → y": "it is the same thing", "b.go G: z → nothing": "nobody sees it"}); err != nil || !maps.Equal(why, want) {
+	if want := (Explanations{"a.go F: x → y": "it is the same thing", "b.go G: z → nothing": "it is not visible"}); err != nil || !maps.Equal(why, want) {
 		t.Errorf("got %v, %v; want %v", why, err, want)
 	}
 	for _, bad := range []string{"a.go F: x → y\n", "  of nothing\n"} {

@@ -57,8 +57,8 @@ type Options struct {
 	Namespace string
 	// WatchNamespace is the only namespace whose claims are reconciled; empty: all.
 	WatchNamespace string
-	// WatchFilter is the value that the label cluster.x-k8s.io/watch-filter of an
-	// IPAddressClaim must have to be reconciled; empty: any, or none.
+	// WatchFilter is the required value of the label cluster.x-k8s.io/watch-filter of
+	// IPAddressClaims; empty: any, or none.
 	WatchFilter string
 	// AddressClaims is notified of all IPAddressClaims that the cache has.
 	AddressClaims cache.ResourceEventHandler

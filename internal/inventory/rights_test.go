@@ -25,7 +25,7 @@ func TestARightIsAskedForWhereItIsAllThatLacks(t *testing.T) {
 		"a pool of another project":         {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("owned")}, true, true},
 		"the same, with the right":          {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("owned"), Grant: &ipam.Grant{}}, false, false},
 		"the same, with that to another":    {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("owned"), Grant: &ipam.Grant{PoolUID: "former"}}, true, true},
-		"a pool of its own project":         {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("mine")}, false, false},
+		"a pool of the same project":        {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("mine")}, false, false},
 		"a pool that is not visible":        {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("hidden")}, true, false},
 		"a pool that does not exist":        {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none")}, true, false},
 		"a pool of the namespace's own":     {ipam.Request{Claim: claim, Pool: ipam.LocalPoolNamed("red", "own")}, false, false},

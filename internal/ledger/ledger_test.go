@@ -324,7 +324,7 @@ func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
 	elsewhere := bounded
 	elsewhere.Holder.Namespace = "operator"
 	mustHold(t, l, elsewhere).Drop()
-	record.HolderUID, record.Version = "2", "2" // the pool is there
+	record.HolderUID, record.Version = "2", "2" // the pool exists
 	must(t, feed{l}.Update(convert.Allocation(record)))
 	mustHold(t, l, bounded).Drop()
 }

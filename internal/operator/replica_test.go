@@ -163,7 +163,7 @@ func (r *running) leads() {
 	suite.Must(r, err)
 	lease := r.lease()
 	if holder := lease.Spec.HolderIdentity; holder == nil || !strings.HasPrefix(*holder, host+"_") || lease.Labels[versionLabel] == "" {
-		r.Errorf("the lease is that of %v, with the labels %v", holder, lease.Labels)
+		r.Errorf("the lease belongs to %v, with the labels %v", holder, lease.Labels)
 	}
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds == nil || *seconds != 2 {
 		r.Errorf("the lease lasts %v s, want 2", seconds)

@@ -144,7 +144,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
           />
         )}
         <Choose
-          label="Colour by"
+          label="Color by"
           value={colourBy}
           options={Object.entries(COLOURS)}
           onChoose={setColourBy}
@@ -154,7 +154,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
       <AddressMap
         register={register}
         space={space}
-        label={`Map of ${spaceName(space)}. The table below says the same.`}
+        label={`Map of ${spaceName(space)}. The table below shows the same.`}
         height={MAP_HEIGHT}
         home={homeOf(roots)}
         colourBy={colourBy}

@@ -157,7 +157,7 @@ function SmallMap({ register, version, pool, standing, claim }: SmallMapProps) {
         register={register}
         space={space}
         title={`Pool ${pool.name}`}
-        label={`Map of pool ${pool.name}. The table below says the same.`}
+        label={`Map of pool ${pool.name}. The table below shows the same.`}
         height={MAP_HEIGHT}
         selected={selected}
         onSelect={setSelected}

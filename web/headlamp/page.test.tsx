@@ -141,10 +141,10 @@ it('shows another routing domain', async () => {
   expect(screen.getByRole('application', { name: /^Map of lab · IPv6/ })).toBeTruthy();
 });
 
-it('colours by project', async () => {
+it('colors by project', async () => {
   show(<AddressesPage />);
   await shown('10.0.1.0/24');
-  choose('Colour by', 'Project');
+  choose('Color by', 'Project');
   await waitFor(() =>
     expect(within(screen.getByRole('list', { name: 'Legend' })).getByText('shop')).toBeTruthy()
   );

@@ -57,7 +57,7 @@ export class Dialogs {
     uid.catch(() => {}) // reported when the claim is to be released
     this.#open({
       title: `Release IPClaim ${claim.namespace}/${claim.name}?`, action: 'Release', danger: true,
-      body: [h('p', { text: what }), h('p', { class: 'quiet', text: 'The IPClaim is deleted. What becomes of the block is for its reclaim policy and the reuse delay of the pool to say.' })],
+      body: [h('p', { text: what }), h('p', { class: 'quiet', text: 'The IPClaim is deleted. Its reclaim policy and the reuse delay of the pool decide what becomes of the block.' })],
       work: async () => {
         await this.#app.api.release({ ...claim, uid: await uid })
         return `Released IPClaim ${claim.namespace}/${claim.name}.`

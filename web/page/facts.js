@@ -84,7 +84,7 @@ function ofBlock(store, block, now) {
   if (block.drained) notes.push('It is out of range: its pool does not hand these addresses out any more. It stays until its holder releases it.')
   if (block.terminating) notes.push('Its record is being deleted. The block is taken until that is done.')
   if (block.state === 'Cooling') notes.push('It was released, and is not handed out again before the reuse delay of its pool has passed.')
-  if (block.state === 'Retained') notes.push('Its claim is gone. The block is retained for whoever claims it by name.')
+  if (block.state === 'Retained') notes.push('Its claim is gone. The block is retained until it is claimed by name.')
   const commands = [ipam('who', bare(block))]
   const [namespace, name] = block.allocation.split('/')
   if (name) commands.push(`kubectl get ipallocation -n ${quote(namespace)} ${quote(name)} -o yaml`)

@@ -37,7 +37,7 @@ export async function askUntilAnswered(ask, { signal, onFailure, wait = (fn, ms)
   }
 }
 
-// Reports whether the same question can have an answer later: 507 means that a pool is full.
+// Reports whether the same question can be answered later: 507 means that a pool is full.
 function mayPass(error) {
   return error instanceof Refusal && (error.status === 0 || error.status === 429 || (error.status >= 500 && error.status !== 507))
 }

@@ -57,7 +57,7 @@ func hasClaims(path string) (bool, error) {
 		err := decoder.Decode(&object)
 		switch {
 		case errors.Is(err, io.EOF) && claims > 0 && otherObjects > 0:
-			return false, errors.New("it has IPClaims and other kinds; the demo needs them in files of their own")
+			return false, errors.New("it has IPClaims and other kinds; the demo needs them in separate files")
 		case errors.Is(err, io.EOF):
 			return claims > 0, nil
 		case err != nil:

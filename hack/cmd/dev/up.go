@@ -94,7 +94,7 @@ func (b *background) follow(out io.Writer) error {
 		return err
 	}
 	if n, _ := b.ready.Read(make([]byte, 1)); n == 0 {
-		return fmt.Errorf("it did not get ready; %s says why", b.log)
+		return fmt.Errorf("it did not get ready: see %s", b.log)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func lastOfPool(e *orphans) {
 	}
 	q := e.Started(e.controller.records())
 	e.Forced(convert.Allocation(story.Block("a", "q", "10.0.0.0/28")))
-	q.Enqueued("team/a-12345678") // the pool is there
+	q.Enqueued("team/a-12345678") // the pool exists
 	e.Forced(pool)
 	q.Enqueued()
 	e.Forced(convert.Allocation(story.Block("b", "q", "10.0.0.16/28")))

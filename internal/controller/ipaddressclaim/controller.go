@@ -80,8 +80,8 @@ type Controller struct {
 	Workers int
 	// Within holds the namespaces whose claims it reconciles.
 	Within kubeutil.Namespaces
-	// WatchFilter is the value of Cluster API's label for filters that a claim must
-	// have to be reconciled; empty: any, or none.
+	// WatchFilter is the required value of Cluster API's label for filters; empty:
+	// any, or none.
 	WatchFilter string
 	Clock       clock.PassiveClock
 	// Events receives the events.

@@ -26,7 +26,7 @@ import (
 // mayWait reports whether the claim can be in the queue: it is one of ours and asks for something
 // that could be served, it is not being deleted, neither it nor its Cluster is paused, and the
 // Cluster is not missing. A claim in conflict that has an IPAddress already is served by no other
-// address: no claim has to wait behind it. No other code decides this, on the leader or on the
+// address: no claim waits behind it. No other code decides this, on the leader or on the
 // other replicas.
 func (s *scope) mayWait() bool {
 	if s.claim == nil || s.address != nil || s.invalid != nil || !isOurs(s.claim.Spec.PoolRef) ||

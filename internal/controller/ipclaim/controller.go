@@ -1,5 +1,5 @@
 // Package ipclaim reconciles IPClaims. Admission binds them and writes their status when they are
-// created; the controller binds the claims that had to wait, restores records that were lost, and
+// created; the controller binds the claims that wait, restores records that were lost, and
 // reports conflicts.
 package ipclaim
 

@@ -90,7 +90,7 @@ func TestFreeBlocks(t *testing.T) {
 		want  string
 	}{
 		{"of one address are all the free addresses", fragmented(), 32, "5"},
-		{"of two addresses are those that are aligned", fragmented(), 31, "2"},
+		{"of two addresses are aligned", fragmented(), 31, "2"},
 		{"of a length that is nowhere free are none", fragmented(), 30, "0"},
 		{"of an empty ::/0 are all there are", New(netip.MustParsePrefix("::/0")), 128,
 			"340282366920938463463374607431768211456"},

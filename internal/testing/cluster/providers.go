@@ -74,7 +74,7 @@ func (c *Cluster) installBases(ctx context.Context, dir string) error {
 }
 
 // NewInCluster returns the manager of the in-cluster IPAM provider, as an administrator, which
-// does not run yet. Its webhooks are not installed. Cluster API has to run, for it converts the
+// does not run yet. Its webhooks are not installed. Cluster API must run, for it converts the
 // version of IPAddressClaims that the provider reads. The caller stops it.
 func (c *Cluster) NewInCluster() (*Process, error) {
 	return c.newController("in-cluster", filepath.Join("providers", "in-cluster"), "providers", "--webhook-port=0", "--metrics-bind-address=0")

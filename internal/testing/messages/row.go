@@ -2,7 +2,7 @@
 // the API: it collects them from runs of tests with bad inputs, checks their form, and makes
 // sure that every message in the code is met by a row of the table.
 //
-// A test that has a list of bad inputs uses Golden to record the messages that they lead to, in
+// A test with a list of bad inputs uses Golden to record the messages that they lead to, in
 // testdata/messages beside it; those of the webhooks stand in webhooks/testdata/answers. With
 // -update both write the messages that they got. The test of this package reads them, with the
 // rules of the CRDs and the policies, and compares the table: `make messages` writes it.

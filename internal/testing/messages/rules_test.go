@@ -98,7 +98,7 @@ func TestEveryRuleOfTheCRDsIsBroken(t *testing.T) {
 	rows := ruled(t)
 	for _, rules := range all {
 		kind := rules.Kind
-		if kind == "LocalIPPool" { // its rules are those of an IPPool
+		if kind == "LocalIPPool" { // it has the rules of an IPPool
 			continue
 		}
 		for _, template := range rules.Templates() {

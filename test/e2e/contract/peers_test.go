@@ -40,7 +40,7 @@ func addressFor(claim *ipamv1.IPAddressClaim, address string, prefix int32) *ipa
 	}
 }
 
-var _ = Describe("What is there already", Ordered, func() {
+var _ = Describe("Existing objects", Ordered, func() {
 	var team string
 	var pool *v1alpha1.IPPool
 

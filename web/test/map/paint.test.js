@@ -99,7 +99,7 @@ test('the drawing of a strip that is wide enough is as long as it has addresses'
   const { draw, map } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n), strip('a', 's', 'p', 100n, 149n), strip('b', 's', 'p', 150n, 150n, { state: 'drained' })] })
   const { rectangles } = draw()
   const held = rectangles.filter(({ style }) => style === THEMES.light.colours.held.fill)
-  assert.deepEqual(held.map(({ x, width }) => [x, width]), [[MARGIN + 100, 49]], 'less one pixel between neighbours')
+  assert.deepEqual(held.map(({ x, width }) => [x, width]), [[MARGIN + 100, 49]], 'less one pixel between neighbors')
   assert.equal(map.at(MARGIN + 100.5, held[0].y + 5).strip.id, 'a')
   assert.equal(map.at(MARGIN + 99.5, held[0].y + 5).strip, null)
   assert.deepEqual(map.at(MARGIN + 99.5, held[0].y + 5).free, { from: 0n, to: 99n })

@@ -99,7 +99,7 @@ test('the legend counts the strips of each state, value and age', () => {
   assert.throws(() => (map.theme = 'pink'), /pink is not a theme/)
 })
 
-test('colours by age follow the time', () => {
+test('colors by age follow the time', () => {
   let now = 1e12
   const { map, window } = mapOf({ spaces, strips: [strip('a', 's', null, 0n, 0n, { since: 1e12 - 3590e3 })] }, { now: () => new Date(now) })
   map.colourBy('age')

@@ -113,7 +113,7 @@ test('a value of a facet has the same color, with any other values', () => {
   assert.equal(new Set([...slots, ...['a', 'b', 'c'].map(eight.of)]).size, 11)
 })
 
-test('values have the colours that they are given, and the rest is other', () => {
+test('values have the colors that they are given, and the rest is other', () => {
   const colouring = colouringOf('project', () => 0, new Map([['web', 3], ['gone', 4]]))
   const of = (value) => strip('x', 's', null, 0n, 0n, { facets: { project: value } })
   for (const value of ['web', 'web', 'payments', '']) colouring.count(of(value), 1)
@@ -125,7 +125,7 @@ test('values have the colours that they are given, and the rest is other', () =>
   assert.equal(colouring.categories[colouring.of(of('web'))].colour, 'facet3')
 })
 
-test('the eleven most frequent values have colours, and the rest is other', () => {
+test('the eleven most frequent values have colors, and the rest is other', () => {
   const counts = Object.fromEntries(Array.from({ length: 15 }, (_, k) => [`p${k}`, 20 - k]))
   const { colouring, of } = facets({ ...counts, '': 4 })
   const own = Object.keys(counts).map(of)

@@ -16,7 +16,7 @@ const PAIRS = [
   ...['edge', 'good', 'warn', 'bad'].flatMap((mark) => ['surface', 'raised'].map((ground) => [mark, ground, 3])),
 ]
 
-test('the style sheet has the colours', () => {
+test('the style sheet has the colors', () => {
   for (const name of PAIRS.flat().filter((one) => typeof one === 'string')) assert.ok(colours[name], name)
 })
 

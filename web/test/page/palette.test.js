@@ -5,7 +5,7 @@ import { pool, storeWith } from '../fakes/register.js'
 
 const many = (n) => new Map(Array.from({ length: n }, (_, i) => [`project-${i}`, 100 - i]))
 
-test('values have colours of their own, the most frequent ones first', () => {
+test('values have their own colors, the most frequent ones first', () => {
   const slots = chooseSlots(many(20))
   assert.equal(slots.size, 11)
   assert.equal(new Set(slots.values()).size, 11)

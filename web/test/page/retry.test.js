@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { createApi, Refusal } from '../../page/api.js'
 import { askUntilAnswered } from '../../page/retry.js'
 
-// Sends a question that fails with these failures, and then has an answer.
+// Sends a question that fails with these failures, and then succeeds.
 async function asked(...failures) {
   const said = []
   const waits = []
