@@ -156,7 +156,7 @@ func markdown(records int, rows [][]string) string {
 
 How long commands of `+"`kubectl ipam`"+` take that read the register, beside kubectl's own list of the same %d
 IPAllocations of single addresses, in one pool. Medians of %d rounds in turns, with the API server on the same
-machine: %d CPUs (%s), %s. CPU time and memory are those of the command. `+"`make bench-plugin`"+` generates this
+machine: %d CPUs (%s), %s. CPU time and memory are the command's. `+"`make bench-plugin`"+` generates this
 part again.
 
 `, records, rounds, m.CPUs, m.CPU, m.Platform) +

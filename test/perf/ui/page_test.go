@@ -42,8 +42,8 @@ return (n)=>c.dispatchEvent(new WheelEvent('wheel',{%s,clientX:b.x+b.width/4,cli
 // measurement holds the measurements of a page.
 type measurement struct {
 	blocks int
-	// first and ready are in milliseconds since the page was opened, of a command that was
-	// started just before; again are those of one that has read the register.
+	// first and ready are in milliseconds since the page was opened, with a command that was
+	// started just before; again with one that has read the register.
 	first, ready, firstAgain, readyAgain float64
 	pan, panPool, zoom                   []browser.Frame
 	heap, received                       float64
@@ -210,9 +210,9 @@ func markdown(all []measurement) string {
 	var rows [][]string
 	rows = append(rows,
 		row("first picture, command just started, ms", later("%.0f", func(s measurement) float64 { return s.first })),
-		row("all is there, command just started, ms", later("%.0f", func(s measurement) float64 { return s.ready })),
+		row("everything shown, command just started, ms", later("%.0f", func(s measurement) float64 { return s.ready })),
 		row("first picture, opened again, ms", later("%.0f", func(s measurement) float64 { return s.firstAgain })),
-		row("all is there, opened again, ms", later("%.0f", func(s measurement) float64 { return s.readyAgain })),
+		row("everything shown, opened again, ms", later("%.0f", func(s measurement) float64 { return s.readyAgain })),
 		row("received, MB", later("%.1f", func(s measurement) float64 { return s.received / 1e6 })),
 	)
 	for _, motion := range []struct {
@@ -235,7 +235,7 @@ The page of `+"`kubectl ipam ui`"+` in a headless Chromium with a window of %d Ã
 has, in %d pools; beside it an empty page in the same browser and the same run. The machine has no GPU: all pixels are
 painted by the CPU, which the API server, the command and the browser share: %s CPUs (%s), %s. The
 figures of frames are median / p95 / worst of %d frames in each of which the wheel turns: the time between frames is 16.7 ms
-at 60 frames a second, and the work is that of the main thread. `+"`make bench-ui`"+` generates this part again.
+at 60 frames a second, and the work is the main thread's. `+"`make bench-ui`"+` generates this part again.
 
 `, width, height, pools, cmp.Or(strconv.Itoa(m.CPUs), "some"), m.CPU, m.Platform, frames) + document.Table(head, 1, rows)
 }

@@ -1,4 +1,4 @@
-// Package document writes what a run of the benchmark measured: as a table, as
+// Package document writes the measurements of a run of the benchmark: as a table, as
 // plots, and as Markdown. No figure is typed by hand.
 package document
 
@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
 
-// Markdown is what docs/benchmarks.md says of a run.
+// Markdown returns the part of docs/benchmarks.md about a run.
 func Markdown(r *figures.Report) string {
 	return "## The operator\n\n" + about(r) + "\n### Targets\n\n" + Targets(r) + costs(r) + rates(r) + growth(r) + lives(r) + curves(r) + notes(r)
 }
@@ -32,7 +32,7 @@ func about(r *figures.Report) string {
 	return text + ", " + r.Machine.Platform + ".\n" + strings.Join(versions, ", ") + "\n"
 }
 
-// Targets is a table of what is to be reached and what was.
+// Targets returns a table of the targets and the measured figures.
 func Targets(r *figures.Report) string {
 	t := table{head: []string{"measure", "target", "measured", "met"}, numbers: 2}
 	for _, target := range r.Targets() {
@@ -48,7 +48,7 @@ func Targets(r *figures.Report) string {
 	return t.String()
 }
 
-// costs says why the rates are what they are, where it was measured.
+// costs returns the CPU times that explain the rates, if they were measured.
 func costs(r *figures.Report) string {
 	claim := r.Find(figures.Key{Scenario: "claim", Variant: "by pool", Shape: "8 clients"})
 	bare := r.Find(figures.Key{Scenario: "bare", Shape: "8 clients"})
@@ -58,13 +58,13 @@ func costs(r *figures.Report) string {
 	text := fmt.Sprintf("\nA claim is two writes and a call of a webhook. Until it is Bound it takes %.1f ms of CPU time in all, %.1f of them in the API server; a bare create, which is one write, takes %.1f ms. Everything shares the %d CPUs, so that the rates are to each other about as these.\n",
 		cpu(claim), claim.CPU("apiserver"), cpu(bare), r.Machine.CPUs)
 	if writes := r.Find(figures.Key{Scenario: "writes", Shape: "8 clients"}); writes != nil {
-		text += fmt.Sprintf("The two writes by themselves, made by the client with no operator, take %.1f ms, and %.2f of the rate of bare creates is what they come to with 8 clients.\n",
+		text += fmt.Sprintf("The two writes by themselves, made by the client with no operator, take %.1f ms, and with 8 clients their rate is %.2f of that of bare creates.\n",
 			cpu(writes), writes.Ratio(bare, figures.Round.PerSecond))
 	}
 	return text
 }
 
-// cpu is the CPU time of all parts for a request, in milliseconds.
+// cpu returns the CPU time of all parts for a request, in milliseconds.
 func cpu(s *figures.Series) (sum float64) {
 	for _, part := range []string{"apiserver", "managers", "etcd", "clients", "controller-manager"} {
 		sum += s.CPU(part)
@@ -72,7 +72,7 @@ func cpu(s *figures.Series) (sum float64) {
 	return sum
 }
 
-// rates is everything that was created at a rate.
+// rates returns a table of the rates and latencies of creates.
 func rates(r *figures.Report) string {
 	t := table{head: []string{"what", "load", "beside", "created/s", "done/s", "p50 ms", "p95 ms", "p99 ms", "failed", "CPU ms: API server", "managers", "etcd", "others"}, numbers: 2}
 	for _, s := range r.Series {
@@ -95,7 +95,7 @@ func rates(r *figures.Report) string {
 		t.add(row...)
 	}
 	return "\n### Rates and latencies\n\n" +
-		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules, which is what the control plane can do at most. *writes*: two such objects, one of them with a status, which is what a claim writes, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
+		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules: the most that the control plane can do. *writes*: two such objects, one of them with a status, like the writes of a claim, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
 		"*Beside* is how many there were already; *done* is until all claims were Bound, or had their address. Rates are medians of rounds, percentiles are of all samples; in an open loop (n/s) they count from when a request was meant to be sent. The last columns are CPU time for each request, until all was done; *others* are the clients and kube-controller-manager.\n\n" + t.String()
 }
 
@@ -106,7 +106,7 @@ func title(s *figures.Series) string {
 	return strings.TrimSuffix(s.Scenario+", "+s.Variant, ", ")
 }
 
-// growth is how rates and memory go with what is in use.
+// growth returns tables of rates and memory by the number of blocks in use.
 func growth(r *figures.Report) string {
 	steps := r.Each("fill", "claim")
 	if len(steps) == 0 {
@@ -129,7 +129,7 @@ func growth(r *figures.Report) string {
 	return "\n### Filling a /12 with /28\n\n" + t.String() + "\n" + m.String()
 }
 
-// lives is what starts and ends.
+// lives returns a table of releases, restarts and failovers.
 func lives(r *figures.Report) string {
 	t := table{head: []string{"what", "times", "p50 ms", "p95 ms", "slowest ms"}, numbers: 1}
 	for _, s := range r.Series {
@@ -144,7 +144,7 @@ func lives(r *figures.Report) string {
 	return text
 }
 
-// curves are the plots, which stand in a directory beside the document.
+// curves returns references to the plots, which stand in a directory beside the document.
 func curves(r *figures.Report) string {
 	var text strings.Builder
 	text.WriteString("\n### Curves\n")
@@ -161,7 +161,7 @@ func notes(r *figures.Report) string {
 	return "\nLeft out or different:\n\n- " + strings.Join(r.Notes, "\n- ") + "\n"
 }
 
-// Observed is a table of what metrics and traces cost; empty where it was not measured.
+// Observed returns a table of the cost of metrics and traces; empty if it was not measured.
 func Observed(r *figures.Report) string {
 	t := table{head: []string{"replica", "claims/s", "of the first", "CPU of the replica, ms a claim", "p95 ms"}, numbers: 1}
 	rounds := 0
@@ -206,7 +206,7 @@ func SpliceFile(path, part, content string) error {
 	return os.WriteFile(path, []byte(spliced), 0o644)
 }
 
-// table is one in Markdown that can be read as it stands, too.
+// table holds a table in Markdown that is readable as plain text, too.
 type table struct {
 	head []string
 	// numbers is the first column that is aligned to the right.
@@ -214,7 +214,7 @@ type table struct {
 	rows    [][]string
 }
 
-// Table is a table in Markdown. The columns from number numbers on are aligned to the right.
+// Table returns a table in Markdown. The columns from number numbers on are aligned to the right.
 func Table(head []string, numbers int, rows [][]string) string {
 	t := table{head: head, numbers: numbers, rows: rows}
 	return t.String()

@@ -70,7 +70,7 @@ func clientsPlot(r *figures.Report) Plot {
 	return c
 }
 
-// latencyPlot is the latency that so many percent of requests did not exceed.
+// latencyPlot returns the plot of the latency that so many percent of requests did not exceed.
 func latencyPlot(r *figures.Report, shape string) Plot {
 	rate := strings.TrimSuffix(shape, "/s")
 	c := Plot{Name: rate, Caption: "Latencies at " + rate + " creates a second", Title: "Latency of creates at " + shape + ", open loop", X: "percentile", Y: "ms"}
@@ -97,7 +97,7 @@ func addLine(c *Plot, name string, series []*figures.Series, x, y func(*figures.
 
 func inUse(s *figures.Series) float64 { return float64(s.At) }
 
-// clients of a closed loop; zero for an open one.
+// clients returns the number of clients of a closed loop; zero for an open one.
 func clients(s *figures.Series) float64 {
 	number, rest, _ := strings.Cut(s.Shape, " ")
 	if !strings.HasPrefix(rest, "client") {

@@ -1,5 +1,5 @@
-// Package figures is what a run of the benchmark measured, as it stands in
-// out/bench.json, and what follows from it: everything that a document says is
+// Package figures holds the measurements of a run of the benchmark, as they stand in
+// out/bench.json, and the figures that follow from them: all figures of a document are
 // worked out from here.
 package figures
 
@@ -18,21 +18,21 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// Report is one run.
+// Report holds the measurements of one run.
 type Report struct {
 	Command string    `json:"command"`
 	Quick   bool      `json:"quick"`
 	Begun   time.Time `json:"begun"`
 	Seconds float64   `json:"seconds"`
 	Machine Machine   `json:"machine"`
-	// Versions of what took part.
+	// Versions of the components that took part.
 	Versions map[string]string `json:"versions"`
 	Series   []*Series         `json:"series"`
-	// Notes say what was left out and why.
+	// Notes name the measurements that were left out, with the reasons.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Machine is where everything ran, clients included.
+// Machine describes the machine on which everything ran, clients included.
 type Machine struct {
 	CPU       string `json:"cpu"`
 	CPUs      int    `json:"cpus"`
@@ -45,11 +45,11 @@ type Key struct {
 	Scenario string `json:"scenario"`
 	Variant  string `json:"variant,omitempty"`
 	Shape    string `json:"shape,omitempty"`
-	// At is how many there were already.
+	// At is the number of objects that existed already.
 	At int `json:"at,omitempty"`
 }
 
-// Series is what was measured of one thing, in one or more rounds.
+// Series holds the measurements of one thing, in one or more rounds.
 type Series struct {
 	Key
 	// Rounds of one run stand side by side: round i of one series was measured
@@ -67,22 +67,22 @@ type Series struct {
 	samples []time.Duration
 }
 
-// Round is one measurement of a rate.
+// Round holds one measurement of a rate.
 type Round struct {
 	Requests int     `json:"requests"`
 	Seconds  float64 `json:"seconds"`
 	// DoneSeconds is until all that follows from the requests was done, such as
 	// the last claim being Bound.
 	DoneSeconds float64 `json:"doneSeconds,omitempty"`
-	// CPU is what each part used for a request, in milliseconds; empty where the
-	// system does not say.
+	// CPU is the time that each part used for a request, in milliseconds; empty if the
+	// system does not report it.
 	CPU map[string]float64 `json:"cpu,omitempty"`
 }
 
-// PerSecond is the rate of requests.
+// PerSecond returns the rate of requests.
 func (r Round) PerSecond() float64 { return float64(r.Requests) / r.Seconds }
 
-// DonePerSecond is the rate at which requests and all that follows were done.
+// DonePerSecond returns the rate at which requests and all that follows were done.
 func (r Round) DonePerSecond() float64 {
 	if r.DoneSeconds == 0 {
 		return r.PerSecond()
@@ -90,7 +90,7 @@ func (r Round) DonePerSecond() float64 {
 	return float64(r.Requests) / r.DoneSeconds
 }
 
-// Of is the series of a key, made if there is none.
+// Of returns the series of a key, made if there is none.
 func (r *Report) Of(key Key) *Series {
 	if s := r.Find(key); s != nil {
 		return s
@@ -100,7 +100,7 @@ func (r *Report) Of(key Key) *Series {
 	return s
 }
 
-// Find is the series of a key, or nil.
+// Find returns the series of a key, or nil.
 func (r *Report) Find(key Key) *Series {
 	for _, s := range r.Series {
 		if s.Key == key {
@@ -110,7 +110,7 @@ func (r *Report) Find(key Key) *Series {
 	return nil
 }
 
-// Each is every series of a scenario and variant, in order.
+// Each returns every series of a scenario and variant, in order.
 func (r *Report) Each(scenario, variant string) []*Series {
 	var found []*Series
 	for _, s := range r.Series {
@@ -121,14 +121,14 @@ func (r *Report) Each(scenario, variant string) []*Series {
 	return found
 }
 
-// Note says something of the run that no figure says.
+// Note adds a remark about the run that no figure states.
 func (r *Report) Note(text string) {
 	if !slices.Contains(r.Notes, text) {
 		r.Notes = append(r.Notes, text)
 	}
 }
 
-// Add enters a round; done is zero where nothing follows from a request.
+// Add records a round; done is zero if nothing follows from a request.
 func (s *Series) Add(round load.Round, done time.Duration, cpu map[string]float64) {
 	s.Rounds = append(s.Rounds, Round{Requests: len(round.Latencies), Seconds: round.Took.Seconds(), DoneSeconds: done.Seconds(), CPU: cpu})
 	s.Failures += len(round.Errors)
@@ -138,14 +138,14 @@ func (s *Series) Add(round load.Round, done time.Duration, cpu map[string]float6
 	s.AddLatencies(round.Latencies)
 }
 
-// AddLatencies enters latencies alone.
+// AddLatencies records latencies alone.
 func (s *Series) AddLatencies(samples []time.Duration) {
 	s.Requests += len(samples)
 	s.samples = append(s.samples, samples...)
 	s.Millis = PercentilesOf(s.samples)
 }
 
-// Set enters a figure that is no latency.
+// Set records a figure that is no latency.
 func (s *Series) Set(name string, value float64) {
 	if s.Values == nil {
 		s.Values = map[string]float64{}
@@ -153,13 +153,13 @@ func (s *Series) Set(name string, value float64) {
 	s.Values[name] = value
 }
 
-// PerSecond is the median rate of the rounds.
+// PerSecond returns the median rate of the rounds.
 func (s *Series) PerSecond() float64 { return s.median(Round.PerSecond) }
 
-// DonePerSecond is the median rate of what was done.
+// DonePerSecond returns the median rate at which all was done.
 func (s *Series) DonePerSecond() float64 { return s.median(Round.DonePerSecond) }
 
-// CPU is the median of what a part used for a request, in milliseconds.
+// CPU returns the median of the time that a part used for a request, in milliseconds.
 func (s *Series) CPU(part string) float64 {
 	return s.median(func(r Round) float64 { return r.CPU[part] })
 }
@@ -172,7 +172,7 @@ func (s *Series) median(value func(Round) float64) float64 {
 	return median(rates)
 }
 
-// Ratio is the median, over rounds that were measured next to each other, of the
+// Ratio returns the median, over rounds that were measured next to each other, of the
 // rate of s to that of other.
 func (s *Series) Ratio(other *Series, value func(Round) float64) float64 {
 	ratios := make([]float64, min(len(s.Rounds), len(other.Rounds)))
@@ -216,10 +216,10 @@ func Load(path string) (*Report, error) {
 	return r, nil
 }
 
-// Observed are the variants of the scenario observed, the one without anything first.
+// Observed lists the variants of the scenario observed, the one without anything first.
 var Observed = [...]string{"no metrics, no traces", "scraped each second", "scraped, every create traced"} //nolint:gochecknoglobals // a constant list
 
-// ThisMachine is the machine that this process runs on.
+// ThisMachine returns the description of the machine that this process runs on.
 func ThisMachine() Machine {
 	m := Machine{CPU: "unknown", CPUs: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if name, ok := field("/proc/cpuinfo", "model name"); ok {
@@ -232,8 +232,8 @@ func ThisMachine() Machine {
 	return m
 }
 
-// field is the first value of a name in a file of "name: value" lines; none
-// where the system has no such file.
+// field returns the first value of a name in a file of "name: value" lines; none
+// if the system has no such file.
 func field(path, name string) (string, bool) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -249,7 +249,7 @@ func field(path, name string) (string, bool) {
 	return "", false
 }
 
-// Percentiles of latencies, in milliseconds: each is one of the samples (nearest
+// Percentiles holds percentiles of latencies, in milliseconds: each is one of the samples (nearest
 // rank), nothing is interpolated.
 type Percentiles struct {
 	P50 float64 `json:"p50"`
@@ -261,14 +261,13 @@ type Percentiles struct {
 	Curve []Point `json:"curve"`
 }
 
-// Point of a curve.
+// Point represents a point of a curve.
 type Point struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 }
 
-// PercentilesOf works out the percentiles of all samples; nil where there are
-// none.
+// PercentilesOf computes the percentiles of all samples; nil if there are none.
 func PercentilesOf(samples []time.Duration) *Percentiles {
 	if len(samples) == 0 {
 		return nil
@@ -288,5 +287,5 @@ func PercentilesOf(samples []time.Duration) *Percentiles {
 	return p
 }
 
-// millis are rounded to a microsecond.
+// millis returns milliseconds, rounded to a microsecond.
 func millis(d time.Duration) float64 { return float64(d.Round(time.Microsecond).Microseconds()) / 1000 }

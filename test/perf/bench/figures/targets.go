@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Target is something that is to be reached, and what was measured.
+// Target holds a figure to be reached, and the measured one.
 type Target struct {
 	What, Wanted string
-	// Measured is a figure with its unit; empty where nothing was measured.
+	// Measured is a figure with its unit; empty if nothing was measured.
 	Measured string
 	Met      bool
 }
 
-// Targets are all that there are, in the order of the document.
+// Targets returns all targets, in the order of the document.
 func (r *Report) Targets() []Target {
 	claim := func(shape string) Key { return Key{"claim", "by pool", shape, 0} }
 	const few, many = "8 clients", "32 clients"
@@ -31,7 +31,7 @@ func (r *Report) Targets() []Target {
 	return slices.Concat(targets, r.latencies(), r.addressClaims(), r.growth(), r.lives())
 }
 
-// ratio of the rates of two series.
+// ratio names two series whose rates are compared.
 type ratio struct {
 	of, to Key
 	rate   func(Round) float64
@@ -49,7 +49,7 @@ func (r *Report) rate(what string, q ratio) Target {
 	return t
 }
 
-// most is a figure that is to be at most so much.
+// most returns the target of a figure that must not exceed a value.
 func most(what, unit string, measured *float64, wanted float64) Target {
 	t := Target{What: what, Wanted: fmt.Sprintf("≤ %g %s", wanted, unit)}
 	if measured != nil {
@@ -58,7 +58,7 @@ func most(what, unit string, measured *float64, wanted float64) Target {
 	return t
 }
 
-// short is a figure with three digits, or with all those before the point.
+// short returns a figure with three digits, or with all those before the point.
 func short(value float64) string {
 	if value >= 1000 {
 		return fmt.Sprintf("%.0f", value)
@@ -108,7 +108,7 @@ func (r *Report) addressClaims() []Target {
 	return append(targets, t)
 }
 
-// growth is what must not depend on how much is in use.
+// growth returns the targets that must not depend on the number of blocks in use.
 func (r *Report) growth() []Target {
 	rate := Target{What: "claim creates with all of them in use : with none, each beside bare creates", Wanted: "≥ 0.95"}
 	if steps := r.Each("fill", "claim"); len(steps) > 1 {
@@ -126,8 +126,8 @@ func (r *Report) growth() []Target {
 	return []Target{rate, memory}
 }
 
-// flatness is the rate of the last quarter of the steps to that of the first, where
-// a rate is that of claims to that of the bare creates next to them: in the minutes
+// flatness returns the rate of the last quarter of the steps to that of the first. A
+// rate is relative to the bare creates next to the claims: in the minutes
 // between, the machine itself may have become slower or faster. Steps with no bare
 // creates next to them do not count; with fewer than two others it is 0.
 func (r *Report) flatness(steps []*Series, rate func(*Series) float64, scenario, variant string) float64 {
@@ -144,7 +144,7 @@ func (r *Report) flatness(steps []*Series, rate func(*Series) float64, scenario,
 	return median(relative[len(relative)-quarter:]) / median(relative[:quarter])
 }
 
-// lives is what starts, ends and takes turns.
+// lives returns the targets of releases, restarts, failovers and replicas.
 func (r *Report) lives() []Target {
 	restart := most("restart until ready", "s", nil, 5)
 	for _, s := range r.Series {

@@ -1,9 +1,9 @@
-// Package load puts load on something and measures how long each request took.
+// Package load puts load on a server and measures how long each request took.
 //
 // A closed loop is a number of clients of which each sends its next request when
 // the last one is answered. An open loop sends requests at a rate, whatever
 // becomes of those before, and counts the time of each from the instant at which
-// it was meant to be sent: a request that had to wait for a slow one before it
+// it was meant to be sent: a request that waited for a slow one before it
 // shows that wait. (Measured from when it was really sent, it would not: the
 // coordinated omission of https://www.azul.com/files/HowNotToMeasureLatency_LLSummit_NYC_12Nov2013.pdf.)
 package load
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Shape is how load is put on.
+// Shape describes how load is put on.
 type Shape struct {
 	// Clients of a closed loop; zero for an open loop.
 	Clients int
@@ -34,28 +34,28 @@ func (s Shape) String() string {
 	return fmt.Sprintf("%d clients", s.Clients)
 }
 
-// Limit is when a round ends: after so long, or after so many requests, whatever
+// Limit holds the end of a round: after so long, or after so many requests, whatever
 // comes first. Zero is no limit.
 type Limit struct {
 	For   time.Duration
 	Count int
 }
 
-// Request does one request. Client is that of a closed loop, and of an open loop
+// Request does one request. Client is the client of a closed loop, and in an open loop
 // a number that goes up; n is another in every call of one round, from zero.
 type Request func(ctx context.Context, client, n int) error
 
-// Round is what one round measured.
+// Round holds the measurements of one round.
 type Round struct {
-	// Latencies are those of all requests that succeeded.
+	// Latencies of all requests that succeeded.
 	Latencies []time.Duration
-	// Errors are those of the others.
+	// Errors of the other requests.
 	Errors []error
 	// Took is from the first request to the last answer.
 	Took time.Duration
 }
 
-// PerSecond is the rate of requests that succeeded.
+// PerSecond returns the rate of requests that succeeded.
 func (r Round) PerSecond() float64 { return float64(len(r.Latencies)) / r.Took.Seconds() }
 
 // Run puts load on until the limit, and returns when all is answered.

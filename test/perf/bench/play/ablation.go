@@ -10,8 +10,8 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// ablation measures claims with one part after the other taken away, to see what
-// each costs. It is not part of a full run.
+// ablation measures claims with one part after the other taken away, to see the cost of
+// each. It is not part of a full run.
 func (w *World) ablation(ctx context.Context) error {
 	plain := bare()
 	plain.scenario = "ablation"

@@ -12,8 +12,8 @@ import (
 // with more and more addresses in use, beside plain creates.
 func (w *World) addressClaims(ctx context.Context) error {
 	if !w.capi {
-		w.report.Note("capi: left out, because the kinds of Cluster API are not installed or nobody serves them")
-		w.say("capi     left out: nobody serves IPAddressClaims")
+		w.report.Note("capi: left out, because the kinds of Cluster API are not installed or not served")
+		w.say("capi     left out: IPAddressClaims are not served")
 		return nil
 	}
 	if err := w.afresh(ctx, bare(), addressClaim()); err != nil {
@@ -45,7 +45,7 @@ func (w *World) installClusterAPI(ctx context.Context) error {
 	return w.cluster.InstallClusterAPICRDs(ctx)
 }
 
-// serves reports whether somebody gives an IPAddressClaim its address.
+// serves reports whether a controller gives an IPAddressClaim its address.
 func (w *World) serves(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

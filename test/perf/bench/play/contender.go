@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// contender is one thing to create, as fast as it goes.
+// contender represents a kind of object to create, as fast as possible.
 type contender struct {
 	scenario, variant string
 	// collection is the path of the objects in a namespace, with %s for it.
@@ -20,15 +20,15 @@ type contender struct {
 	// kind and apiVersion of the objects, and the spec of the nth.
 	apiVersion, kind string
 	spec             func(n int) map[string]any
-	// answered has to be in the answer.
+	// answered must be in the answer.
 	answered string
-	// then is what the client does when it has the answer; nil: nothing.
+	// then is called by the client after the answer; nil: nothing.
 	then func(ctx context.Context, wire *wire, path string, answer []byte) error
-	// done says when what follows from a create is done; nil: at once.
+	// done reports whether all that follows from a create is done; nil: at once.
 	done done
 }
 
-// body is the nth object.
+// body returns the nth object.
 func (c contender) body(n int) []byte {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": c.apiVersion, "kind": c.kind,
@@ -58,8 +58,8 @@ func (w *World) request(c contender, path string) load.Request {
 	}
 }
 
-// round has one contender create objects in a namespace of its own, and waits
-// until all is done.
+// round creates the objects of one contender in a new namespace, and waits until all
+// is done.
 func (w *World) round(ctx context.Context, c contender, shape load.Shape, limit load.Limit) (outcome, error) {
 	namespace, err := w.namespace(ctx)
 	if err != nil {
@@ -94,29 +94,29 @@ func (w *World) round(ctx context.Context, c contender, shape load.Shape, limit 
 	return result, ctx.Err()
 }
 
-// outcome of a round.
+// outcome holds the results of a round.
 type outcome struct {
 	load.Round
-	// done is from the first request until all that follows was done; zero where
+	// done is from the first request until all that follows was done; zero if
 	// nothing follows.
 	done time.Duration
-	// cpu is what the parts used for each request, in milliseconds.
+	// cpu is the time that the parts used for each request, in milliseconds.
 	cpu map[string]float64
 }
 
 func (o outcome) addTo(s *figures.Series) { s.Add(o.Round, o.done, o.cpu) }
 
-// plan is how something is measured.
+// plan describes a measurement.
 type plan struct {
 	shape  load.Shape
 	limit  load.Limit
 	rounds int
-	// at is how many there were already.
+	// at is the number of objects that existed already.
 	at int
 }
 
-// measure plays rounds of several contenders in turn, so that what disturbs the
-// machine disturbs them alike.
+// measure plays rounds of several contenders in turn, so that a disturbance
+// of the machine affects all of them.
 func (w *World) measure(ctx context.Context, contenders []contender, p plan) error {
 	for i := range p.rounds {
 		for j := range contenders {

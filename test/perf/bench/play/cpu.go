@@ -13,8 +13,8 @@ import (
 // tick is the unit of CPU time in /proc, on all systems that have it.
 const tick = 10 * time.Millisecond
 
-// cpuTimes is what the parts have used so far, by name; empty where the system
-// does not say.
+// cpuTimes returns the time that the parts have used so far, by name; empty if the
+// system does not report it.
 func (w *World) cpuTimes() map[string]time.Duration {
 	pids := map[string][]int{
 		"apiserver": {w.cluster.APIServer.PID()},
@@ -39,7 +39,7 @@ func (w *World) cpuTimes() map[string]time.Duration {
 	return times
 }
 
-// cpuTime is what a process has used so far, in user and system mode: fields 14
+// cpuTime returns the time that a process has used so far, in user and system mode: fields 14
 // and 15 of /proc/PID/stat (proc_pid_stat(5)).
 func cpuTime(pid int) (time.Duration, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -56,7 +56,7 @@ func cpuTime(pid int) (time.Duration, bool) {
 	return time.Duration(user+system) * tick, err == nil && err2 == nil
 }
 
-// spent is what the parts have used since, in milliseconds for each request.
+// spent returns the time that the parts have used since, in milliseconds for each request.
 func (w *World) spent(since map[string]time.Duration, requests int) map[string]float64 {
 	each := map[string]float64{}
 	for name, now := range w.cpuTimes() {
@@ -68,16 +68,16 @@ func (w *World) spent(since map[string]time.Duration, requests int) map[string]f
 }
 
 const (
-	// restful is what the parts together use at most when they are at rest, measured
+	// restful bounds the time that the parts together use when they are at rest, measured
 	// for so long at a time; awaited for a minute at most.
 	restful     = 150 * time.Millisecond
 	restfulLook = 500 * time.Millisecond
 	restfulWait = time.Minute
 )
 
-// awaitIdle waits until the parts have done what they do by themselves: replicas that
-// have just become ready still list what hands out nothing, and that takes the API
-// server longer the more there is.
+// awaitIdle waits until the parts have done the work that they do by themselves: replicas
+// that have just become ready still list objects that hand out nothing, which takes the API
+// server longer with more objects.
 func (w *World) awaitIdle(ctx context.Context) error {
 	before := w.cpuTimes()
 	err := wait.PollUntilContextTimeout(ctx, restfulLook, restfulWait, false, func(context.Context) (bool, error) {

@@ -14,13 +14,13 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// servicesAt is how many claims, and Services, there are when they are compared
-// for the second time.
+// servicesAt returns the number of claims, and of Services, when they are compared for the
+// second time.
 func (w *World) servicesAt() int { return either(w, 9000, 500) }
 
 // fill fills a /12 by /28, with a bare round beside each step; on the way claims
-// and Services are compared where there are thousands of each. In a full run nothing
-// else is claimed: memory and restarts are for as many as were filled.
+// and Services are compared when there are thousands of each. In a full run nothing
+// else is claimed: memory and restarts are for the claims that fill it.
 func (w *World) fill(ctx context.Context) error {
 	step, upTo := either(w, 5000, 500), either(w, 60000, 1500)
 	if err := w.afresh(ctx, bare()); err != nil {
@@ -45,14 +45,14 @@ func (w *World) fill(ctx context.Context) error {
 func (w *World) fillStep(ctx context.Context, at, step int) error {
 	reference := bare()
 	reference.scenario, reference.variant = "fill", "bare"
-	// For so long that the API server collects its garbage meanwhile, as it does beside the
-	// claims: with much in its caches that is seldom, and takes long.
+	// For so long that the API server collects its garbage during the round, as it does beside
+	// the claims: with much in its caches that is seldom, and takes long.
 	if err := w.measure(ctx, []contender{reference}, plan{closed(8), load.Limit{For: either(w, 5*time.Second, time.Second)}, 1, at}); err != nil {
 		return err
 	}
 	c := byPool("fill")
 	c.scenario, c.variant = "fill", "claim"
-	// The bound in time is for machines that are slower than anybody wants to wait.
+	// The bound in time is for slow machines.
 	return w.measure(ctx, []contender{c}, plan{closed(8), load.Limit{Count: step, For: either(w, 90*time.Second, 6*time.Second)}, 1, at})
 }
 
@@ -73,7 +73,7 @@ func (w *World) services(ctx context.Context) error {
 	return w.measure(ctx, []contender{bare(), byPool("by-pool"), service()}, plan{closed(8), w.slice(), either(w, 3, 1), at})
 }
 
-// memory notes what the leader takes, with what it holds.
+// memory notes the leader's memory, with the number of its allocations.
 func (w *World) memory(ctx context.Context, when string) error {
 	leader, err := w.leader(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (w *World) restart(ctx context.Context) error {
 }
 
 // makePools makes the pools and the class of the scenarios. Each scenario has
-// one of its own, so that none finds another's blocks in use.
+// its own pool, so that none finds another's blocks in use.
 func (w *World) makePools(ctx context.Context) error {
 	if err := w.k8s.Create(ctx, build.Class("bench").Length(28).Obj()); err != nil {
 		return err

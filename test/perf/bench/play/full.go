@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// deny has claims refused by a pool that is full.
+// deny measures claims that a full pool refuses.
 func (w *World) deny(ctx context.Context) error {
 	if err := w.pool(ctx, build.Pool("full").CIDR("13.0.0.0/24").Rejects().Obj()); err != nil {
 		return err

@@ -20,8 +20,8 @@ const (
 	claims = "/apis/" + ours + "/namespaces/%s/ipclaims"
 )
 
-// bare is a custom object as large as an IPClaim that has its block, of a kind
-// without webhooks and rules: what the control plane can do at most.
+// bare returns a custom object as large as an IPClaim that has its block, of a kind
+// without webhooks and rules: the most that the control plane can do.
 func bare() contender {
 	return contender{
 		scenario: "bare", apiVersion: "bench.cadastre.dev/v1", kind: "Bare",
@@ -35,7 +35,7 @@ func bare() contender {
 	}
 }
 
-// twoWrites are those of a claim, made by the client itself: an object like its record,
+// twoWrites returns the writes of a claim, made by the client itself: an object like its record,
 // and one with a status, as the claim has it. More claims than these the control plane
 // could not do if all but their writes cost nothing.
 func twoWrites() contender {
@@ -56,7 +56,7 @@ func twoWrites() contender {
 	return c
 }
 
-// boundStatus is as large as that of a claim that is bound.
+// boundStatus returns a status as large as that of a bound claim.
 func boundStatus() v1alpha1.IPClaimStatus {
 	status := v1alpha1.IPClaimStatus{
 		Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.100.100.0/28",
@@ -72,7 +72,7 @@ func boundStatus() v1alpha1.IPClaimStatus {
 	return status
 }
 
-// service is Kubernetes' own synchronous allocator.
+// service returns a Service, for Kubernetes' own synchronous allocator.
 func service() contender {
 	return contender{
 		scenario: "service", apiVersion: "v1", kind: "Service",
@@ -83,7 +83,7 @@ func service() contender {
 	}
 }
 
-// claim is an IPClaim that has its block in the answer.
+// claim returns an IPClaim that has its block in the answer.
 func claim(variant string, spec func(n int) map[string]any) contender {
 	return contender{
 		scenario: "claim", variant: variant, apiVersion: ours, kind: "IPClaim",
@@ -93,14 +93,14 @@ func claim(variant string, spec func(n int) map[string]any) contender {
 
 func poolRef(name string) map[string]any { return map[string]any{"kind": "IPPool", "name": name} }
 
-// byPool are claims of a /28 of a pool.
+// byPool returns claims of a /28 of a pool.
 func byPool(pool string) contender {
 	return claim("by pool", func(int) map[string]any {
 		return map[string]any{"poolRef": poolRef(pool), "prefixLength": 28}
 	})
 }
 
-// variants are the other ways to claim.
+// variants returns the other ways to claim.
 func variants() []contender {
 	return []contender{
 		claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} }),
@@ -114,7 +114,7 @@ func variants() []contender {
 	}
 }
 
-// addressClaim is Cluster API's claim of one address.
+// addressClaim returns Cluster API's claim of one address.
 func addressClaim() contender {
 	return contender{
 		scenario: "capi", apiVersion: "ipam.cluster.x-k8s.io/v1beta2", kind: "IPAddressClaim",

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// scrapedEvery is how often metrics are scraped: 15 times as often as is usual.
+	// scrapedEvery is the interval of scrapes: 15 times as often as is usual.
 	scrapedEvery = time.Second
-	// fewestSpans are those of a create that is traced: admission, allocate, find, record,
+	// fewestSpans is the least number of spans of a traced create: admission, allocate, find, record,
 	// the request to the API server, and confirm.
 	fewestSpans = 6
 )
@@ -44,13 +44,13 @@ func (w *World) observed(ctx context.Context) error {
 	return nil
 }
 
-// observe gives the managers the flags of what they are in figures.Observed.
+// observe gives the managers the flags of their variants in figures.Observed.
 func (w *World) observe(managers []*cluster.Manager, endpoint string) {
 	managers[0].Args = append(managers[0].Args, "--metrics-bind-address=0")
 	managers[2].Args = append(managers[2].Args, "--tracing-endpoint="+endpoint)
 }
 
-// observedRound has one manager run alone for a round.
+// observedRound runs one manager alone for a round.
 func (w *World) observedRound(ctx context.Context, which int, to *collector.Collector) error {
 	for _, m := range w.cluster.Managers {
 		if err := m.Stop(); err != nil {
@@ -89,7 +89,7 @@ func (w *World) observedRound(ctx context.Context, which int, to *collector.Coll
 	return nil
 }
 
-// scraped has a manager scraped until what it returns is called.
+// scraped scrapes a manager until the returned function is called.
 func (w *World) scraped(ctx context.Context, manager *cluster.Manager) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var scraping sync.WaitGroup

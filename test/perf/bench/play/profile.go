@@ -20,8 +20,8 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// mayProfile lets the operator's own account, in whose name the profiles are asked
-// for, get them.
+// mayProfile grants the operator's own account, in whose name the profiles are requested,
+// the right to get them.
 func (w *World) mayProfile(ctx context.Context) error {
 	const name = "bench-profiles"
 	role := &rbacv1.ClusterRole{
@@ -79,7 +79,7 @@ func (w *World) profile(ctx context.Context) error {
 	return w.take(ctx, "/metrics", "metrics-after")
 }
 
-// idle says what the parts use when nobody asks for anything.
+// idle reports the time that the parts use without requests.
 func (w *World) idle(ctx context.Context) error {
 	const long = 4 // seconds
 	before := w.cpuTimes()
@@ -95,7 +95,7 @@ func (w *World) idle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// take saves what the API server answers.
+// take saves the answer of the API server.
 func (w *World) take(ctx context.Context, path, name string) error {
 	answer, err := w.watch.do(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -104,8 +104,7 @@ func (w *World) take(ctx context.Context, path, name string) error {
 	return os.WriteFile(filepath.Join(w.options.Profile, "apiserver."+name), answer, 0o644)
 }
 
-// takeOfManager saves what the first manager answers, which has a certificate of
-// its own making.
+// takeOfManager saves the answer of the first manager, which has a self-signed certificate.
 func (w *World) takeOfManager(ctx context.Context, path, name string) error {
 	account, err := w.cluster.OperatorConfig(ctx)
 	if err != nil {

@@ -43,8 +43,8 @@ func (w *World) severalReplicas(ctx context.Context) error {
 	return w.restingReplicas(ctx, 1)
 }
 
-// restingReplicas starts so many replicas anew, and waits until one leads and all
-// have seen everything.
+// restingReplicas restarts so many replicas, and waits until one leads and all have seen
+// everything.
 func (w *World) restingReplicas(ctx context.Context, n int) error {
 	if err := w.replicas(ctx, n); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (w *World) failover(ctx context.Context) error {
 	return w.restingReplicas(ctx, 1)
 }
 
-// kill kills the leader in the middle of creates, and says how long after that
+// kill kills the leader in the middle of creates, and returns the time until
 // the next claim of c was bound, and the longest time without a created IPClaim.
 func (w *World) kill(ctx context.Context, c contender, series *figures.Series) (next, gap time.Duration, err error) {
 	leader, err := w.leader(ctx)
@@ -143,7 +143,7 @@ func (w *World) kill(ctx context.Context, c contender, series *figures.Series) (
 	return at.Sub(killed), created.longestGap(killed), nil
 }
 
-// nextBound creates claims until one can be created, waits for it, and says when
+// nextBound creates claims until one can be created, waits for it, and returns when
 // it was bound.
 func (w *World) nextBound(ctx context.Context, c contender, seen *sightings, path string) (time.Time, error) {
 	for n := 900000; ctx.Err() == nil; n++ {
@@ -155,8 +155,8 @@ func (w *World) nextBound(ctx context.Context, c contender, seen *sightings, pat
 	return time.Time{}, ctx.Err()
 }
 
-// create has eight clients create claims until ctx is done, each after the other
-// as soon as it is answered.
+// create creates claims with eight clients until ctx is done, each after the other as soon
+// as it is answered.
 func (w *World) create(ctx context.Context, c contender, namespace string, created *instants) {
 	request := w.request(c, fmt.Sprintf(c.collection, namespace))
 	load.Run(ctx, closed(8), load.Limit{}, func(ctx context.Context, client, n int) error {
@@ -168,7 +168,7 @@ func (w *World) create(ctx context.Context, c contender, namespace string, creat
 	})
 }
 
-// instants are when creates succeeded, and the errors of those that did not.
+// instants holds the times of creates that succeeded, and the errors of the others.
 type instants struct {
 	mu   sync.Mutex
 	at   []time.Time
@@ -198,7 +198,7 @@ func (i *instants) await(ctx context.Context, more int) error {
 	})
 }
 
-// longestGap is the longest time between two creates, from an instant on.
+// longestGap returns the longest time between two creates, from an instant on.
 func (i *instants) longestGap(from time.Time) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()

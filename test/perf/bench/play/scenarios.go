@@ -44,32 +44,32 @@ func closed(clients int) load.Shape { return load.Shape{Clients: clients} }
 
 func open(perSecond int) load.Shape { return load.Shape{PerSecond: perSecond} }
 
-// shapes are those that everything is measured in.
+// shapes returns the shapes of load for all measurements.
 func (w *World) shapes() []load.Shape {
 	return either(w,
 		[]load.Shape{closed(1), closed(8), closed(32), open(100), open(150), open(300)},
 		[]load.Shape{closed(8), closed(32), open(100), open(150)})
 }
 
-// a slice is how long a round takes.
+// slice returns the length of a round.
 func (w *World) slice() load.Limit {
 	return load.Limit{For: either(w, 2500*time.Millisecond, 1500*time.Millisecond)}
 }
 
-// rates are those of plain creates, of what a claim writes, of claims and of Services.
+// rates measures the rates of plain creates, of a claim's writes, of claims and of Services.
 func (w *World) rates(ctx context.Context) error {
 	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), service()}
 	return w.inAllShapes(ctx, w.shapes(), contenders, either(w, 5, 2), w.slice())
 }
 
-// variants are the other ways to claim.
+// variants measures the other ways to claim.
 func (w *World) variants(ctx context.Context) error {
 	return w.inAllShapes(ctx, either(w, w.shapes(), []load.Shape{closed(8)}), variants(),
 		either(w, 2, 1), either(w, w.slice(), load.Limit{For: time.Second}))
 }
 
 // inAllShapes measures contenders in one shape of load after the other, in a full run each
-// in a cluster of its own: what those before have left makes the API server's garbage
+// in a new cluster: the objects of earlier ones make the API server's garbage
 // collections longer, and each Service slower.
 func (w *World) inAllShapes(ctx context.Context, shapes []load.Shape, contenders []contender, rounds int, limit load.Limit) error {
 	for i, shape := range shapes {
@@ -85,7 +85,7 @@ func (w *World) inAllShapes(ctx context.Context, shapes []load.Shape, contenders
 	return nil
 }
 
-// afresh starts a cluster with nothing claimed in it, but in a quick run, and has each
+// afresh starts a cluster with nothing claimed in it, except in a quick run, and lets each
 // contender create for a second: the first requests for a kind are slow.
 func (w *World) afresh(ctx context.Context, contenders ...contender) error {
 	if !w.options.Quick {

@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
-// scraper reads the metrics of managers, under an account that may.
+// scraper reads the metrics of managers, under an account that can.
 type scraper struct {
 	token string
 	http  http.Client
@@ -48,7 +48,7 @@ func newScraper(ctx context.Context, w *World) (*scraper, error) {
 	return s, nil
 }
 
-// metrics of a manager, by name and labels as they are written.
+// metrics holds the metrics of a manager, by name and labels as they are written.
 type metrics map[string]float64
 
 func (s *scraper) fetch(ctx context.Context, m *cluster.Manager) (metrics, error) {
@@ -86,7 +86,7 @@ func readMetrics(text []byte) metrics {
 	return found
 }
 
-// leader is the manager that leads; nil where none says so.
+// leader returns the manager that leads; nil if none reports that it does.
 func (w *World) leader(ctx context.Context) (*cluster.Manager, error) {
 	for _, m := range w.cluster.Managers {
 		if !m.Running() {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// object is what the scenarios look at in any object.
+// object holds the fields that the scenarios read in any object.
 type object struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -25,7 +25,7 @@ type object struct {
 	} `json:"status"`
 }
 
-// done reports whether an object is all that its maker wanted.
+// done reports whether an object has all that its maker wanted.
 type done func(*object) bool
 
 func created(*object) bool { return true }
@@ -49,8 +49,8 @@ type sightings struct {
 // awaitAtMost bounds the wait for what follows from a round.
 const awaitAtMost = 2 * time.Minute
 
-// sight begins to watch a collection. The API server begins a watch with all that
-// is there; so one that ends, as that of a kind that was just defined does, is
+// sight begins to watch a collection. The API server begins a watch with all
+// existing objects; so a watch that ends, such as one of a kind that was just defined, is
 // begun again and misses nothing.
 func (w *World) sight(ctx context.Context, path string, test done) (*sightings, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -93,7 +93,7 @@ func (w *World) events(ctx context.Context, path string) (body io.ReadCloser, er
 	return body, err
 }
 
-// read notes what a watch shows, until it ends or ctx is done.
+// read notes the objects of a watch, until it ends or ctx is done.
 func (s *sightings) read(ctx context.Context, body io.ReadCloser) {
 	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
 	defer func() { _ = body.Close() }()

@@ -14,19 +14,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is a connection to the API server of its own, as every client has one. It
+// wire holds a separate connection to the API server, as every client has one. It
 // sends and receives JSON as it is, so that the clients' own work, which is done
 // on the same machine, stays small and the same for all kinds.
 type wire struct {
 	host string
 	http *http.Client
-	// traced has each request begin a trace, which is to be recorded.
+	// traced makes each request begin a trace, which is to be recorded.
 	traced bool
 }
 
 func newWire(config *rest.Config) (*wire, error) {
-	// Connections are shared by what has the same configuration; a dialer of
-	// one's own makes the difference.
+	// Clients with the same configuration share connections; a separate dialer
+	// prevents that.
 	config.Dial = (&net.Dialer{}).DialContext
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *wire) do(ctx context.Context, method, path string, body []byte) ([]byte
 	return answer, nil
 }
 
-// send is do for an object, whose answer is of no interest.
+// send sends an object, and discards the answer.
 func (w *wire) send(ctx context.Context, method, path string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *wire) open(ctx context.Context, method, path string, body []byte) (*htt
 	return w.http.Do(request)
 }
 
-// statusError is an answer that is not 2xx.
+// statusError represents an answer that is not 2xx.
 type statusError struct {
 	code   int
 	answer []byte

@@ -1,5 +1,5 @@
-// Package play runs the scenarios of the benchmark on a control plane of their
-// own, with the operator in it.
+// Package play runs the scenarios of the benchmark on a separate control plane, with the
+// operator in it.
 package play
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 )
 
-// Options of a run.
+// Options holds the options of a run.
 type Options struct {
 	// Quick takes fewer and smaller measurements.
 	Quick bool
@@ -33,27 +33,27 @@ type Options struct {
 	Dir string
 	// ManagerArgs are flags for the managers.
 	ManagerArgs []string
-	// Progress is told what is going on.
+	// Progress receives messages about the progress.
 	Progress io.Writer
 }
 
-// World is what the scenarios play in.
+// World holds the cluster and the clients of the scenarios.
 type World struct {
 	options Options
 	report  *figures.Report
 	cluster *cluster.Cluster
-	// k8s is for what is not measured.
+	// k8s is for requests that are not measured.
 	k8s client.WithWatch
-	// wires are those of the clients that are.
+	// wires are the connections of the measured clients.
 	wires     []*wire
 	watch     *wire
 	scrape    *scraper
 	startTime time.Time
 	// held counts the blocks that the scenarios have claimed so far, in this cluster.
 	held int
-	// namespaces counts those that were made.
+	// namespaces is the number of namespaces made.
 	namespaces int
-	// capi reports whether somebody serves IPAddressClaims.
+	// capi reports whether IPAddressClaims are served.
 	capi bool
 }
 
@@ -76,7 +76,7 @@ func (w *World) restartCluster(ctx context.Context) error {
 	if w.held == 0 {
 		return nil
 	}
-	w.say("starting anew, with nothing claimed")
+	w.say("starting again, with nothing claimed")
 	if err := w.Stop(); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (w *World) Stop() error {
 	return running.Stop()
 }
 
-// furnish makes clients, and what the scenarios need to be there.
+// furnish makes clients, and the objects that the scenarios need.
 func (w *World) furnish(ctx context.Context) (err error) {
 	if err := w.installClusterAPI(ctx); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (w *World) furnish(ctx context.Context) (err error) {
 	return nil
 }
 
-// replicas has exactly so many managers run, all of them begun anew, so that the
-// API server's connections are spread over them.
+// replicas runs exactly so many managers, all of them restarted, so that the API server's
+// connections are spread over them.
 func (w *World) replicas(ctx context.Context, n int) error {
 	for _, m := range w.cluster.Managers {
 		if err := m.Stop(); err != nil {
@@ -176,20 +176,20 @@ func (w *World) replicas(ctx context.Context, n int) error {
 	return nil
 }
 
-// namespace makes a namespace that nobody has used.
+// namespace makes a new namespace.
 func (w *World) namespace(ctx context.Context) (string, error) {
 	w.namespaces++
 	name := fmt.Sprintf("bench-%03d", w.namespaces)
 	return name, w.k8s.Create(ctx, build.Namespace(name))
 }
 
-// say tells how far the run is.
+// say reports the progress of the run.
 func (w *World) say(format string, args ...any) {
 	passed := time.Since(w.startTime).Round(time.Second)
 	_, _ = fmt.Fprintf(w.options.Progress, "[%02d:%02d] %s\n", int(passed.Minutes()), int(passed.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
-// either is the one for a full run or for a quick one.
+// either returns the value for a full run or for a quick one.
 func either[T any](w *World, full, quick T) T {
 	if w.options.Quick {
 		return quick
@@ -197,7 +197,7 @@ func either[T any](w *World, full, quick T) T {
 	return full
 }
 
-// describe says on what, and of what, everything was measured.
+// describe records the machine and the versions of the run.
 func (w *World) describe(ctx context.Context) error {
 	w.report.Machine = figures.ThisMachine()
 	answer, err := w.watch.do(ctx, "GET", "/version", nil)
@@ -219,7 +219,7 @@ func (w *World) describe(ctx context.Context) error {
 	return nil
 }
 
-// commit is what git says of the working tree.
+// commit returns git's description of the working tree.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {

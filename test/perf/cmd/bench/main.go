@@ -1,9 +1,9 @@
 // Command bench measures Cadastre on this machine: a control plane, the operator
-// and the clients, side by side with plain creates and with Services. It is what
-// `make bench` calls.
+// and the clients, side by side with plain creates and with Services.
+// `make bench` calls it.
 //
 //	bench [--quick] [--only=rates,fill] [--out=out] [--profile=DIR]
-//	bench --document=out/bench.json    writes what docs/benchmarks.md says of it
+//	bench --document=out/bench.json    writes its part of docs/benchmarks.md
 //
 // It writes bench.json into --out, and prints a table. The module test/perf/plots draws the curves.
 package main
@@ -44,7 +44,7 @@ func run(ctx context.Context) error {
 	only := flag.String("only", "", "scenarios to run, with commas between; default: all")
 	out := flag.String("out", "out", "directory for bench.json")
 	profile := flag.String("profile", "", "directory for profiles of the API server and the manager")
-	dir := flag.String("dir", "", "directory for what the cluster writes, its logs among it; default: a temporary one")
+	dir := flag.String("dir", "", "directory for the files of the cluster, its logs among them; default: a temporary one")
 	managerArgs := flag.String("manager-args", "", "flags for the managers, with commas between")
 	from := flag.String("document", "", "bench.json of an earlier run, to write the document from")
 	flag.Parse()
@@ -102,7 +102,7 @@ func write(from string) error {
 	return err
 }
 
-// command is what to type to measure the same.
+// command returns the command that measures the same.
 func command(quick bool, only string) string {
 	typed := "make bench"
 	if quick {
