@@ -170,15 +170,15 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 		return "", err
 	}
 	text := strings.ReplaceAll(string(marshalled), "{{", `{{ "{{" }}`)
-	labelled := "    {{- include \"cadastre.labels\" . | nindent 4 }}\n"
+	labeled := "    {{- include \"cadastre.labels\" . | nindent 4 }}\n"
 	if ofKind("ConfigMap")(obj) {
-		labelled += "    {{- with .Values.dashboards.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n" +
+		labeled += "    {{- with .Values.dashboards.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n" +
 			"  {{- with .Values.dashboards.annotations }}\n  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n"
 	}
 	if monitored {
-		labelled += "    {{- with .Values.metrics.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
+		labeled += "    {{- with .Values.metrics.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
 	}
-	text = strings.ReplaceAll(text, "    "+labelsMark+": x\n", labelled)
+	text = strings.ReplaceAll(text, "    "+labelsMark+": x\n", labeled)
 	text = strings.ReplaceAll(text, "    interval: "+intervalMark+"\n",
 		"    {{- with .Values.metrics.interval }}\n    interval: {{ . | quote }}\n    {{- end }}\n")
 	return certified(named(text)), nil

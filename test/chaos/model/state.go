@@ -118,8 +118,8 @@ const (
 	haveHolders       // with RecordsFirst left out: version has those that are held
 )
 
-// nobody is a record that does not exist.
-const nobody = maxRecords
+// noRecord is a record that does not exist.
+const noRecord = maxRecords
 
 func bit(n uint8) uint8 { return 1 << n }
 
@@ -169,7 +169,7 @@ func (m *Model) block(s *state, n uint8) uint8 { return m.scenario.Claims[s.reco
 // one of the given record's name.
 func (m *Model) rival(s *state, r *replica, block, than uint8) bool {
 	for n := range uint8(maxRecords) {
-		if r.seen&bit(n) != 0 && m.block(s, n)&block != 0 && (than == nobody || !s.sameName(n, than)) {
+		if r.seen&bit(n) != 0 && m.block(s, n)&block != 0 && (than == noRecord || !s.sameName(n, than)) {
 			return true
 		}
 	}
@@ -186,7 +186,7 @@ func (m *Model) tidy(s *state) {
 		}
 		first = min(first, r.at)
 		referred |= r.seen | r.listed | r.abandoned
-		if d := r.task.doing; d != nothing && d != holding && d != haveHolders && r.task.record != nobody {
+		if d := r.task.doing; d != nothing && d != holding && d != haveHolders && r.task.record != noRecord {
 			referred |= bit(r.task.record)
 		}
 	}

@@ -31,7 +31,7 @@ func (m *Model) begins(s *state, i int, to move) {
 func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 	r, who, block := &s.stage[i], uint8(i), m.scenario.Claims[c].Block
 	if s.claims[c].phase == absent && s.claims[c].requests > 0 {
-		if !m.rival(s, r, block, nobody) {
+		if !m.rival(s, r, block, noRecord) {
 			to(step{asks, who, c, 0}, func(n *state) {
 				n.claims[c].requests--
 				n.stage[i].task = task{doing: holding, claim: c}
@@ -60,7 +60,7 @@ func (m *Model) beginsFor(s *state, i int, c uint8, to move) {
 			return
 		}
 	}
-	if !m.rival(s, r, block, nobody) {
+	if !m.rival(s, r, block, noRecord) {
 		to(step{binds, who, c, 0}, func(n *state) {
 			n.stage[i].task = task{doing: holding, claim: c, bound: true, fresh: fresh}
 		})
@@ -134,7 +134,7 @@ func (m *Model) goesOn(s *state, i int, to move) {
 		m.records(s, i, to)
 	case awaiting:
 		to(step{timesOut, who, t.claim, 0}, func(n *state) {
-			if done(n); t.record != nobody {
+			if done(n); t.record != noRecord {
 				n.stage[i].task = task{doing: deleting, claim: t.claim, record: t.record, bound: t.bound}
 			}
 		})
@@ -187,7 +187,7 @@ func (m *Model) records(s *state, i int, to move) {
 	for rec < uint8(m.scenario.Records) && s.records[rec].phase != unmade {
 		rec++
 	}
-	to(step{createsNot, who, t.claim, 0}, func(n *state) { m.createIsLost(n, i, nobody) })
+	to(step{createsNot, who, t.claim, 0}, func(n *state) { m.createIsLost(n, i, noRecord) })
 	if rec == uint8(m.scenario.Records) {
 		return
 	}
@@ -222,12 +222,12 @@ func (m *Model) records(s *state, i int, to move) {
 // createIsLost handles a create call that failed ambiguously, in the replica.
 func (m *Model) createIsLost(s *state, i int, rec uint8) {
 	r := &s.stage[i]
-	if m.rules&OwnAnswer == 0 && (r.task.bound || rec != nobody) {
+	if m.rules&OwnAnswer == 0 && (r.task.bound || rec != noRecord) {
 		r.task.doing, r.task.record = awaiting, rec
 		return
 	}
 	r.task = task{}
-	if rec != nobody {
+	if rec != noRecord {
 		r.abandoned |= bit(rec)
 	}
 }

@@ -244,7 +244,7 @@ func (a *claimActor) replace(ctx context.Context, slot int, edit func(*v1alpha1.
 	next := bare(claim)
 	edit(next)
 	a.slots[slot] = nil
-	err := a.create(ctx, next, "create anew")
+	err := a.create(ctx, next, "create again")
 	if err == nil || !isRefusal(err) {
 		a.slots[slot] = next
 	}

@@ -12,7 +12,7 @@
 // and the nemesis do the same in the same order.
 //
 // A run has three parts: the storm, with clients and faults; the calm, with clients alone, in which
-// no fault excuses anything; and the end, in which nothing happens until all is as it has to be,
+// no fault excuses anything; and the end, in which nothing happens until all is as required,
 // waiting claims are served one after the other, and everything is given back.
 //
 // # Force

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// quietWithin bounds how long it takes until all is as it has to be when nothing happens any more.
+// quietWithin bounds how long it takes until all is as required when nothing happens any more.
 const quietWithin = orphanGrace + 40*time.Second
 
 // quiet waits until the witness has no complaint.
@@ -115,8 +115,7 @@ func (w *world) endSome(ctx context.Context, p *party, most int, meant func(*v1a
 	return count
 }
 
-// giveBack deletes everything, after which nothing may be left, and every pool has to be as free as
-// it was.
+// giveBack deletes everything, after which nothing may be left, and every pool must be as free as before.
 func (w *world) giveBack(ctx context.Context) error {
 	p := &party{world: w, who: "end", Client: w.admin}
 	if err := w.endClaims(ctx, p, func(*v1alpha1.IPClaim) bool { return true }); err != nil {

@@ -42,7 +42,7 @@ func failpoints() []failpoint {
 					"\t\treturn a.client.Patch(ctx, convert.Allocation(record), none)\n\t}\n",
 			},
 		}},
-		// Answers are given from a view that has no list yet, and the acknowledgement of a
+		// Answers are given from a view before its first list, and the acknowledgement of a
 		// record is taken for its confirmation.
 		{"answer-unsynced", []edit{
 			{ledger + "ledger.go", "type Ledger struct {", "type Ledger struct {\n\tunlisted bool"},

@@ -85,7 +85,7 @@ const mostForced = 4
 // forceLiving releases the blocks of some claims that live.
 func (n *nemesis) forceLiving(ctx context.Context, namespace string) error {
 	records := &v1alpha1.IPAllocationList{}
-	ctx, cancel := n.healing(ctx) // every begun step has to be ended
+	ctx, cancel := n.healing(ctx) // every begun step must be ended
 	defer cancel()
 	if n.admin.List(ctx, records, client.InNamespace(namespace)) != nil {
 		return nil // the next time, then

@@ -142,7 +142,7 @@ func (n *nemesis) deleteNamespace(ctx context.Context) error {
 	return nil
 }
 
-// In a namespace that is deleted, each object is to go within releasedWithin of its own deletion:
+// In a namespace that is deleted, each object must go within releasedWithin of its deletion:
 // that is up to the operator. The time at which kube-controller-manager deletes it, and then the
 // namespace, is not: that one looks again later and later, and waits half a minute for any object
 // that it cannot delete on an API server that is as busy as here.

@@ -64,7 +64,7 @@ const (
 const heldBack = 3200 * time.Millisecond
 
 func (n *nemesis) remake(ctx context.Context, force bool) error {
-	ctx, cancel := n.healing(ctx) // every begun step has to be ended
+	ctx, cancel := n.healing(ctx) // every begun step must be ended
 	defer cancel()
 	site := n.random.IntN(sites)
 	if site == sites-1 {

@@ -171,7 +171,7 @@ func (r *reader) isUsed(name string, block *pages.Block) bool {
 }
 
 // console runs the commands of a block and compares their output. A command that only reads is run
-// until its output is that of the page: the operator writes some of it a moment later.
+// until its output equals that of the page: the operator writes some of it a moment later.
 func (r *reader) console(block *pages.Block) {
 	var shown strings.Builder
 	for _, step := range pages.Steps(block.Text) {

@@ -108,7 +108,7 @@ func (w *world) keepsTheRegister(l *load, release, namespace string) {
 }
 
 // claimMeanwhile deletes a claim while nothing is installed but CRDs, and creates another, which
-// has to wait. It returns that, and the record of the first, which still exists.
+// waits. It returns that, and the record of the first, which still exists.
 func (w *world) claimMeanwhile(l *load) (late *v1alpha1.IPClaim, record *v1alpha1.IPAllocation) {
 	w.Helper()
 	var released string

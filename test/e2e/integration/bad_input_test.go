@@ -196,7 +196,7 @@ var _ = Describe("bad-input", Ordered, ContinueOnFailure, func() {
 		} {
 			pool := written("IPPool", "", unused(), spec)
 			want.expect(k8s.Create(ctx, pool))
-			// The block had to be recorded to be known; it is released in the background,
+			// The block is known only once it is recorded; it is released in the background,
 			// well before it would be collected.
 			Eventually(func() []string { return recordsOf(ctx, pool) }).
 				WithTimeout(orphanGrace / 2).Should(BeEmpty())

@@ -146,7 +146,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 		})
 
-		It("serves claims of its own family", func(ctx context.Context) {
+		It("serves claims of its family", func(ctx context.Context) {
 			claim := specs.Created(ctx, k8s, build.Claim(team, "default-six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj())
 			expectBound(ctx, claim, "2001:db8:32::/64")
 			Expect(claim.Spec.ClassName).To(Equal("class-six"))

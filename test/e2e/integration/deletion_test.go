@@ -127,7 +127,7 @@ var _ = Describe("protection", Ordered, func() {
 		forged := record(ctx)
 		forged.ObjectMeta = metav1.ObjectMeta{Namespace: forged.Namespace, Name: "forged-by-account"}
 		Expect(other.Create(ctx, forged)).To(MatchError(ContainSubstring("create an IPClaim instead")))
-		requester := func(r *v1alpha1.IPAllocation) { r.Spec.RequestedBy = "somebody else" }
+		requester := func(r *v1alpha1.IPAllocation) { r.Spec.RequestedBy = "another user" }
 		Expect(specs.Update(ctx, k8s, other, record(ctx), requester)).To(MatchError(ContainSubstring("is changed by the operator alone")))
 	})
 

@@ -48,10 +48,10 @@ var _ = Describe("requested-by", Ordered, ContinueOnFailure, func() {
 
 	It("is recorded for a claim that waited, and cannot be forged until then", func(ctx context.Context) {
 		claim := build.Claim(team, "waits").Class("requested-by").Obj()
-		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "somebody else"}
+		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "another user"}
 		Expect(impersonating("judy").Create(ctx, claim)).To(Succeed())
 		Expect(claim.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRequestedBy, "judy"))
-		forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/requested-by":"somebody else"}}}`))
+		forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/requested-by":"another user"}}}`))
 		Expect(k8s.Patch(ctx, claim.DeepCopy(), forged)).To(MatchError(ContainSubstring("ipam.cadastre.dev/requested-by is written by the operator alone")))
 
 		specs.Created(ctx, k8s, build.Class("requested-by").Length(32).Obj())
@@ -62,7 +62,7 @@ var _ = Describe("requested-by", Ordered, ContinueOnFailure, func() {
 
 	It("is not left in a claim that is bound at once", func(ctx context.Context) {
 		claim := build.Claim(team, "at-once").Pool("requested-by").Length(32).Obj()
-		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "somebody else"}
+		claim.Annotations = map[string]string{v1alpha1.AnnotationRequestedBy: "another user"}
 		specs.Created(ctx, k8s, claim)
 		Expect(claim.Annotations).NotTo(HaveKey(v1alpha1.AnnotationRequestedBy))
 		Expect(requester(ctx, claim)).To(Equal("admin"))

@@ -178,18 +178,18 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 			specs.Created(ctx, k8s, obj)
 		}
 		bind(ctx, "tenancy-namespaces", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "update"}})
-		labelled := func(name, project string) error {
+		labeled := func(name, project string) error {
 			return alice.Create(ctx, build.NamespaceOf(project, name), client.DryRunAll)
 		}
-		Eventually(func() error { return labelled("tenancy-guarded", "red") }).Should(MatchError(ContainSubstring("may change it")))
+		Eventually(func() error { return labeled("tenancy-guarded", "red") }).Should(MatchError(ContainSubstring("may change it")))
 		Expect(alice.Create(ctx, build.Namespace("tenancy-guarded"))).To(Succeed())
-		relabelled := build.NamespaceOf("red", "tenancy-guarded")
-		Expect(alice.Update(ctx, relabelled)).To(MatchError(ContainSubstring("may change it")))
+		relabeled := build.NamespaceOf("red", "tenancy-guarded")
+		Expect(alice.Update(ctx, relabeled)).To(MatchError(ContainSubstring("may change it")))
 		bind(ctx, "tenancy-assign", rbacv1.PolicyRule{
 			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"projects"}, ResourceNames: []string{"shop"}, Verbs: []string{"assign"},
 		})
-		Eventually(func() error { return labelled("tenancy-shop", "shop") }).Should(Succeed())
-		Expect(labelled("tenancy-shop", "red")).To(MatchError(ContainSubstring("may change it")))
+		Eventually(func() error { return labeled("tenancy-shop", "shop") }).Should(Succeed())
+		Expect(labeled("tenancy-shop", "red")).To(MatchError(ContainSubstring("may change it")))
 	})
 
 	It("does not report that no pool backs a class if one does that the namespace may not use", func(ctx context.Context) {
@@ -203,16 +203,16 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("does not select by label a pool that the namespace may not use", func(ctx context.Context) {
-		labelled := func(name, cidr, project string) {
+		labeled := func(name, cidr, project string) {
 			pool := build.Pool(name).CIDR(cidr).With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, project }).Obj()
 			pool.Labels = map[string]string{"tenancy": "selected"}
 			specs.Pool(ctx, k8s, pool)
 		}
-		labelled("tenancy-label-red", "10.60.7.0/24", "red")
+		labeled("tenancy-label-red", "10.60.7.0/24", "red")
 		stranger := specs.Created(ctx, k8s, build.Claim(blue, "selects").Selecting("tenancy", "selected").Length(32).Obj())
 		Expect(pendingWith(ctx, stranger)).To(Equal("True/PoolNotFound"))
 		Expect(specs.Created(ctx, k8s, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.7.0/32"))
-		labelled("tenancy-label-blue", "10.60.8.0/24", "blue")
+		labeled("tenancy-label-blue", "10.60.8.0/24", "blue")
 		expectBound(ctx, stranger, "10.60.8.0/32")
 	})
 })

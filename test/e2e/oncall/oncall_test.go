@@ -59,7 +59,7 @@ func (w *world) scrapes() {
 		want       int
 	}{
 		{"nobody", "", http.StatusUnauthorized},
-		{"an account without the role", w.Account("nobody-special"), http.StatusForbidden},
+		{"an account without the role", w.Account("plain-account"), http.StatusForbidden},
 		{"an account with the role", w.token, http.StatusOK},
 	} {
 		if code, answer := w.Diagnostics(0, "/metrics", c.token); code != c.want {

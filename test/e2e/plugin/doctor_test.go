@@ -131,7 +131,7 @@ func (w *world) harmsWhileItRuns() []harm {
 		{"a policy is deleted", w.removed(policy, "cadastre-filled-in"), "policy/cadastre-filled-in", installation.ResultFailed},
 		{"a CRD lacks a field", w.changed(definition, "", "ippools.ipam.cadastre.dev", func() { delete(fields(), "reuseDelay") }), "crd/ippools", installation.ResultFailed},
 		{"a CRD has a field that this client does not know", w.changed(definition, "", "ipclasses.ipam.cadastre.dev", func() {
-			fields()["flavour"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+			fields()["flavor"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 		}), "crd/ipclasses", installation.ResultWarning},
 		{"a CRD has another rule", w.changed(definition, "", "ipclasses.ipam.cadastre.dev", func() {
 			longer := fields()["provisioner"]

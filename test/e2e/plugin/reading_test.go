@@ -164,7 +164,7 @@ func (w *world) who(t *testing.T) {
 	admin.runs("kubectl ipam who 10.0.0.2 -o name")
 	admin.runs("kubectl ipam who 8.8.8.8").ends(command.ExitNotFound).says("lies in no pool")
 	admin.runs("kubectl ipam who 10.0.0.2/24").ends(command.ExitUsage).says("10.0.0.0/24")
-	admin.runs("kubectl ipam who nobody").ends(command.ExitUsage)
+	admin.runs("kubectl ipam who nothing").ends(command.ExitUsage)
 	admin.runs("kubectl ipam who").ends(command.ExitUsage)
 	admin.matches("who")
 	alice := w.as(t, "alice")

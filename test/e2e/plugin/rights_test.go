@@ -66,7 +66,7 @@ func (w *world) rights(t *testing.T) {
 				if lacking := append(lacks(ran), terminal.unread()...); ran.code == command.ExitForbidden || len(lacking) > 0 {
 					t.Errorf("%s: exit code %d, for lack of rights: %q\n%s%s", line, ran.code, lacking, ran.out, ran.err)
 				}
-				terminal = w.as(t, "nobody-at-all")
+				terminal = w.as(t, "no-rights")
 				ran = terminal.runs(line)
 				if len(needs.Needed) > 0 && ran.code != command.ExitForbidden {
 					t.Errorf("%s: exit code %d without any right, want %d\n%s%s", line, ran.code, command.ExitForbidden, ran.out, ran.err)

@@ -18,7 +18,7 @@ import (
 
 // diagnosticsAreGuarded asks without credentials, as a user, and as a user with the right.
 func (w *world) diagnosticsAreGuarded() {
-	nobodySpecial, reader := w.Account("nobody-special"), w.Account("reader")
+	plainAccount, reader := w.Account("plain-account"), w.Account("reader")
 	w.Created(
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "diagnostics"}, Rules: []rbacv1.PolicyRule{{
 			NonResourceURLs: []string{"/metrics", "/debug/pprof/*"}, Verbs: []string{"get"},
@@ -35,7 +35,7 @@ func (w *world) diagnosticsAreGuarded() {
 		}{
 			{"nobody", "", http.StatusUnauthorized},
 			{"a user with a forged token", "forged", http.StatusInternalServerError}, // as the library has it
-			{"a user without the right", nobodySpecial, http.StatusForbidden},
+			{"a user without the right", plainAccount, http.StatusForbidden},
 			{"a user with the right", reader, http.StatusOK},
 		} {
 			code, answer := w.Diagnostics(0, path, c.token)

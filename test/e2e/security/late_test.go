@@ -150,15 +150,15 @@ const deployer = "system:serviceaccount:late-bound:deployer"
 func (w *world) aLateRightCounts() {
 	owned := func(s *v1alpha1.IPPoolSpec) { s.Project = "late-owner" }
 	hidden := func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "late-owner" }
-	for _, name := range []string{"late-people", "late-bound", "late-labelled", "late-seen"} {
+	for _, name := range []string{"late-people", "late-bound", "late-labeled", "late-seen"} {
 		w.Namespace(name)
 	}
 	w.Pools(build.Pool("late-owned").CIDR("10.40.0.0/24").With(owned).Obj(),
 		build.Pool("late-hidden").CIDR("10.40.1.0/24").With(hidden).Obj(),
 		build.Pool("late-shown").CIDR("10.40.2.0/24").With(hidden).Obj())
 	w.lateUser(deployer, "late-bound")
-	w.lateUser("late-user", "late-people", "late-labelled", "late-seen")
-	// A namespace's own child pool takes the right to use its parent wherever that is.
+	w.lateUser("late-user", "late-people", "late-labeled", "late-seen")
+	// A namespace's own child pool takes the right to use its parent in any namespace.
 	w.mayUse("late-user", "late-hidden", "late-shown")
 
 	people, bound := w.waits("late-user", "late-people", "late-owned"), w.waits(deployer, "late-bound", "late-owned")
@@ -174,12 +174,12 @@ func (w *world) aLateRightCounts() {
 	again.isServed()
 	again.ends()
 
-	labelled := w.waits("late-user", "late-labelled", "late-hidden")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labelled"}}
+	labeled := w.waits("late-user", "late-labeled", "late-hidden")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labeled"}}
 	suite.Must(w, w.Patch(w.Context(), namespace, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`))))
-	labelled.isServed()
-	labelled.ends()
+	labeled.isServed()
+	labeled.ends()
 
 	seen := w.waits("late-user", "late-seen", "late-shown")
 	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late-shown"}}

@@ -1,5 +1,4 @@
-// Package security holds the operator to what it says of rights: its own, and
-// those of tenants.
+// Package security checks the documented rights of the operator and of tenants.
 package security
 
 import (

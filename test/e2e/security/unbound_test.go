@@ -30,7 +30,7 @@ func (w *world) unboundIsBounded() {
 		claim.Labels = map[string]string{"refuse": "me"}
 		return claim
 	}
-	w.refuseLabelled()
+	w.refuseLabeled()
 	w.Await("the policy is in force", func(ctx context.Context) bool {
 		return isRefusedByPolicy(greedy.Create(ctx, refused("rehearsed"), client.DryRunAll))
 	})
@@ -60,9 +60,9 @@ func isRefusedByPolicy(err error) bool {
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "refuse-labeled")
 }
 
-// refuseLabelled installs a policy, which is asked after the webhooks that fill in
+// refuseLabeled installs a policy, which is asked after the webhooks that fill in
 // blocks.
-func (w *world) refuseLabelled() {
+func (w *world) refuseLabeled() {
 	w.Created(
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "refuse-labeled"},

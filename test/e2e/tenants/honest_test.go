@@ -27,7 +27,7 @@ const (
 	keeps = 60
 	// keepsScarce is the number of them of the class that has little room.
 	keepsScarce = 2
-	// waitsEvery is the number of claims after which it makes one that has to wait, and scarceEvery
+	// waitsEvery is the number of claims after which it makes one that must wait, and scarceEvery
 	// after which it makes one of the class that has little room.
 	waitsEvery, scarceEvery = 5, 7
 )
@@ -120,7 +120,7 @@ func (h *honest) create(ctx context.Context, c *creates, class string, has []*v1
 		}
 		c.waited++
 	case claim.Spec.CIDR == "":
-		c.failed = append(c.failed, fmt.Sprintf("%s of class %s has to wait", claim.Name, class))
+		c.failed = append(c.failed, fmt.Sprintf("%s of class %s waits", claim.Name, class))
 	case took > answeredWithin:
 		c.failed = append(c.failed, fmt.Sprintf("%s took %s", claim.Name, took))
 	}

@@ -81,7 +81,7 @@ func prepare(running *suite.World) *world {
 	for _, name := range hostileNamespaces() {
 		w.Created(build.NamespaceOf(hostileProject, name), build.Editor("mallory", name))
 	}
-	w.refuseLabelled()
+	w.refuseLabeled()
 	w.quota(hostileNamespace, quotaClaims)
 	w.quota(quotaNamespace, 0)
 	w.Created(
@@ -126,8 +126,8 @@ func (w *world) quota(namespace string, claims int64) {
 	})
 }
 
-// refuseLabelled installs a rule of the platform that refuses objects with the label.
-func (w *world) refuseLabelled() {
+// refuseLabeled installs a rule of the platform that refuses objects with the label.
+func (w *world) refuseLabeled() {
 	w.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform-rule"}}
 	rule := admissionregistrationv1.RuleWithOperations{

@@ -191,7 +191,7 @@ func (w *world) ends(t *testing.T) {
 // restarts restarts the API server, and changes objects before the command can see them.
 func (w *world) restarts(t *testing.T) {
 	testWorld := w.For(t)
-	deletedClaim := build.Claim("team-a", "gone-meanwhile").Class("subnets").Obj()
+	deletedClaim := build.Claim("team-a", "gone-later").Class("subnets").Obj()
 	testWorld.Created(deletedClaim)
 	c := w.start(t, "")
 	v := c.views().isReady(t)
@@ -200,7 +200,7 @@ func (w *world) restarts(t *testing.T) {
 	suite.Must(t, c.Signal(syscall.SIGSTOP))
 	suite.Must(t, w.APIServer.Start(t.Context()))
 	testWorld.AwaitUnlessFailed("a claim is served", func(ctx context.Context) (bool, error) {
-		return w.Create(ctx, build.Claim("team-a", "come-meanwhile").Class("subnets").Obj()) == nil, nil
+		return w.Create(ctx, build.Claim("team-a", "come-later").Class("subnets").Obj()) == nil, nil
 	})
 	testWorld.Deleted(deletedClaim)
 	testWorld.Gone(deletedClaim)
@@ -210,8 +210,8 @@ func (w *world) restarts(t *testing.T) {
 	})
 	suite.Must(t, c.Signal(syscall.SIGCONT))
 	v.awaits(t, "it is in step again, with the changes", func(s viewState) bool {
-		_, come := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "come-meanwhile"})
-		_, left := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "gone-meanwhile"})
+		_, come := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "come-later"})
+		_, left := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "gone-later"})
 		return s.behind == "" && come && !left
 	})
 	w.same(t, v)

@@ -52,7 +52,7 @@ func Steps(text string) []Step {
 	return steps
 }
 
-// Fits reports whether the output of a command is that of the document: the same but for the parts
+// Fits reports whether the output of a command fits the document: it is the same but for the parts
 // that differ from run to run; a line "..." stands for any number of lines. If names end at random
 // the order of the lines does not count: kubectl sorts by names.
 func Fits(documented, printed string) bool {

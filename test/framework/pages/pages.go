@@ -6,7 +6,7 @@
 //	sh       a script, which must succeed
 //	console  commands after "$ ", each followed by its output; a line "..." stands for any
 //	         number of lines
-//	hcl      nothing runs it: it has to be marked
+//	hcl      nothing runs it: it must be marked
 //	yaml     objects, which are applied; with the first line "# NAME.yaml" the block is a file
 //	         of that name, which later commands of the page apply
 //

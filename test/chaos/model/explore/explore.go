@@ -1,6 +1,6 @@
 // Package explore visits every state that a model can reach, breadth first, and
 // finds a shortest way to one that breaks an invariant, or from which the model
-// cannot come to rest any more. It uses one goroutine, and keeps the key of each
+// can no longer become quiet. It uses one goroutine, and keeps the key of each
 // state and each step between two states in memory.
 package explore
 
@@ -20,7 +20,7 @@ type System[S any, K comparable, T fmt.Stringer] interface {
 	Violation(*S) string
 	// Quiet reports whether the model may rest in the state.
 	Quiet(*S) bool
-	// Expected reports whether a step can be relied on for the model to come to rest: not one that
+	// Expected reports whether a step can be relied on for the model to become quiet: not one that
 	// only a person takes.
 	Expected(T) bool
 }

@@ -32,7 +32,7 @@ func New(scenario Scenario, leftOut Rules) *Model {
 }
 
 // Explore visits every state that can be reached, until one breaks an invariant, and makes sure
-// that the model can come to rest from each, without help from people.
+// that the model can become quiet from each, without help from people.
 func (m *Model) Explore() explore.Found {
 	return explore.Completely[state, key, step](system{m}, "a record is lost for good, or stays marked for good")
 }

@@ -68,8 +68,8 @@ type replica struct {
 	// at is the number of entries of the log that it has seen.
 	at uint8
 	// seen is its view, one bit a record; marked and versions are the marks and versions that it
-	// saw of each. confirmed are those of pools that nothing excluded, at some time since they were
-	// seen first.
+	// saw of each. confirmed has the records of pools that nothing excluded, at some time since they
+	// were seen first.
 	seen, marked, confirmed uint8
 	versions                [maxRecords]uint8
 	task                    task

@@ -118,7 +118,7 @@ func New(scenario Scenario, leftOut Rules) *Model {
 }
 
 // Explore visits every state that can be reached, until one breaks an invariant, and makes
-// sure that the model can come to rest from each.
+// sure that the model can become quiet from each.
 func (m *Model) Explore() explore.Found {
 	return explore.Completely[state, state, step](system{m}, "a view stays wrong, or a record is lost for good")
 }

@@ -10,8 +10,8 @@ import (
 // holderAddress is the kind of Cluster API's claims in the references of records.
 const holderAddress = "IPAddressClaim"
 
-// takeAddressClaim takes in a change of one of Cluster API's IPAddressClaims. Its block is that of
-// the IPAddress of its name.
+// takeAddressClaim takes in a change of one of Cluster API's IPAddressClaims. Its block is the
+// address of the IPAddress of its name.
 func (w *Witness) takeAddressClaim(e Event) {
 	if e.After != nil {
 		e.After = w.withBlock(e.After)
@@ -178,7 +178,7 @@ func (w *Witness) unsettledWish(h *holding) string {
 }
 
 // unsettledAddress returns the unsettled part of an IPAddress whose claim, if there is one, has not
-// been given it. It has to be recorded, and for no other holder, unless its claim reports the
+// been given it. It must be recorded, and for no other holder, unless its claim reports the
 // conflict or does not exist.
 func (w *Witness) unsettledAddress(address *Object, claim *holding) string {
 	addr, err := netip.ParseAddr(address.Spec.Address)

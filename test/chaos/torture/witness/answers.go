@@ -31,8 +31,8 @@ func newAttempts() attempts {
 	return attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}, rehearsed: map[string]bool{}}
 }
 
-// Answered records that an attempt was answered with an object: it has to be stored with the block
-// in the answer.
+// Answered records that an attempt was answered with an object: it must be stored with the block in the
+// answer.
 func (w *Witness) Answered(a Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

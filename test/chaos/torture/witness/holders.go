@@ -195,7 +195,7 @@ func (w *Witness) judgeTurn(e Event, served *holding, recorded time.Time) {
 }
 
 // plenty is the number of blocks of the waiting claim's length that lie in one free block, as a
-// power of two, if there is room for every claim: no claim has to wait for others.
+// power of two, if there is room for every claim: no claim waits for others.
 const plenty = 8
 
 // hasPlenty reports whether a pool has that much room for blocks of a length.

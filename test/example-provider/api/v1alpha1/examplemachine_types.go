@@ -58,7 +58,7 @@ type ExampleMachineStatus struct {
 	// +optional
 	Initialization ExampleMachineInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// addresses are those of the machine.
+	// addresses of the machine.
 	// +optional
 	Addresses clusterv1.MachineAddresses `json:"addresses,omitempty"`
 }
