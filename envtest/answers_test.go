@@ -21,8 +21,8 @@ import (
 // kind shows that none is in force yet.
 type late struct{ requests []string }
 
-// again notes a request, and reports whether it was made before.
-func (l *late) again(request string) bool {
+// isRepeated notes a request, and reports whether it was made before.
+func (l *late) isRepeated(request string) bool {
 	l.requests = append(l.requests, request)
 	return len(l.requests) > 1 && l.requests[len(l.requests)-2] == request
 }
@@ -32,7 +32,7 @@ func (l *late) create(_ context.Context, _ client.WithWatch, obj client.Object, 
 	if len(options) > 0 {
 		request = "create dry"
 	}
-	if l.again(request) {
+	if l.isRepeated(request) {
 		obj.(*v1alpha1.IPClaim).Status.Phase = v1alpha1.ClaimPending
 	}
 	return nil
@@ -43,9 +43,9 @@ func (l *late) patch(_ context.Context, _ client.WithWatch, obj client.Object, c
 	switch retains := strings.Contains(string(body), "Retain"); {
 	case err != nil || len(options) == 0:
 		return errors.Join(err, errors.New("is no dry run"))
-	case retains && l.again("retain"):
+	case retains && l.isRepeated("retain"):
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "IPClaim"}, obj.GetName(), nil)
-	case !retains && l.again("annotate"):
+	case !retains && l.isRepeated("annotate"):
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "ipclaims"}, obj.GetName(), nil)
 	}
 	return nil

@@ -27,7 +27,7 @@ func TestFlagsThatStartSetsAreRefused(t *testing.T) {
 		"--leader-elect":               "Options.Flags: --leader-elect is set by Start itself: leave it out",
 		"--metrics-bind-address=:8080": "Options.Flags: --diagnostics-address is set by Start itself: leave it out",
 		"IPv6":                         `Options.Flags: "IPv6" is no flag: write --name=value`,
-		"--colour=red":                 "Options.Flags: unknown flag: --colour",
+		"--paint=red":                  "Options.Flags: unknown flag: --paint",
 	} {
 		if _, err := (Options{Flags: []string{flag}}).settings(); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", flag, err, want)

@@ -49,11 +49,11 @@ func webhookConfigurations(port int) ([]map[string]any, error) {
 	}
 	for i, configuration := range configurations {
 		kind := configuration["kind"]
-		of := slices.IndexFunc(conditions, func(patch map[string]any) bool { return patch["kind"] == kind })
-		if of < 0 {
+		index := slices.IndexFunc(conditions, func(patch map[string]any) bool { return patch["kind"] == kind })
+		if index < 0 {
 			return nil, fmt.Errorf("there are no match conditions for the %s", kind)
 		}
-		if configurations[i], err = merge(configuration, conditions[of]); err != nil {
+		if configurations[i], err = merge(configuration, conditions[index]); err != nil {
 			return nil, fmt.Errorf("adding the match conditions to the %s: %w", kind, err)
 		}
 		lead(configurations[i], port)

@@ -19,8 +19,8 @@ import (
 func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 	const silence = 2 * time.Second
 	for name, c := range map[string]struct {
-		shownAfter, patience, waits time.Duration
-		relists                     int
+		shownAfter, grace, waits time.Duration
+		relists                  int
 	}{
 		"at once":  {0, time.Hour, 0, 0},
 		"late":     {time.Second, time.Hour, time.Second, 0},
@@ -41,7 +41,7 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 				} else {
 					defer time.AfterFunc(c.shownAfter, show).Stop()
 				}
-				ctx, stop := context.WithTimeout(t.Context(), c.patience)
+				ctx, stop := context.WithTimeout(t.Context(), c.grace)
 				defer stop()
 				pool := ipam.PoolNamed(record.Spec.PoolRef.Name)
 				l.poolViewFor(pool)
@@ -57,7 +57,7 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 // TestARequestWaitsForAReleaseThatIsOnItsWay frees blocks, or not, in the time in which a request
 // waits for one.
 func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
-	const patience, deadline = time.Second, 5 * time.Second
+	const grace, deadline = time.Second, 5 * time.Second
 	other := ipam.PoolNamed("other")
 	terminating := func(name, uid string) *v1alpha1.IPAllocation {
 		o := allocation(name, uid, "2", "10.0.0.0/28")
@@ -73,40 +73,40 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	distant := allocation("own", "7", "1", "10.9.0.16/28")
 	distant.Spec.PoolRef.Name, distant.Spec.ClaimRef.Name = "distant", "asking"
 	for name, c := range map[string]struct {
-		there    []any
-		events   map[time.Duration]func(feed) error
-		patience time.Duration
-		waits    time.Duration
-		freed    bool
+		there  []any
+		events map[time.Duration]func(feed) error
+		grace  time.Duration
+		waits  time.Duration
+		freed  bool
 	}{
-		"nothing is expected":                   {there: []any{plain}, patience: patience, waits: patience},
-		"nothing is, and there is no patience":  {there: []any{plain}},
-		"there is no patience, but it is freed": {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{3 * time.Second: func(f feed) error { return f.Delete(plain) }}, waits: 3 * time.Second, freed: true},
-		"it is freed in time":                   {there: []any{plain}, events: map[time.Duration]func(feed) error{time.Second / 2: func(f feed) error { return f.Delete(plain) }}, patience: patience, waits: time.Second / 2, freed: true},
-		"another pool's is":                     {there: []any{plain, elsewhere}, events: map[time.Duration]func(feed) error{time.Second / 2: func(f feed) error { return f.Delete(elsewhere) }}, patience: patience, waits: time.Second / 2, freed: true},
-		"it is on its way, and freed late":      {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{3 * time.Second: func(f feed) error { return f.Delete(plain) }}, patience: patience, waits: 3 * time.Second, freed: true},
-		"it is on its way, and never freed":     {there: []any{terminating("a", "1")}, patience: patience, waits: deadline},
+		"nothing is expected":                {there: []any{plain}, grace: grace, waits: grace},
+		"nothing is, and there is no grace":  {there: []any{plain}},
+		"there is no grace, but it is freed": {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{3 * time.Second: func(f feed) error { return f.Delete(plain) }}, waits: 3 * time.Second, freed: true},
+		"it is freed in time":                {there: []any{plain}, events: map[time.Duration]func(feed) error{time.Second / 2: func(f feed) error { return f.Delete(plain) }}, grace: grace, waits: time.Second / 2, freed: true},
+		"another pool's is":                  {there: []any{plain, elsewhere}, events: map[time.Duration]func(feed) error{time.Second / 2: func(f feed) error { return f.Delete(elsewhere) }}, grace: grace, waits: time.Second / 2, freed: true},
+		"it is on its way, and freed late":   {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{3 * time.Second: func(f feed) error { return f.Delete(plain) }}, grace: grace, waits: 3 * time.Second, freed: true},
+		"it is on its way, and never freed":  {there: []any{terminating("a", "1")}, grace: grace, waits: deadline},
 		"there is a sign of it in time": {there: []any{plain}, events: map[time.Duration]func(feed) error{
 			time.Second / 2: func(f feed) error { return f.Update(terminating("a", "1")) },
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
-		}, patience: patience, waits: 3 * time.Second, freed: true},
+		}, grace: grace, waits: 3 * time.Second, freed: true},
 		"its release is announced": {there: []any{plain}, events: map[time.Duration]func(feed) error{
 			time.Second / 2: func(f feed) error {
 				f.MarkLeaving(ipam.Name{Namespace: plain.Namespace, Name: plain.Name})
 				return nil
 			},
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
-		}, patience: patience, waits: 3 * time.Second, freed: true},
+		}, grace: grace, waits: 3 * time.Second, freed: true},
 		"its claim goes": {there: []any{plain}, events: map[time.Duration]func(feed) error{
 			time.Second / 2: func(f feed) error { f.SetClaimed(ipam.Name{Namespace: "ns", Name: "a"}, false); return nil },
 			3 * time.Second: func(f feed) error { return f.Delete(plain) },
-		}, patience: patience, waits: 3 * time.Second, freed: true},
+		}, grace: grace, waits: 3 * time.Second, freed: true},
 		"it was on its way, and is kept": {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{
 			time.Second / 2: func(f feed) error { return f.Update(retained) },
-		}, patience: patience, waits: deadline},
-		"the holder itself has one":            {there: []any{holders}, patience: patience, waits: deadline},
-		"the holder's own is being released":   {there: []any{releasing}, patience: patience, waits: deadline},
-		"the holder has one in another's pool": {there: []any{distant}, patience: patience, waits: patience},
+		}, grace: grace, waits: deadline},
+		"the holder itself has one":            {there: []any{holders}, grace: grace, waits: deadline},
+		"the holder's own is being released":   {there: []any{releasing}, grace: grace, waits: deadline},
+		"the holder has one in another's pool": {there: []any{distant}, grace: grace, waits: grace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 				pools := []ipam.PoolKey{other, key}
 				began, before := time.Now(), l.Frees(pools)
 				asking := ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: "asking"}
-				freed := l.AwaitRelease(ctx, pools, asking, before, c.patience)
+				freed := l.AwaitRelease(ctx, pools, asking, before, c.grace)
 				if waited := time.Since(began); freed != c.freed || waited != c.waits {
 					t.Errorf("it waited for %s, and a block was freed: %t; want %s, %t", waited, freed, c.waits, c.freed)
 				}

@@ -20,7 +20,7 @@ export interface Row {
 
 export interface LegendEntry {
   label: string;
-  colour: string;
+  color: string;
   ink: string;
   edge: string;
   pattern: string;
@@ -31,7 +31,7 @@ export interface LegendEntry {
 export interface TheMap {
   set(data: Change['put']): void;
   change(change: Change): void;
-  colourBy(name: string): void;
+  colorBy(name: string): void;
   legend(): LegendEntry[];
   view: { space: string; from: bigint; to: bigint } | null;
   fit(id?: string, how?: { animate: boolean }): void;
@@ -56,7 +56,7 @@ export interface AddressMapProps {
   height: number;
   /** The strip that is shown until the user moves the map; without it, all of the space. */
   home?: string | null;
-  colourBy?: string;
+  colorBy?: string;
   selected?: string | null;
   highlighted?: string[];
   onSelect?: (id: string | null) => void;
@@ -75,7 +75,7 @@ export function AddressMap(props: AddressMapProps) {
     space,
     label,
     height,
-    colourBy = 'state',
+    colorBy = 'state',
     selected = null,
     highlighted = NONE,
     home = null,
@@ -139,9 +139,9 @@ export function AddressMap(props: AddressMapProps) {
     if (map.current) latest.current.onView?.(map.current);
   }, [theme, register, space.id]);
   useEffect(() => {
-    map.current?.colourBy(colourBy);
+    map.current?.colorBy(colorBy);
     if (map.current) latest.current.onView?.(map.current);
-  }, [colourBy, register, space.id]);
+  }, [colorBy, register, space.id]);
   useEffect(() => {
     map.current?.select(selected);
   }, [selected, register, space.id]);

@@ -81,7 +81,7 @@ interface DomainProps {
 /** Renders a routing domain: its map, the selection, and the table. */
 function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
   const [search, setSearch] = useState('');
-  const [colourBy, setColourBy] = useState('state');
+  const [colorBy, setColorBy] = useState('state');
   const [selected, setSelected] = useState<string | null>(null);
   const [show, setShow] = useState<Shown>('map');
   const [sort, setSort] = useState('address');
@@ -145,9 +145,9 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
         )}
         <Choose
           label="Color by"
-          value={colourBy}
+          value={colorBy}
           options={Object.entries(COLOURS)}
-          onChoose={setColourBy}
+          onChoose={setColorBy}
         />
         <MapButtons map={map} space={space} />
       </Box>
@@ -157,7 +157,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
         label={`Map of ${spaceName(space)}. The table below shows the same.`}
         height={MAP_HEIGHT}
         home={homeOf(roots)}
-        colourBy={colourBy}
+        colorBy={colorBy}
         selected={selected}
         highlighted={found}
         onSelect={setSelected}

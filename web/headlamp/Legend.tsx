@@ -41,18 +41,18 @@ const HEIGHT = 14;
 
 function Swatch({ entry }: { entry: LegendEntry }) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const { colour, ink, pattern } = entry;
+  const { color, ink, pattern } = entry;
   useEffect(() => {
     const context = canvas.current!.getContext('2d');
     const tile = document.createElement('canvas');
     tile.width = tile.height = 8;
     const tileContext = tile.getContext('2d');
     if (!context || !tileContext) return;
-    drawTile(tileContext, pattern, { fill: colour, ink });
+    drawTile(tileContext, pattern, { fill: color, ink });
     context.setTransform(2, 0, 0, 2, 0, 0);
-    context.fillStyle = context.createPattern(tile, 'repeat') ?? colour;
+    context.fillStyle = context.createPattern(tile, 'repeat') ?? color;
     context.fillRect(0, 0, WIDTH, HEIGHT);
-  }, [colour, ink, pattern]);
+  }, [color, ink, pattern]);
   return (
     <canvas
       ref={canvas}

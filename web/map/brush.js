@@ -2,9 +2,9 @@
 // most.
 
 class Heap {
-  constructor(style, colour) {
+  constructor(style, color) {
     this.style = style
-    this.colour = colour
+    this.color = color
     this.numbers = new Float64Array(256)
     this.length = 0
   }
@@ -44,9 +44,9 @@ export class Brush {
     if (byPattern === undefined) this.heaps.set(key, (byPattern = new Map()))
     let heap = byPattern.get(pattern)
     if (heap === undefined) {
-      const colour = this.theme.colours[key] ?? this.theme.colours.unknown
-      const style = this.patterns.style(this.ctx, this.theme, key in this.theme.colours ? key : 'unknown', pattern)
-      byPattern.set(pattern, (heap = new Heap(style, colour)))
+      const color = this.theme.colors[key] ?? this.theme.colors.unknown
+      const style = this.patterns.style(this.ctx, this.theme, key in this.theme.colors ? key : 'unknown', pattern)
+      byPattern.set(pattern, (heap = new Heap(style, color)))
     }
     return heap
   }
@@ -65,10 +65,10 @@ export class Brush {
 
   fill(heap) {
     const { ctx } = this
-    const { numbers, length, colour } = heap
-    const hasEdge = colour.edge !== colour.fill
+    const { numbers, length, color } = heap
+    const hasEdge = color.edge !== color.fill
     if (hasEdge) {
-      ctx.fillStyle = colour.edge
+      ctx.fillStyle = color.edge
       for (let i = 0; i < length; i += 4) ctx.fillRect(numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3])
     }
     ctx.fillStyle = heap.style

@@ -6,7 +6,7 @@ import { MapState } from './state.js'
 
 export * as address from './address.js'
 export { THEMES } from './theme.js'
-export { FACETS, PATTERNS } from './colouring.js'
+export { FACETS, PATTERNS } from './coloring.js'
 export { NAMES as PATTERN_NAMES, drawTile } from './patterns.js'
 
 /**
@@ -24,7 +24,7 @@ export function createMap(element, options = {}) {
     set: (data) => state.set(data),
     change: (delta) => state.change(delta),
     /** Colors the strips. With slots, several maps give a value the same color. */
-    colourBy: (name, options) => state.colourBy(name, options),
+    colorBy: (name, options) => state.colorBy(name, options),
     legend: () => state.legend(),
     get view() {
       return state.viewOf(state.activeSpace())

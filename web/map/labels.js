@@ -87,19 +87,19 @@ export class Labels {
 
   write(offer, box, label, sub) {
     const { ctx, theme } = this.painter
-    const colour = theme.colours[offer.key] ?? theme.colours.unknown
+    const color = theme.colors[offer.key] ?? theme.colors.unknown
     ctx.textBaseline = 'middle'
     ctx.textAlign = 'left'
     if (offer.pattern !== 'solid' && offer.pattern !== 'none') {
-      ctx.fillStyle = colour.fill // a plate, so that text on it is legible
+      ctx.fillStyle = color.fill // a plate, so that text on it is legible
       const height = Math.min(box.height, offer.level - box.y)
       if (height > 0) ctx.fillRect(box.x - 3, box.y, box.width + 6, height)
       if (height > 0 && height < box.height) {
-        ctx.fillStyle = theme.colours.level.fill // without the line above it
+        ctx.fillStyle = theme.colors.level.fill // without the line above it
         ctx.fillRect(box.x - 3, offer.level, box.width + 6, 1)
       }
     }
-    ctx.fillStyle = colour.text
+    ctx.fillStyle = color.text
     ctx.font = LABEL
     ctx.fillText(label, box.x, box.y + LINE / 2)
     if (sub === '') return

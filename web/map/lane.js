@@ -124,7 +124,7 @@ export class Lane {
   }
 
   /** Assigns every strip its category, and counts. @param {(entry) => number} of */
-  categorise(of, categories) {
+  categorize(of, categories) {
     const { category, items, count } = this
     for (let i = 0; i < count; i++) category[i] = of(items[i])
     this.categories = categories

@@ -40,8 +40,8 @@ export function drawMarks(painter, panel) {
   ctx.fillRect(Math.round(box.x + width / 2) - 3, panel.axis.y + panel.axis.height - 2, 6, 4)
 }
 
-function outline(ctx, colour, x, y, width, height, line) {
-  ctx.fillStyle = colour
+function outline(ctx, color, x, y, width, height, line) {
+  ctx.fillStyle = color
   ctx.fillRect(x, y, width, line)
   ctx.fillRect(x, y + height - line, width, line)
   ctx.fillRect(x, y, line, height)

@@ -4,7 +4,7 @@
 import { formatRange } from './address.js'
 import { drawAxis } from './axis.js'
 import { Brush } from './brush.js'
-import { PATTERNS } from './colouring.js'
+import { PATTERNS } from './coloring.js'
 import { Gaps } from './gaps.js'
 import { Labels } from './labels.js'
 import { LAYERS } from './store.js'
@@ -51,7 +51,7 @@ export class Painter {
     this.scene = scene
     this.theme = scene.theme
     this.brush.begin(ctx, scene.theme)
-    this.categories = scene.store.colouring.categories
+    this.categories = scene.store.coloring.categories
     ctx.fillStyle = scene.theme.background
     ctx.fillRect(0, 0, scene.width, scene.height)
     for (const panel of scene.panels) {
@@ -173,8 +173,8 @@ export class Painter {
     this.gaps.strip(x0, x1)
     const category = this.categories[lane.category[i]]
     const { state } = entry.strip
-    const isPlain = category.colour === 'none' && this.layer === 'pool'
-    const key = isPlain ? state : category.colour
+    const isPlain = category.color === 'none' && this.layer === 'pool'
+    const key = isPlain ? state : category.color
     const pattern = PATTERNS[state] ?? PATTERNS.unknown
     const isBeside = i + 1 < lane.count && lane.left(panel.view, i + 1) < x1 + 1
     const width = isBeside && x1 - x0 >= SEPARATE ? x1 - x0 - 1 : x1 - x0
@@ -242,8 +242,8 @@ export class Painter {
     for (let k = 0; k < categories.length; k++) {
       if (heights[k] === 0) continue
       y -= heights[k]
-      const { colour, pattern } = categories[k]
-      this.clumps.push(colour, pattern, this.panel.left + run.x, y, run.width, heights[k])
+      const { color, pattern } = categories[k]
+      this.clumps.push(color, pattern, this.panel.left + run.x, y, run.width, heights[k])
     }
     run.width = 0
   }

@@ -26,14 +26,14 @@ const WIDTHS = { rising: 2, falling: 2.5, cross: 1, chevrons: 1.5 }
 /** The names of all patterns. */
 export const NAMES = [...Object.keys(RECTANGLES), ...Object.keys(LINES)]
 
-/** Draws a tile. @param {{fill: string, ink: string}} colour */
-export function drawTile(ctx, pattern, colour) {
-  ctx.fillStyle = colour.fill
+/** Draws a tile. @param {{fill: string, ink: string}} color */
+export function drawTile(ctx, pattern, color) {
+  ctx.fillStyle = color.fill
   ctx.fillRect(0, 0, SIZE, SIZE)
-  ctx.fillStyle = colour.ink
+  ctx.fillStyle = color.ink
   for (const [x, y, width, height] of RECTANGLES[pattern] ?? []) ctx.fillRect(x, y, width, height)
   if (LINES[pattern] === undefined) return
-  ctx.strokeStyle = colour.ink
+  ctx.strokeStyle = color.ink
   ctx.lineWidth = WIDTHS[pattern]
   ctx.beginPath()
   for (const [x0, y0, x1, y1] of LINES[pattern]) {
@@ -53,15 +53,15 @@ export class Patterns {
 
   /** Returns a fill style: a color if the pattern is plain, and else a CanvasPattern. */
   style(ctx, theme, key, pattern) {
-    const colour = theme.colours[key]
-    if (pattern === null || pattern === 'none' || pattern === 'solid') return colour.fill
-    const name = `${colour.fill}${colour.ink}${pattern}`
+    const color = theme.colors[key]
+    if (pattern === null || pattern === 'none' || pattern === 'solid') return color.fill
+    const name = `${color.fill}${color.ink}${pattern}`
     let style = this.made.get(name)
     if (style === undefined) {
       const tile = this.makeCanvas()
       tile.width = SIZE
       tile.height = SIZE
-      drawTile(tile.getContext('2d'), pattern, colour)
+      drawTile(tile.getContext('2d'), pattern, color)
       style = ctx.createPattern(tile, 'repeat')
       this.made.set(name, style)
     }

@@ -2,7 +2,7 @@
 
 import { Actions } from './actions.js'
 import { Animation } from './animation.js'
-import { colouringOf } from './colouring.js'
+import { coloringOf } from './coloring.js'
 import { follow } from './input.js'
 import { layOut } from './layout.js'
 import { locate } from './locate.js'
@@ -28,7 +28,7 @@ export class MapState {
     this.now = () => now().getTime()
     this.setThemeName(theme)
     this.labels = labels
-    this.store = new Store(colouringOf('state', this.now))
+    this.store = new Store(coloringOf('state', this.now))
     this.views = new Map()
     this.active = null
     this.selected = null
@@ -163,23 +163,23 @@ export class MapState {
     this.invalidate()
   }
 
-  colourBy(name, { slots = null } = {}) {
-    this.store.recolour(colouringOf(name, this.now, slots))
+  colorBy(name, { slots = null } = {}) {
+    this.store.recolor(coloringOf(name, this.now, slots))
     this.layout = null
     this.invalidate()
   }
 
   /** Recomputes colors by age when they are out of date. */
   grow() {
-    if (this.store.colouring.isStale?.()) this.store.recolour(this.store.colouring)
+    if (this.store.coloring.isStale?.()) this.store.recolor(this.store.coloring)
     else return
     this.invalidate()
   }
 
   legend() {
     this.refresh()
-    return this.store.colouring.legend().map(({ label, colour, pattern, count }) => ({
-      label, colour: this.theme.colours[colour].fill, ink: this.theme.colours[colour].ink, edge: this.theme.colours[colour].edge,
+    return this.store.coloring.legend().map(({ label, color, pattern, count }) => ({
+      label, color: this.theme.colors[color].fill, ink: this.theme.colors[color].ink, edge: this.theme.colors[color].edge,
       pattern: pattern ?? 'solid', count,
     }))
   }
@@ -343,7 +343,7 @@ export class MapState {
 
   visible(most = ROWS) {
     this.refresh()
-    return rowsOf(this.panels, most, this.store.colouring.categories)
+    return rowsOf(this.panels, most, this.store.coloring.categories)
   }
 
   paintTo(context, width, height, scale = 1) {

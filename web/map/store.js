@@ -117,9 +117,9 @@ class SpaceStrips {
 }
 
 export class Store {
-  /** @param {{reset(): void, count(strip: Strip, by: 1|-1): void, prepare(): boolean, of(strip: Strip): number, categories: unknown[]}} colouring */
-  constructor(colouring) {
-    this.colouring = colouring
+  /** @param {{reset(): void, count(strip: Strip, by: 1|-1): void, prepare(): boolean, of(strip: Strip): number, categories: unknown[]}} coloring */
+  constructor(coloring) {
+    this.coloring = coloring
     this.clear()
   }
 
@@ -133,7 +133,7 @@ export class Store {
     this.queued = []
     /** Grows with every visible change. */
     this.version = (this.version ?? 0) + 1
-    this.colouring.reset()
+    this.coloring.reset()
   }
 
   /** Replaces everything. @param {{spaces: Space[], strips: Strip[]}} data */
@@ -161,27 +161,27 @@ export class Store {
       for (const space of put.spaces) Object.assign(this.space(space.id), space, { known: true })
       for (const strip of put.strips) this.put(strip)
     }
-    const recolour = this.colouring.prepare()
-    for (const layer of this.layers()) this.refresh(layer, recolour)
+    const recolor = this.coloring.prepare()
+    for (const layer of this.layers()) this.refresh(layer, recolor)
     this.version++
     return true
   }
 
   /** Assigns all categories again, after the coloring changed. */
-  recolour(colouring) {
+  recolor(coloring) {
     this.flush()
-    this.colouring = colouring
-    colouring.reset()
-    for (const entry of this.byId.values()) colouring.count(entry.strip, 1)
-    colouring.prepare()
+    this.coloring = coloring
+    coloring.reset()
+    for (const entry of this.byId.values()) coloring.count(entry.strip, 1)
+    coloring.prepare()
     for (const layer of this.layers()) this.refresh(layer, true)
     this.version++
   }
 
-  refresh(layer, recolour) {
-    if (!layer.dirty && !recolour) return
+  refresh(layer, recolor) {
+    if (!layer.dirty && !recolor) return
     if (layer.dirty) layer.merge()
-    for (const lane of layer.lanes) lane.categorise((entry) => this.colouring.of(entry.strip), this.colouring.categories.length)
+    for (const lane of layer.lanes) lane.categorize((entry) => this.coloring.of(entry.strip), this.coloring.categories.length)
   }
 
   *layers() {
@@ -201,8 +201,8 @@ export class Store {
   put(strip) {
     const old = this.byId.get(strip.id)
     if (old !== undefined && isSamePlace(old.strip, strip)) {
-      this.colouring.count(old.strip, -1)
-      this.colouring.count(strip, 1)
+      this.coloring.count(old.strip, -1)
+      this.coloring.count(strip, 1)
       old.strip = strip
       old.layer.dirty = true
       return
@@ -214,7 +214,7 @@ export class Store {
       if (!this.children.has(strip.parent)) this.children.set(strip.parent, new Set())
       this.children.get(strip.parent).add(entry)
     }
-    this.colouring.count(strip, 1)
+    this.coloring.count(strip, 1)
     this.place(entry)
     this.placeChildren(strip.id, old)
   }
@@ -238,7 +238,7 @@ export class Store {
     const siblings = this.children.get(parent)
     siblings?.delete(entry)
     if (siblings?.size === 0) this.children.delete(parent)
-    this.colouring.count(entry.strip, -1)
+    this.coloring.count(entry.strip, -1)
   }
 
   /** Puts an entry into the layer that it belongs to. */

@@ -1,10 +1,10 @@
 // Holds colors as data: one entry for each color key and theme. Text and ink of patterns follow
 // from the fill, so that their contrast is checked in one place.
 
-/** Returns the relative luminance as WCAG defines it. @param {string} colour #rrggbb */
-export function luminance(colour) {
+/** Returns the relative luminance as WCAG defines it. @param {string} color #rrggbb */
+export function luminance(color) {
   const [r, g, b] = [1, 3, 5].map((i) => {
-    const share = parseInt(colour.slice(i, i + 2), 16) / 255
+    const share = parseInt(color.slice(i, i + 2), 16) / 255
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4
   })
   return 0.2126 * r + 0.7152 * g + 0.0722 * b
@@ -17,7 +17,7 @@ export function contrast(one, other) {
 }
 
 function mix(one, other, share) {
-  const part = (colour, i) => parseInt(colour.slice(i, i + 2), 16)
+  const part = (color, i) => parseInt(color.slice(i, i + 2), 16)
   return `#${[1, 3, 5].map((i) => Math.round(part(one, i) * (1 - share) + part(other, i) * share).toString(16).padStart(2, '0')).join('')}`
 }
 
@@ -31,12 +31,12 @@ function paintOf(fill, edge, strength) {
 }
 
 function themeOf(base, fills, strength) {
-  const colours = {}
+  const colors = {}
   for (const [key, value] of Object.entries(fills)) {
     const [fill, edge] = Array.isArray(value) ? value : [value, value]
-    colours[key] = paintOf(fill, edge, strength)
+    colors[key] = paintOf(fill, edge, strength)
   }
-  return { ...base, colours }
+  return { ...base, colors }
 }
 
 /** The fills; a pair is a light fill and the edge that it is always drawn with. */

@@ -125,9 +125,9 @@ export class App {
    */
   keepLink({ replace = false } = {}) {
     if (this.#restoring) return
-    const colour = byId('colour').value
+    const color = byId('color').value
     const view = {
-      views: this.maps.views, selected: this.selected, colour: colour === 'state' ? '' : colour,
+      views: this.maps.views, selected: this.selected, color: color === 'state' ? '' : color,
       tab: this.tabs.current === 'list' ? '' : this.tabs.current, ...this.list.view, ...this.free.view,
     }
     const fragment = `#${formatLink(view)}`
@@ -146,8 +146,8 @@ export class App {
     const { view } = parseLink(location.hash)
     this.#restoring = true
     try {
-      byId('colour').value = [...byId('colour').options].some((o) => o.value === view.colour) ? view.colour : 'state'
-      this.maps.colourBy(byId('colour').value)
+      byId('color').value = [...byId('color').options].some((o) => o.value === view.color) ? view.color : 'state'
+      this.maps.colorBy(byId('color').value)
       this.maps.views = view.views
       this.list.view = view
       if (view.pool) this.free.view = { pool: view.pool, length: view.length }

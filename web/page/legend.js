@@ -28,12 +28,12 @@ export class Legend {
 /**
  * Joins the legends of several maps. If maps have different colors for one label, the label names
  * its map.
- * @param {{name: string, entries: {label: string, colour: string, pattern: string, count: number}[]}[]} legends
+ * @param {{name: string, entries: {label: string, color: string, pattern: string, count: number}[]}[]} legends
  * @returns {object[]} entries
  */
 export function joinLegends(legends) {
   const looks = new Map() // by label: its different looks
-  const all = legends.flatMap(({ name, entries }) => entries.filter((entry) => entry.label !== '').map((entry) => ({ name, entry, look: `${entry.colour} ${entry.pattern}` })))
+  const all = legends.flatMap(({ name, entries }) => entries.filter((entry) => entry.label !== '').map((entry) => ({ name, entry, look: `${entry.color} ${entry.pattern}` })))
   for (const { entry, look } of all) looks.set(entry.label, (looks.get(entry.label) ?? new Set()).add(look))
   const joined = new Map()
   for (const { name, entry, look } of all) {
@@ -47,14 +47,14 @@ export function joinLegends(legends) {
 
 /**
  * Returns an entry of a legend, with a swatch in its color and pattern.
- * @param {{label: string, colour: string, ink: string, pattern: string, count: number}} entry
+ * @param {{label: string, color: string, ink: string, pattern: string, count: number}} entry
  * @returns {HTMLElement}
  */
-export function item({ label, colour, ink, pattern, count: blocks }) {
+export function item({ label, color, ink, pattern, count: blocks }) {
   const swatch = h('canvas', { width: 52, height: 28, 'aria-hidden': 'true' })
   const context = swatch.getContext('2d')
   const tile = h('canvas', { width: 8, height: 8 })
-  drawTile(tile.getContext('2d'), pattern, { fill: colour, ink })
+  drawTile(tile.getContext('2d'), pattern, { fill: color, ink })
   context.scale(2, 2)
   context.fillStyle = context.createPattern(tile, 'repeat')
   context.fillRect(0, 0, 26, 14)

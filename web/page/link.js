@@ -1,6 +1,6 @@
 // Reads and writes the fragment of the address bar: the part of the view that a link keeps.
 
-const TEXTS = { selected: 'select', colour: 'colour', tab: 'tab', show: 'show', filter: 'filter', sort: 'sort', pool: 'pool', length: 'length' }
+const TEXTS = { selected: 'select', color: 'color', tab: 'tab', show: 'show', filter: 'filter', sort: 'sort', pool: 'pool', length: 'length' }
 const LONGEST = 4000
 
 /**
@@ -9,7 +9,7 @@ const LONGEST = 4000
  * @property {{space: string, from: string, to: string}[]} [views] the maps that are shown, and
  *   the first and the last address of each; empty addresses: all
  * @property {string} [selected] the key of the selection
- * @property {string} [colour] the property that colors the map
+ * @property {string} [color] the property that colors the map
  * @property {string} [tab]
  * @property {string} [show] the kind of rows in the list
  * @property {string} [filter]

@@ -134,8 +134,8 @@ function controls(app, legend) {
   }
   theme.listen(paint)
   paint(theme.current)
-  byId('colour').addEventListener('change', () => {
-    app.maps.colourBy(byId('colour').value)
+  byId('color').addEventListener('change', () => {
+    app.maps.colorBy(byId('color').value)
     legend.refresh()
     app.keepLink()
   })

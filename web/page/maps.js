@@ -21,7 +21,7 @@ export class Maps {
   #panes = new Map() // by space id
   #chosen = null // the spaces that the user has chosen; null: none chosen
   #wanted = new Map() // views of a link whose space does not exist yet
-  #colour = 'state'
+  #color = 'state'
   #slots = null // by value of the facet that colors the maps
   #active = ''
   #highlighted = []
@@ -104,7 +104,7 @@ export class Maps {
     for (const pane of this.panes) pane.take(put, remove)
     this.#arrange()
     for (const pane of this.panes) this.#drawRoots(pane)
-    this.#drawColours()
+    this.#drawColors()
     if (before === 0) this.select(this.#app.selected)
   }
 
@@ -153,31 +153,31 @@ export class Maps {
   }
 
   /** Colors all maps. @param {string} name */
-  colourBy(name) {
-    this.#colour = name
+  colorBy(name) {
+    this.#color = name
     this.#slots = null
-    if (name === 'state' || name === 'age') for (const pane of this.panes) pane.map.colourBy(name)
-    else this.#drawColours()
+    if (name === 'state' || name === 'age') for (const pane of this.panes) pane.map.colorBy(name)
+    else this.#drawColors()
   }
 
   /** Draws pending changes after all is read, and colors the values that are frequent now. */
   ready() {
     if (!this.#pending.isEmpty) this.#flush()
-    this.colourBy(this.#colour)
+    this.colorBy(this.#color)
   }
 
   // Gives a value of a facet the same color on all maps.
-  #drawColours() {
-    if (this.#colour === 'state' || this.#colour === 'age') return
-    const slots = chooseSlots(countsOf(this.#app.store, this.#colour), this.#slots ?? undefined)
+  #drawColors() {
+    if (this.#color === 'state' || this.#color === 'age') return
+    const slots = chooseSlots(countsOf(this.#app.store, this.#color), this.#slots ?? undefined)
     if (this.#slots && sameSlots(slots, this.#slots)) return
     this.#slots = slots
-    for (const pane of this.panes) pane.map.colourBy(this.#colour, { slots })
+    for (const pane of this.panes) pane.map.colorBy(this.#color, { slots })
   }
 
   /** @param {'light'|'dark'} theme */
   paint(theme) {
-    for (const [state, colour] of Object.entries(THEMES[theme].colours)) document.documentElement.style.setProperty(`--state-${state}`, colour.fill)
+    for (const [state, color] of Object.entries(THEMES[theme].colors)) document.documentElement.style.setProperty(`--state-${state}`, color.fill)
     for (const pane of this.panes) pane.map.theme = theme
   }
 
@@ -256,7 +256,7 @@ export class Maps {
 
   #open(space) {
     const pane = new Pane(space, {
-      theme: document.documentElement.dataset.theme, colour: this.#colour, slots: this.#slots,
+      theme: document.documentElement.dataset.theme, color: this.#color, slots: this.#slots,
       onSelect: (key) => this.#selected(key), onRange: (key) => this.#app.select(key), onUse: () => (this.#active = space.id),
       onView: () => this.#moved(), onOpen: () => byId('panel').focus({ preventScroll: true }),
     })

@@ -21,15 +21,15 @@ const STILL = 5 // a pointer that moves more, in pixels, drags
 export class Pane {
   /**
    * @param {{id: string, name: string, family: 4|6}} space
-   * @param {{theme: string, colour: string, slots: Map<string, number>|null} & Listeners} options
+   * @param {{theme: string, color: string, slots: Map<string, number>|null} & Listeners} options
    */
-  constructor(space, { theme, colour, slots, onSelect, onRange, onUse, onView, onOpen }) {
+  constructor(space, { theme, color, slots, onSelect, onRange, onUse, onView, onOpen }) {
     this.space = space
     this.roots = h('div', { class: 'roots', role: 'group', 'aria-label': `Root pools of ${spaceName(space)}`, hidden: true })
     this.place = h('div', { class: 'map' })
     this.section = h('div', { class: 'pane', 'data-space': space.id }, this.roots, this.place)
     this.map = createMap(this.place, { theme, labels: true })
-    this.map.colourBy(colour, { slots })
+    this.map.colorBy(color, { slots })
     this.quiet = false
     this.moved = false
     const { canvas } = this.map

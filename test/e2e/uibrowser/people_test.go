@@ -32,7 +32,7 @@ func (w *world) keys(t *testing.T) {
 	}
 	t.Logf("Tab goes to %q", order)
 	last := -1
-	for _, want := range []string{"find", "theme", "help-button", "spaces-summary", "colour", "zoom-out", "zoom-in", "zoom-all", "maps canvas", "tab-list", "show", "filter", "export"} {
+	for _, want := range []string{"find", "theme", "help-button", "spaces-summary", "color", "zoom-out", "zoom-in", "zoom-all", "maps canvas", "tab-list", "show", "filter", "export"} {
 		at := slices.Index(order, want)
 		if at <= last {
 			t.Errorf("Tab reaches %s at %d, the element before it on the page is at %d", want, at, last)
@@ -75,9 +75,9 @@ func (w *world) looks(t *testing.T) {
 
 // positions is the number of places on which a map has drawn its first tick while it went to a
 // pool.
-const positions = `(async()=>{const seen=new Set();document.querySelector('#find').value='fra-lb';document.querySelector('#find-form').requestSubmit()
-for(let i=0;i<60;i++){await new Promise(done=>requestAnimationFrame(done));for(const c of document.querySelectorAll('#maps canvas')){const t=__drawn.texts.get(c)?.texts;if(t)seen.add(c.ariaLabel+t.map(l=>l.text+l.left))}}
-return seen.size})()`
+const positions = `(async()=>{const ticks=new Set();document.querySelector('#find').value='fra-lb';document.querySelector('#find-form').requestSubmit()
+for(let i=0;i<60;i++){await new Promise(done=>requestAnimationFrame(done));for(const c of document.querySelectorAll('#maps canvas')){const t=__drawn.texts.get(c)?.texts;if(t)ticks.add(c.ariaLabel+t.map(l=>l.text+l.left))}}
+return ticks.size})()`
 
 func (w *world) still(t *testing.T) {
 	moving := browser.Value[int](w.open(t, w.view, browser.Look{}), positions)

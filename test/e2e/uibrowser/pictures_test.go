@@ -23,7 +23,7 @@ func (w *world) pictures(t *testing.T) {
 	take(p, at("light"))
 
 	p.Look(browser.Look{Width: 1360, Height: 860, Still: true, Dark: true})
-	p.Run("colour.value='project';colour.dispatchEvent(new Event('change'))")
+	p.Run("color.value='project';color.dispatchEvent(new Event('change'))")
 	find(p, "fra")
 	p.AwaitText("#panel", "10.0.0.0/13")
 	take(p, at("dark"))

@@ -163,9 +163,9 @@ func (w *world) links(t *testing.T) {
 	only(p, "default/4")
 	find(p, "pods-api-0")
 	p.AwaitText("#panel", "pods-api-0")
-	p.Run("colour.value='project';colour.dispatchEvent(new Event('change'))")
+	p.Run("color.value='project';color.dispatchEvent(new Event('change'))")
 	p.Click("#tab-free")
-	p.Await("the link has the view", "location.hash.includes('map=')&&location.hash.includes('colour=project')&&location.hash.includes('tab=free')&&location.hash.includes('select=')")
+	p.Await("the link has the view", "location.hash.includes('map=')&&location.hash.includes('color=project')&&location.hash.includes('tab=free')&&location.hash.includes('select=')")
 	awaitLabel(p, "pods-api-0", true)
 	p.AwaitText("#free-note", "are free")
 	free := p.Text("#free")
@@ -178,7 +178,7 @@ func (w *world) links(t *testing.T) {
 	if after := labels(p); !slices.Equal(before, after) {
 		t.Errorf("the maps show %q, the link was made when they showed %q", after, before)
 	}
-	if by := browser.Value[string](p, "colour.value"); by != "project" {
+	if by := browser.Value[string](p, "color.value"); by != "project" {
 		t.Errorf("the map is colored by %s, want project", by)
 	}
 	p.AwaitText("#free-note", "are free")

@@ -10,7 +10,7 @@ if (asked.has('space')) {
   data.spaces = data.spaces.filter(({ id }) => id === asked.get('space'))
 }
 map.set(data)
-if (asked.has('by')) map.colourBy(asked.get('by'))
+if (asked.has('by')) map.colorBy(asked.get('by'))
 if (asked.has('from')) {
   map.view = { space: asked.get('space') ?? 'default', from: address.parseAddress(asked.get('from')), to: address.parseAddress(asked.get('to')) }
 }

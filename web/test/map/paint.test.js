@@ -58,8 +58,8 @@ test('a strip is found where it is drawn, and nothing where nothing is', () => {
   for (let seed = 1; seed <= 60; seed++) {
     const { map, draw, random } = randomMap(seed)
     const { rectangles } = draw()
-    const colours = THEMES.light.colours
-    const free = new Set([colours.free.fill, colours.free.edge])
+    const colors = THEMES.light.colors
+    const free = new Set([colors.free.fill, colors.free.edge])
     const other = new Set([THEMES.light.background, THEMES.light.grid, THEMES.light.muted, THEMES.light.line])
     for (let n = 0; n < 200; n++) {
       const { width, height } = { width: map.canvas.width / 2, height: map.canvas.height / 2 }
@@ -86,9 +86,9 @@ test('a strip is found where it is drawn, and nothing where nothing is', () => {
       if (on.length === 0 && at.strip !== null) {
         // Between neighbors is a pixel in which nothing is drawn, and above a column that is not
         // full there is space.
-        const neighbour = map.at(x - 1, y)?.strip
+        const neighbor = map.at(x - 1, y)?.strip
         const isBelow = rectangles.some((r) => r.x <= x && x < r.x + r.width && r.y > y && r.y - y < 70)
-        assert.ok(neighbour?.id === at.strip.id || isBelow, `${context}: ${at.strip.id} is found, but not drawn`)
+        assert.ok(neighbor?.id === at.strip.id || isBelow, `${context}: ${at.strip.id} is found, but not drawn`)
       }
     }
   }
@@ -98,7 +98,7 @@ test('a strip is found where it is drawn, and nothing where nothing is', () => {
 test('the drawing of a strip that is wide enough is as long as it has addresses', () => {
   const { draw, map } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n), strip('a', 's', 'p', 100n, 149n), strip('b', 's', 'p', 150n, 150n, { state: 'drained' })] })
   const { rectangles } = draw()
-  const held = rectangles.filter(({ style }) => style === THEMES.light.colours.held.fill)
+  const held = rectangles.filter(({ style }) => style === THEMES.light.colors.held.fill)
   assert.deepEqual(held.map(({ x, width }) => [x, width]), [[MARGIN + 100, 49]], 'less one pixel between neighbors')
   assert.equal(map.at(MARGIN + 100.5, held[0].y + 5).strip.id, 'a')
   assert.equal(map.at(MARGIN + 99.5, held[0].y + 5).strip, null)
@@ -117,7 +117,7 @@ test('a column of many strips shows how much they cover, and each of their state
   }
   const { draw, map } = mapOf({ spaces: four, strips })
   const { rectangles } = draw()
-  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colours.held.fill && y > 100)
+  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colors.held.fill && y > 100)
   const row = 68
   const area = held.reduce((sum, r) => sum + r.width * r.height, 0) / 980
   assert.ok(Math.abs(area / row - 0.33) < 0.06, `held is ${area} of ${row} high`)
@@ -168,7 +168,7 @@ test('free and full differ though every strip is narrower than a pixel', () => {
   const strips = [pool('p', null, 0n, 99999n)]
   for (let k = 0; k < 50000; k++) strips.push(strip(`h${k}`, 's', 'p', BigInt(k), BigInt(k)))
   const { rectangles } = mapOf({ spaces: four, strips }).draw()
-  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colours.held.fill && y > 100)
+  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colors.held.fill && y > 100)
   assert.equal(held.length, 1, 'one rectangle for all')
   assert.deepEqual([held[0].x, held[0].width, held[0].height], [MARGIN, 490, 68])
 })
@@ -190,7 +190,7 @@ test('every call has numbers, for any data and view', () => {
     for (const by of ['state', 'project', 'age']) {
       for (const size of [{}, { width: 1, height: 1 }, { width: 0, height: 0 }, { width: 390, height: 90 }]) {
         const { map, draw, window } = mapOf(data, size)
-        map.colourBy(by)
+        map.colorBy(by)
         draw()
         for (const { id } of data.strips) {
           map.fit(id)
@@ -217,7 +217,7 @@ test('every call has numbers, for any data and view', () => {
 test('a /128 in ::/0 is seen in all of it, and fills the view when it is opened', () => {
   const address = (0x20010db8n << 96n) + 77n
   const { map, draw } = mapOf({ spaces: [{ id: 's', name: 's', family: 6 }], strips: [pool('p', null, 0n, lastOf(6)), strip('b', 's', 'p', address, address)] })
-  const held = () => draw().rectangles.filter(({ style, y }) => style === THEMES.light.colours.held.fill && y > 100)
+  const held = () => draw().rectangles.filter(({ style, y }) => style === THEMES.light.colors.held.fill && y > 100)
   assert.equal(held().length, 1)
   assert.equal(held()[0].width, 1)
   assert.equal(map.at(held()[0].x + 0.5, held()[0].y + 1).strip.id, 'b')
@@ -247,7 +247,7 @@ test('the theme that is set is the one that is drawn', () => {
   map.theme = 'dark'
   const dark = new Set(draw().rectangles.map(({ style }) => style))
   assert.deepEqual([...light].filter((style) => dark.has(style)), [])
-  assert.ok(dark.has(THEMES.dark.colours.held.fill))
+  assert.ok(dark.has(THEMES.dark.colors.held.fill))
 })
 
 test('a CIDR is not cut off: of one that does not fit only the length is shown', () => {
@@ -267,7 +267,7 @@ test('a column that many strips go on in, and one where they end, are as high as
   const strips = [pool('p', null, 0n, 979n * 73n + 72n)]
   for (let k = 0; k < 400.5 * 73; k++) if (k % 5 !== 4) strips.push(strip(`b${k}`, 's', 'p', BigInt(k), BigInt(k)))
   const { rectangles } = mapOf({ spaces: four, strips }).draw()
-  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colours.held.fill && y > 100)
+  const held = rectangles.filter(({ style, y }) => style === THEMES.light.colors.held.fill && y > 100)
   const column = (x) => held.find((r) => r.x <= MARGIN + x && MARGIN + x < r.x + r.width)?.height
   for (let x = 1; x < 399; x++) assert.ok(Math.abs(column(x) - 0.8 * 68) <= 1.5, `column ${x} is ${column(x)} high`)
   assert.ok(Math.abs(column(400) - 0.4 * 68) <= 2, `the last column is ${column(400)} high`)

@@ -88,21 +88,21 @@ test('the legend counts the strips of each state, value and age', () => {
   assert.deepEqual(counts(), { free: 0, held: 2, 'carved into a child pool': 1, withheld: 1, cooling: 1 })
   map.change({ put: { strips: [strip('b', 's', 'p', 1n, 1n, { state: 'cooling', facets: { project: 'z' } })] }, remove: ['w'] })
   assert.deepEqual(counts(), { free: 0, held: 1, 'carved into a child pool': 1, cooling: 2 })
-  map.colourBy('project')
+  map.colorBy('project')
   assert.deepEqual(counts(), { x: 1, y: 1, z: 1, 'no project': 1 })
-  map.colourBy('age')
+  map.colorBy('age')
   assert.deepEqual(counts(), { 'no date': 3, 'up to 1 day': 1 })
-  for (const entry of map.legend()) assert.match(entry.colour, /^#[0-9a-f]{6}$/)
+  for (const entry of map.legend()) assert.match(entry.color, /^#[0-9a-f]{6}$/)
   map.theme = 'dark'
-  map.colourBy('state')
-  assert.equal(map.legend().find(({ label }) => label === 'held').colour, THEMES.dark.colours.held.fill)
+  map.colorBy('state')
+  assert.equal(map.legend().find(({ label }) => label === 'held').color, THEMES.dark.colors.held.fill)
   assert.throws(() => (map.theme = 'pink'), /pink is not a theme/)
 })
 
 test('colors by age follow the time', () => {
   let now = 1e12
   const { map, window } = mapOf({ spaces, strips: [strip('a', 's', null, 0n, 0n, { since: 1e12 - 3590e3 })] }, { now: () => new Date(now) })
-  map.colourBy('age')
+  map.colorBy('age')
   assert.equal(map.legend()[0].label, 'up to 1 hour')
   now += 61e3
   for (const timer of window.timers.values()) timer()

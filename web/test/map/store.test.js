@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 
 import { lastOf } from '../../map/address.js'
-import { colouringOf } from '../../map/colouring.js'
+import { coloringOf } from '../../map/coloring.js'
 import { LAYERS, Store, layerOf } from '../../map/store.js'
 import { View } from '../../map/view.js'
 import { randomOf, strip } from './generate.js'
@@ -11,7 +11,7 @@ import { Model } from './model.js'
 const NOW = () => 1e12
 
 function storeOf(name = 'state') {
-  return new Store(colouringOf(name, NOW))
+  return new Store(coloringOf(name, NOW))
 }
 
 /** Checks the whole index against all strips. */
@@ -45,7 +45,7 @@ function checkLane(lane, store, context) {
     assert.equal(entry.lane, lane)
     assert.equal(entry.dead, false)
     if (i > 0) assert.ok(lane.items[i - 1].strip.to < from, `${context}: two strips of a lane overlap`)
-    assert.equal(lane.category[i], store.colouring.of(entry.strip))
+    assert.equal(lane.category[i], store.coloring.of(entry.strip))
     const join = (a, b, c) => (BigInt(a) << 84n) + (BigInt(b) << 42n) + BigInt(c)
     assert.equal(join(lane.fromA[i], lane.fromB[i], lane.fromC[i]), from, context)
     assert.equal(join(lane.toA[i], lane.toB[i], lane.toC[i]), to, context)

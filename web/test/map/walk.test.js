@@ -10,7 +10,7 @@ import { strip } from './generate.js'
 function laneOf(...ranges) {
   const lane = new Lane()
   lane.fill(ranges.map(([from, to], k) => ({ strip: strip(`${k}`, 's', null, BigInt(from), BigInt(to)), at: -1, lane: null })))
-  lane.categorise(() => 0, 1)
+  lane.categorize(() => 0, 1)
   const view = new View(4)
   view.resize(100)
   view.set(0n, 999n)

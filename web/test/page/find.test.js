@@ -19,7 +19,7 @@ const QUERIES = {
   'pool:core': { kind: 'field', field: 'pool', value: 'core' },
   'NS:team-a': { kind: 'field', field: 'namespace', value: 'team-a' },
   'machine:m-0': { kind: 'field', field: 'machine', value: 'm-0' },
-  'colour:red': { kind: 'text', value: 'colour:red' },
+  'color:red': { kind: 'text', value: 'color:red' },
   'team-a/web': { kind: 'text', value: 'team-a/web' },
 }
 for (const [text, want] of Object.entries(QUERIES)) {

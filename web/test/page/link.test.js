@@ -5,7 +5,7 @@ import { formatLink, parseLink } from '../../page/link.js'
 test('a written link is read', () => {
   const view = {
     views: [{ space: 'team-a/default/4', from: '10.0.0.0', to: '10.255.255.255' }, { space: 'default/6', from: '', to: '' }],
-    selected: 'p:LocalIPPool/team-a/lab', colour: 'project', tab: 'list', show: 'blocks', filter: 'project:shop a&b=#%', sort: '-since', pool: 'IPPool/core', length: '24',
+    selected: 'p:LocalIPPool/team-a/lab', color: 'project', tab: 'list', show: 'blocks', filter: 'project:shop a&b=#%', sort: '-since', pool: 'IPPool/core', length: '24',
   }
   const text = formatLink(view)
   assert.deepEqual(parseLink(`#${text}`), { token: '', view })

@@ -195,8 +195,8 @@ host,g,10.0.0.9,,team,
 
 func TestColumnsThatDoNotExist(t *testing.T) {
 	for text, want := range map[string]string{
-		"kind,cidr,colour\n": `the first line names the column "colour": write some of kind,name,cidr,pool,parent,namespace,routingDomain,network,gateway,description`,
-		"kind,name\n":        `the first line lacks the column "cidr": add it`,
+		"kind,cidr,color\n": `the first line names the column "color": write some of kind,name,cidr,pool,parent,namespace,routingDomain,network,gateway,description`,
+		"kind,name\n":       `the first line lacks the column "cidr": add it`,
 	} {
 		if _, err := readCSV(strings.NewReader(text), Options{}); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)

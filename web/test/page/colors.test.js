@@ -7,7 +7,7 @@ import { test } from 'node:test'
 import { contrast, THEMES } from '../../map/theme.js'
 
 const css = readFileSync(new URL('../../page/style.css', import.meta.url), 'utf8')
-const colours = Object.fromEntries([...css.matchAll(/--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)].map(([, name, light, dark]) => [name, { light, dark }]))
+const colors = Object.fromEntries([...css.matchAll(/--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)].map(([, name, light, dark]) => [name, { light, dark }]))
 
 const GROUNDS = ['ground', 'surface', 'raised', 'code', 'accent-ground']
 const PAIRS = [
@@ -17,17 +17,17 @@ const PAIRS = [
 ]
 
 test('the style sheet has the colors', () => {
-  for (const name of PAIRS.flat().filter((one) => typeof one === 'string')) assert.ok(colours[name], name)
+  for (const name of PAIRS.flat().filter((one) => typeof one === 'string')) assert.ok(colors[name], name)
 })
 
 for (const theme of ['light', 'dark']) {
   test(`contrast: ${theme}`, () => {
     for (const [text, ground, least] of PAIRS) {
-      const ratio = contrast(colours[text][theme], colours[ground][theme])
+      const ratio = contrast(colors[text][theme], colors[ground][theme])
       assert.ok(ratio >= least, `${text} on ${ground}: ${ratio.toFixed(2)}, needs ${least}`)
     }
     const [, light, dark] = /button\.primary \{[^}]*color: light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/.exec(css)
-    assert.ok(contrast({ light, dark }[theme], colours.accent[theme]) >= 4.5, 'the main button')
+    assert.ok(contrast({ light, dark }[theme], colors.accent[theme]) >= 4.5, 'the main button')
   })
 
   test(`the map lies on its own color: ${theme}`, () => {

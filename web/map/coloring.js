@@ -1,7 +1,7 @@
 // Assigns a category, and with it a color, to each strip: by its state, by a facet, or by its age.
 // The lanes count strips by category.
 
-/** @typedef {{label: string, colour: string, pattern: string|null}} Category color key of a theme */
+/** @typedef {{label: string, color: string, pattern: string|null}} Category color key of a theme */
 
 export const PATTERNS = {
   free: 'none',
@@ -48,7 +48,7 @@ export const AGES = [
  * @param {Map<string, number>|null} [slots] the color of each value of a facet, from 0 to
  *   FACETS - 1; null: the strips decide
  */
-export function colouringOf(name, now, slots = null) {
+export function coloringOf(name, now, slots = null) {
   if (name === 'state') return new ByState()
   return name === 'age' ? new ByAge(now) : new ByFacet(name, slots)
 }
@@ -82,7 +82,7 @@ class Counting {
 }
 
 class ByState extends Counting {
-  categories = STATES.map((state) => ({ label: LABELS[state] ?? state, colour: state, pattern: PATTERNS[state] }))
+  categories = STATES.map((state) => ({ label: LABELS[state] ?? state, color: state, pattern: PATTERNS[state] }))
 
   of(strip) {
     const k = STATES.indexOf(strip.state)
@@ -101,9 +101,9 @@ class ByState extends Counting {
 
 class ByAge extends Counting {
   categories = [
-    { label: 'no date', colour: 'none', pattern: null },
-    { label: 'withheld', colour: 'withheld', pattern: PATTERNS.withheld },
-    ...AGES.map(([, label], k) => ({ label, colour: `age${k}`, pattern: null })),
+    { label: 'no date', color: 'none', pattern: null },
+    { label: 'withheld', color: 'withheld', pattern: PATTERNS.withheld },
+    ...AGES.map(([, label], k) => ({ label, color: `age${k}`, pattern: null })),
   ]
 
   constructor(now) {
@@ -206,10 +206,10 @@ class ByFacet extends Counting {
 
   label() {
     this.categories = [
-      { label: `no ${this.name}`, colour: 'none', pattern: null },
-      { label: 'other', colour: 'other', pattern: null },
-      { label: 'withheld', colour: 'withheld', pattern: PATTERNS.withheld },
-      ...this.slots.map((value, slot) => ({ label: value ?? '', colour: `facet${slot}`, pattern: null })),
+      { label: `no ${this.name}`, color: 'none', pattern: null },
+      { label: 'other', color: 'other', pattern: null },
+      { label: 'withheld', color: 'withheld', pattern: PATTERNS.withheld },
+      ...this.slots.map((value, slot) => ({ label: value ?? '', color: `facet${slot}`, pattern: null })),
     ]
   }
 
