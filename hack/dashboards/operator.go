@@ -88,7 +88,7 @@ func (b *builder) waits() {
 
 func (b *builder) webhooks() {
 	third := place{8, 8}
-	b.lines("Refusals", "reqps", "Requests that the webhooks have refused, a second. 507: the pool is full; 429: too many at once, or beyond a limit of the operator; 403 and 422: what was asked for.", third,
+	b.lines("Refusals", "reqps", "Requests that the webhooks have refused, a second. 507: the pool is full; 429: too many at once, or beyond a limit of the operator; 403 and 422: the request itself.", third,
 		query{"sum by (resource, operation, code) (rate(cadastre_webhook_refusals_total[$__rate_interval]))", "{{operation}} {{resource}} {{code}}"})
 	failing := b.lines("Failures", "reqps", "Calls of the webhooks that failed, a second: seen by the API server, admitted by it nevertheless, and answered with 500. The alert fires above 0; no data means that none has failed.", third,
 		b.queriesOf("CadastreWebhookFailing", "{{name}} rejected", "{{name}} let pass", "{{resource}} 500")...)

@@ -208,7 +208,7 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(p.kind.GroupVersion().WithKind(p.kind.Kind + "List"))
 	if err := c.List(ctx, list); err != nil {
-		return 0, fmt.Errorf("listing what has the finalizer %s: %w", p.finalizer, err)
+		return 0, fmt.Errorf("listing objects with the finalizer %s: %w", p.finalizer, err)
 	}
 	for i := range list.Items {
 		obj := &list.Items[i]

@@ -191,7 +191,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
           selected={selected}
           onSelect={select}
           empty={
-            search.trim() ? 'Nothing of this is found by the search.' : 'There is nothing to show.'
+            search.trim() ? 'No row matches the search.' : 'There is nothing to show.'
           }
         />
       </Box>

@@ -103,7 +103,7 @@ it('searches', async () => {
   fireEvent.change(screen.getByRole('searchbox', { name: 'Search' }), {
     target: { value: '192.0.2.1' },
   });
-  expect(screen.getByText('Nothing of this is found by the search.')).toBeTruthy();
+  expect(screen.getByText('No row matches the search.')).toBeTruthy();
 });
 
 it('leads from a search to the found block', async () => {
@@ -176,7 +176,7 @@ describe('an unreadable resource', () => {
     show(<AddressesPage />);
     await shown('10.0.0.0/16');
     expect(screen.getByRole('alert').textContent).toContain(
-      'What no block is drawn for is not known to be free.'
+      'Space without a block is not known to be free.'
     );
     await waitFor(() => expect(rows().some(cells => cells[1] === STATES.unknown)).toBe(true));
     expect(rows().some(cells => cells[1] === 'free')).toBe(false);

@@ -75,7 +75,7 @@ describe('the text about it', () => {
 
   it('warns that free is not known where blocks are missing', () => {
     expect(unreadText([forbidden('ipallocations')]).at(-1)).toBe(
-      'What no block is drawn for is not known to be free.'
+      'Space without a block is not known to be free.'
     );
   });
 });

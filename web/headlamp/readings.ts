@@ -103,7 +103,7 @@ export function unreadText(readings: Reading[]): string[] {
   }
   const records = readings.find(({ resource }) => resource === 'ipallocations');
   if (records && isDecided(records) && !isWhole(records)) {
-    sentences.push('What no block is drawn for is not known to be free.');
+    sentences.push('Space without a block is not known to be free.');
   }
   return sentences;
 }

@@ -52,7 +52,7 @@ export class Dialogs {
 
   /** Asks whether to release a claim. @param {{namespace: string, name: string, cidr: string}} claim */
   release(claim) {
-    const what = claim.cidr ? `It holds ${claim.cidr}. Whatever uses these addresses has to stop first: another claim may get them.` : 'It waits for a block, and gets none then.'
+    const what = claim.cidr ? `It holds ${claim.cidr}. Stop all users of these addresses first: another claim may get them.` : 'It waits for a block, and gets none then.'
     const uid = this.#uidOf(claim) // the UID of the shown claim: another claim of this name is not released
     uid.catch(() => {}) // reported when the claim is to be released
     this.#open({

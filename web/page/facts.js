@@ -108,7 +108,7 @@ function ofPool(store, id, now) {
   const cidr = pool?.cidr || own?.cidr || ''
   if (!pool?.known) return ofUnknownPool(store, id, cidr, own)
   const notes = pool.message && pool.phase !== 'Ready' ? [pool.message] : []
-  if (pool.usageFrom === 'status') notes.push('Its records may not all be read. The numbers are those of its status, and what is free is not known in detail.')
+  if (pool.usageFrom === 'status') notes.push('Its records may not all be read. The numbers come from its status, and its free blocks are not known in detail.')
   const args = poolArgs(pool)
   return {
     ...blank, kind: pool.kind === 'LocalIPPool' ? 'Local pool' : 'Pool', title: poolName(id), state: own?.drained ? 'drained' : '', stateText: pool.phase,
@@ -130,7 +130,7 @@ function poolFacts(store, pool, now) {
     ['Reuse delay', [pool.reuseDelay && pool.reuseDelay !== '0s' ? pool.reuseDelay : '']],
     ['When full', [pool.onExhaustion === 'Reject' ? 'claims are refused' : pool.onExhaustion === 'Wait' ? 'claims wait' : '']],
     ['Limits of a project', [limits(pool.limits)]],
-    ['Out of range', [BigInt(pool.usage?.drained || 0) > 0n ? `${counted(pool.usage.drained, 'address', 'addresses')} of what is held` : '']],
+    ['Out of range', [BigInt(pool.usage?.drained || 0) > 0n ? `${counted(pool.usage.drained, 'address', 'addresses')} of the held ones` : '']],
     ['Withheld', some(pool.spans, (span) => `${rangeText(span)}: ${span.reason}`), 'list'],
     ['Waiting', some(waiting, (claim) => ({ text: `${claim.namespace}/${claim.name}`, to: `w:${claim.id}` })), 'list'],
     ['Labels', some(Object.entries(pool.labels), ([name, value]) => `${name}=${value}`), 'list'],

@@ -13,7 +13,7 @@ const LISTED = [
   [['f'], 'show free space'],
   [['c'], 'show what changed'],
   [['?'], 'this list'],
-  [['Tab'], 'go on to what is next; leaves the map'],
+  [['Tab'], 'go to the next element; leaves the map'],
   [['←', '→'], 'on the map: the strip before, and the next one; with Shift: move the map'],
   [['↑', '↓'], 'on the map: the strip above, and the first one below'],
   [['+', '−'], 'on the map: zoom in and out'],

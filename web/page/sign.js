@@ -64,12 +64,12 @@ export class Sign {
  * @returns {[string, string]} the text of the banner is empty if there is none
  */
 export function wordsOf(state, store, now) {
-  const asOf = state.heard ? ` What is shown is as of ${clock(state.heard)}.` : ''
+  const asOf = state.heard ? ` The page is as of ${clock(state.heard)}.` : ''
   switch (state.phase) {
     case 'live':
       return ['Live', '']
     case 'behind':
-      return ['Behind', `What is shown may be behind: ${state.text}.`]
+      return ['Behind', `The page may be behind: ${state.text}.`]
     case 'lost': {
       const wait = Math.max(0, Math.ceil((state.retryAt - now) / 1000))
       return ['Not connected', `Not connected: ${state.text}.${asOf} Trying again ${wait > 0 ? `in ${wait} s` : 'now'}.`]

@@ -133,7 +133,7 @@ func (c *Controller) takenReason(s *scope, taken *ipam.TakenError, err error) (r
 		return failed, fmt.Sprintf(
 			"%s is never handed out by %s: it is reserved, a gateway or edge address, or outside its ranges: ask for another address", taken.Block, taken.Pool), nil
 	case s.address == nil:
-		return failed, c.conflict(s, taken) + ": have it released, or ask for another address; the claim is served as soon as it is released", nil
+		return failed, c.conflict(s, taken) + ": ask its holder to release it, or ask for another address; the claim is served as soon as it is released", nil
 	}
 	return failed, "conflict: " + c.conflict(s, taken) + ": delete this claim and make a new one, or have the other released", err
 }

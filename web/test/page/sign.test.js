@@ -10,13 +10,13 @@ test('in step there is a sign and no banner', () => {
 })
 
 test('behind states the reason', () => {
-  assert.deepEqual(wordsOf(state('behind', { text: 'the watch is broken' }), store(true), 0), ['Behind', 'What is shown may be behind: the watch is broken.'])
+  assert.deepEqual(wordsOf(state('behind', { text: 'the watch is broken' }), store(true), 0), ['Behind', 'The page may be behind: the watch is broken.'])
 })
 
 test('a lost connection states since when, and when it is tried again', () => {
   const [sign, banner] = wordsOf(state('lost', { text: 'the connection ended', heard: new Date(2026, 10, 26, 18, 31, 2).getTime(), retryAt: 5000 }), store(true), 1200)
   assert.equal(sign, 'Not connected')
-  assert.equal(banner, 'Not connected: the connection ended. What is shown is as of 18:31:02. Trying again in 4 s.')
+  assert.equal(banner, 'Not connected: the connection ended. The page is as of 18:31:02. Trying again in 4 s.')
   assert.match(wordsOf(state('lost', { text: 'x', retryAt: 1000 }), store(false), 1200)[1], /^Not connected: x\. Trying again now\.$/)
 })
 

@@ -21,7 +21,7 @@ func (j *judgement) claims() {
 			f := j.add(HolderWithoutRecord, object, "is Bound to %s, and spec.allocationName names no IPAllocation: delete it and create it again", claim.Block)
 			f.Block = claim.Block
 		case record == nil && j.covers("ipallocations", claim.Name.Namespace):
-			f := j.add(HolderWithoutRecord, object, "holds %s, and its IPAllocation %s does not exist, so others may be given the block: the operator records it again where it is free; see the condition Ready of the claim", claim.Block, claim.Record)
+			f := j.add(HolderWithoutRecord, object, "holds %s, and its IPAllocation %s does not exist, so others may be given the block: the operator records it again if it is free; see the condition Ready of the claim", claim.Block, claim.Record)
 			f.Block = claim.Block
 		case record != nil:
 			j.compare(claim, record, object)
@@ -61,7 +61,7 @@ func (j *judgement) pools() {
 		record := j.recordOfPool(pool)
 		switch {
 		case record == nil && j.covers("ipallocations", ""):
-			f := j.add(HolderWithoutRecord, object, "has the CIDR %s, and no IPAllocation records that, so another pool may be given it: the operator records it again where it is free; see the condition Allocated of the pool", pool.Recorded)
+			f := j.add(HolderWithoutRecord, object, "has the CIDR %s, and no IPAllocation records that, so another pool may be given it: the operator records it again if it is free; see the condition Allocated of the pool", pool.Recorded)
 			f.Block = pool.Recorded
 		case record != nil:
 			j.comparePool(pool, record, object)
@@ -128,7 +128,7 @@ func (j *judgement) addresses() {
 		}
 		if j.addressesBy[ipam.Name{Namespace: claim.Name.Namespace, Name: claim.Address}] == nil {
 			j.add(ClaimWithoutAddress, Object{Kind: convert.AddressClaimKind, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID},
-				"names the IPAddress %s, which does not exist: the operator makes it again; where it does not, see kubectl ipam doctor", claim.Address)
+				"names the IPAddress %s, which does not exist: the operator makes it again; if it does not, see kubectl ipam doctor", claim.Address)
 		}
 	}
 }

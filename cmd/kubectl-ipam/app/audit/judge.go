@@ -112,7 +112,7 @@ func (j *judgement) holder(record *Record) {
 	case !j.isOver(record.Written):
 		j.young[record.Name] = true
 	default:
-		f := j.add(RecordWithoutHolder, record.object(), "%s of %s is recorded for %s, %s: the operator releases it after its grace period; where it does not, see kubectl ipam doctor",
+		f := j.add(RecordWithoutHolder, record.object(), "%s of %s is recorded for %s, %s: the operator releases it after its grace period; if it does not, see kubectl ipam doctor",
 			record.Block, record.Pool, record.Holder, why)
 		f.Block = record.Block.String()
 	}

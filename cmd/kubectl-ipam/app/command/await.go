@@ -26,7 +26,7 @@ const waitDefault = 5 * time.Minute
 // BindWait binds the flags --wait and --timeout; until completes their help.
 func BindWait(cmd *cobra.Command, until string) *Waiting {
 	w := &Waiting{}
-	cmd.Flags().DurationVar(&w.AtMost, "wait", 0, "wait until "+until+", for 5m at most or for as long as is said, such as --wait=30s")
+	cmd.Flags().DurationVar(&w.AtMost, "wait", 0, "wait until "+until+", for 5m at most or for the given time, such as --wait=30s")
 	cmd.Flag("wait").NoOptDefVal = waitDefault.String()
 	return w
 }

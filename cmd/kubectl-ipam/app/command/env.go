@@ -61,7 +61,7 @@ func (e *Env) Bind(root *cobra.Command) {
 // BindEverywhere registers the flag of kubectl for a command that reads all namespaces if the
 // caller can.
 func (e *Env) BindEverywhere(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&e.everywhere, "all-namespaces", "A", false, "fail where you may not read all namespaces; without it, what you may not read is left out")
+	cmd.Flags().BoolVarP(&e.everywhere, "all-namespaces", "A", false, "fail if you may not read all namespaces; without it, objects that you may not read are left out")
 }
 
 func colors() []string { return []string{"auto", "always", "never"} }

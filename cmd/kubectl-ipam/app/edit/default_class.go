@@ -29,10 +29,10 @@ func NewDefaultClass(e *command.Env) *cobra.Command {
 		Short: "Make a class the default of its address family, in place of the present one",
 		Long: `Make a class the default of its address family, in place of the present one. A claim that
 names no class is served by the one or the other at each moment: there is none at which it
-finds no default class. Where the command is interrupted, run it again, or run it with the
+finds no default class. If the command is interrupted, run it again, or run it with the
 name of the other class to go back.
 
-It refuses to switch where the new class would not serve what the present one serves.`,
+It refuses to switch if the new class would not serve all claims of the present one.`,
 		Example:           `  kubectl ipam default-class subnets`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPClassList{}),
@@ -109,7 +109,7 @@ func (s *switching) steps(ctx context.Context) (written int, err error) {
 			return written, err
 		}
 	}
-	return written, command.Coded(command.ExitConflict, fmt.Errorf("the default class is changed by others all the time: run the command again once they have finished"))
+	return written, command.Coded(command.ExitConflict, fmt.Errorf("other clients keep changing the default class: run the command again once they have finished"))
 }
 
 // read lists the classes, with the one that is to be the default.

@@ -18,10 +18,10 @@ import (
 func NewPause(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause POOL",
-		Short: "Have a pool hand out nothing until it is resumed",
-		Long: `Have a pool hand out nothing until it is resumed. What is held of it stays held, and
-releases go on. Claims that only this pool could serve wait. Its child pools go on handing
-out what they have been given: pause each that is to stop.`,
+		Short: "Pause allocation from a pool until it is resumed",
+		Long: `Pause allocation from a pool until it is resumed. Held blocks stay held, and releases go on.
+Claims that only this pool could serve wait. Its child pools continue to hand out their own
+blocks: pause each that is to stop.`,
 		Example: `  kubectl ipam pause nodes`,
 	}
 	p := bindPausing(e, cmd)
@@ -33,8 +33,8 @@ out what they have been given: pause each that is to stop.`,
 func NewResume(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume POOL",
-		Short:   "Have a paused pool hand out blocks again",
-		Long:    `Have a paused pool hand out blocks again. The claims that wait for it are served, oldest first.`,
+		Short:   "Resume allocation from a paused pool",
+		Long:    `Resume allocation from a paused pool. The claims that wait for it are served, oldest first.`,
 		Example: `  kubectl ipam resume nodes`,
 	}
 	p := bindPausing(e, cmd)
@@ -98,7 +98,7 @@ func (p *pausing) pause(ctx context.Context, pool v1alpha1.Pool) error {
 	if err := p.annotate(ctx, pool, new("true")); err != nil {
 		return err
 	}
-	return p.say(pool, p.dryRun.Done("paused")+": it hands out nothing; what is held stays held, and its child pools go on")
+	return p.say(pool, p.dryRun.Done("paused")+": it hands out nothing; held blocks stay held, and its child pools continue")
 }
 
 func (p *pausing) resume(ctx context.Context, pool v1alpha1.Pool) error {

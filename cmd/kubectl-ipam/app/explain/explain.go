@@ -73,7 +73,7 @@ func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Out
 	defer knowledge.Close()
 	report := Explanation(cmd.Context(), question, knowledge)
 	if report.PoolsUnread {
-		e.Note("what each pool lacks is left out, as it takes the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask an administrator of the pools")
+		e.Note("the reasons for each pool are left out, as they need the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask an administrator of the pools")
 	}
 	if format := *o.Flags.OutputFormat; (format == "" || format == "wide") && !o.Templated() {
 		return report.write(e.Out, e.Painted(), e.Clock.Now())

@@ -42,7 +42,7 @@ func remedies(question *Question, knowledge *Knowledge, terms ipam.Terms, pools 
 				add(fmt.Sprintf("have %s hand out blocks again: kubectl ipam resume %s", c.pool.Key, argumentOf(c)))
 			}
 		case v1alpha1.CandidateLimitReached:
-			add("release blocks of the project: the limit counts what it holds in any state")
+			add("release blocks of the project: the limit counts its blocks in any state")
 		case v1alpha1.CandidateInUse, v1alpha1.CandidateWithheld:
 			add("ask for another block in a new claim, or leave spec.cidr out")
 		}

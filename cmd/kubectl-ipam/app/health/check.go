@@ -31,13 +31,13 @@ type checkFlags struct {
 func NewCheck(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Hold records, holders and pools against each other",
-		Long: `Hold records, holders and pools against each other, and report what does not agree:
+		Short: "Compare records, holders and pools with each other",
+		Long: `Compare records, holders and pools with each other, and report what does not agree:
 blocks that overlap or lie outside their pool, records without holder or pool, claims,
 pools and addresses without record, blocks that are kept for too long, and gateways that
 a claim holds.
 
-Notes are beside that, and nothing is wrong because of them: addresses that were handed out
+Notes are no findings: addresses that were handed out
 with another gateway, name server, MTU or VLAN than their pool has by now, and blocks that
 overlap one of another routing domain.
 
@@ -65,7 +65,7 @@ what you may read, and you may not read everything.`,
 	flags.DurationVar(&f.Grace, "grace", defaultGrace, "how long a record may be without a holder, or past its time: more than the operator's --orphan-grace, which is 3 minutes")
 	flags.DurationVar(&f.Settle, "settle", 30*time.Second, "how long anything must stay wrong to be reported")
 	flags.StringArrayVar(&f.reports, "report", nil, "write the report to a file, as JSON; can be given several times")
-	flags.StringArrayVar(&f.compared, "compare", nil, "a report of an earlier check: what is in all of them too may be released; can be given several times")
+	flags.StringArrayVar(&f.compared, "compare", nil, "a report of an earlier check: a finding that is in all of them too may be released; can be given several times")
 	flags.BoolVar(&f.release, "release", false, "release the records that --compare lists for release")
 	bindOperatorNamespace(cmd, &f.operator)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

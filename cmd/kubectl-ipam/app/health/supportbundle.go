@@ -23,8 +23,8 @@ import (
 func NewSupportBundle(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
-		Short: "Write what is needed to understand a problem into a ZIP file, without secrets",
-		Long: `Write what is needed to understand a problem into a ZIP file: versions, all objects of
+		Short: "Write the data needed to understand a problem into a ZIP file, without secrets",
+		Long: `Write the data needed to understand a problem into a ZIP file: versions, all objects of
 Cadastre and of Cluster API that concern it, events, how it is installed, the end of the
 operator's logs, and the reports of doctor and check. Names, addresses and labels are in
 it as they are.

@@ -65,7 +65,7 @@ func protects(shipped *admissionv1.ValidatingAdmissionPolicy) string {
 	if shipped.Name == "cadastre-allocations" {
 		return "the register"
 	}
-	return "what it fills in"
+	return "the fields that it fills in"
 }
 
 // flowControl checks that the operator's requests have a separate priority level.

@@ -43,7 +43,7 @@ func (r *run) apply(ctx context.Context) error {
 	if err := r.open(ctx, pl); err != nil {
 		return err
 	}
-	r.say("Imported %s. What names the old pools, such as machine templates, has to name the new ones from now on; the old pools stay closed.", ipam.FormatCount(len(pl.pools), "pool"))
+	r.say("Imported %s. Change objects that name the old pools, such as machine templates, to name the new ones; the old pools stay closed.", ipam.FormatCount(len(pl.pools), "pool"))
 	return nil
 }
 

@@ -18,12 +18,12 @@ import (
 func NewImport(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Take over what another address manager has handed out",
-		Long: `Take over what another address manager has handed out, without changing an address.
+		Short: "Take over the addresses of another address manager",
+		Long: `Take over the addresses of another address manager, without changing an address.
 
-Each command prints what will become of each object, and what cannot be taken over and
-why. It changes nothing without --apply, which may be interrupted and run again, and whose
-work --rollback undoes.`,
+Each command prints the result for each object, and the objects that cannot be taken over,
+with the reasons. It changes nothing without --apply, which may be interrupted and run again;
+--rollback undoes it.`,
 	}
 	cmd.AddCommand(newImportCSV(e), newImportInCluster(e), newImportMetal3(e), newImportNetBox(e))
 	return cmd
@@ -42,7 +42,7 @@ IPAddresses are moved to these. The Clusters must be paused during the import.`,
   # Move those of one namespace
   kubectl ipam import in-cluster -n team-a --apply`,
 	}
-	return importProvider(e, cmd, "what is appended to the names of the new pools", InCluster)
+	return importProvider(e, cmd, "suffix of the names of the new pools", InCluster)
 }
 
 func newImportMetal3(e *command.Env) *cobra.Command {
@@ -58,7 +58,7 @@ Clusters must be paused during the import.`,
   # Move the pool "machines"
   kubectl ipam import metal3 --pool machines --apply`,
 	}
-	return importProvider(e, cmd, `what is appended to the names of the new pools (default "-cadastre")`, Metal3)
+	return importProvider(e, cmd, `suffix of the names of the new pools (default "-cadastre")`, Metal3)
 }
 
 // importProvider adds flags and action to the import from another provider.
@@ -67,7 +67,7 @@ func importProvider(e *command.Env, cmd *cobra.Command, suffixUsage string, run 
 	flags := cmd.Flags()
 	flags.StringArrayVar(&i.options.Pools, "pool", nil, "a pool to take over; may be repeated (default: all)")
 	flags.BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those that need no attention")
-	flags.DurationVar(&i.options.Settle, "settle", 5*time.Second, "how long what the other provider may still be doing is waited for, once its pools are closed")
+	flags.DurationVar(&i.options.Settle, "settle", 5*time.Second, "how long to wait for work of the other provider, once its pools are closed")
 	suffix := flags.String("suffix", "", suffixUsage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if flags.Changed("suffix") {
@@ -154,8 +154,8 @@ made; --skip-problems makes the rest.`,
 func importFiles(e *command.Env, cmd *cobra.Command, run func(context.Context, client.Client, Options, []io.Reader) error) *cobra.Command {
 	i := bindImporting(e, cmd)
 	cmd.Flags().BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those of a pool")
-	cmd.Flags().BoolVar(&i.options.SkipProblems, "skip-problems", false, "leave out what cannot be imported, instead of importing nothing")
-	cmd.Flags().BoolVar(&i.options.Reserve, "reserve", false, "put what is held into the reserved ranges of the pools, instead of making claims")
+	cmd.Flags().BoolVar(&i.options.SkipProblems, "skip-problems", false, "leave out objects that cannot be imported, instead of importing nothing")
+	cmd.Flags().BoolVar(&i.options.Reserve, "reserve", false, "put the held blocks into the reserved ranges of the pools, instead of making claims")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if i.options.Namespace, err = e.Namespace(); err != nil {
 			return err
@@ -204,7 +204,7 @@ func bindImporting(e *command.Env, cmd *cobra.Command) *importing {
 	flags := cmd.Flags()
 	flags.BoolVar(&i.apply, "apply", false, "apply the table, or continue an interrupted import or rollback")
 	flags.BoolVar(&i.rollback, "rollback", false, "undo what --apply did, while nothing new was claimed")
-	flags.DurationVar(&i.options.Timeout, "timeout", 4*time.Minute, "how long the operator may make no progress in what is waited for")
+	flags.DurationVar(&i.options.Timeout, "timeout", 4*time.Minute, "how long to wait for the operator while it makes no progress")
 	cmd.MarkFlagsMutuallyExclusive("apply", "rollback")
 	return i
 }

@@ -305,7 +305,7 @@ func (j *judge) sumUp() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.refused)) {
 		if n := j.refused[name]; n > 0 {
-			j.problem(location{text: "IPPool " + name}, "cannot be made, nor what is part of it (%s): correct it first", ipam.FormatCount(n, "row"))
+			j.problem(location{text: "IPPool " + name}, "cannot be made, nor its parts (%s): correct it first", ipam.FormatCount(n, "row"))
 		}
 	}
 }
@@ -329,7 +329,7 @@ func readExisting(ctx context.Context, c client.Client) (existing, error) {
 	allocations := &v1alpha1.IPAllocationList{}
 	for _, list := range []client.ObjectList{pools, locals, classes, claims, namespaces, allocations} {
 		if err := c.List(ctx, list); err != nil {
-			return e, fmt.Errorf("listing what exists, by which the plan is judged: %w", err)
+			return e, fmt.Errorf("listing the existing objects, by which the plan is judged: %w", err)
 		}
 	}
 	s := &e.snapshot

@@ -136,7 +136,7 @@ func TestMissingPagesAreNamed(t *testing.T) {
 		"prefixes: NetBox has 10 objects, and 2 of them were read: export the page with offset=0 as well, or read them with --url":                                {pageOf(8, 4, 10)},
 		"prefixes: NetBox has 10 objects, and 8 of them were read: export the page with offset=8 as well, or read them with --url":                                {pageOf(4, 4, 10), pageOf(0, 4, 10)},
 		"prefixes: NetBox has 10 objects, and 9 of them were read, as they changed while the pages were exported: export them again":                              {pageOf(0, 5, 10), strings.Replace(pageOf(5, 5, 10), `"id": 6,`, `"id": 5,`, 1)},
-		"there are no objects in what was read: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url":                                  {`{"count": 0, "next": null, "results": []}`},
+		"there are no objects in the input: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url":                                      {`{"count": 0, "next": null, "results": []}`},
 		"what was read is not JSON as NetBox's REST API gives it: invalid character '<' looking for beginning of value":                                           {"<html>"},
 		"what was read is not JSON as NetBox's REST API gives it: json: cannot unmarshal string into Go struct field page.results of type []migrate.netBoxObject": {`{"results": "none"}`},
 	} {
@@ -224,7 +224,7 @@ func TestSkippedProblemsLeaveTheRest(t *testing.T) {
 		if (err == nil) != skip {
 			t.Errorf("with SkipProblems=%t: %v", skip, err)
 		}
-		if err != nil && err.Error() != "2 problems of import csv: correct what the table lists, or import the rest with --skip-problems" {
+		if err != nil && err.Error() != "2 problems of import csv: correct the problems in the table, or import the rest with --skip-problems" {
 			t.Errorf("got %v", err)
 		}
 		for _, part := range []string{"line 4", "line 5", "1 held block"} {

@@ -189,7 +189,7 @@ func readPages(reader io.Reader) ([]page, error) {
 			err = json.Unmarshal(raw, &p)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("what was read is not JSON as NetBox's REST API gives it: %w", err)
+			return nil, fmt.Errorf("the input is not JSON as NetBox's REST API gives it: %w", err)
 		}
 		pages = append(pages, p)
 	}
@@ -254,7 +254,7 @@ func objectsOf(pages []page) ([]netBoxObject, error) {
 		}
 	}
 	if len(objects) == 0 {
-		return nil, errors.New("there are no objects in what was read: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url")
+		return nil, errors.New("there are no objects in the input: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url")
 	}
 	return objects, nil
 }

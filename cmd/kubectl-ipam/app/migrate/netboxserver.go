@@ -196,7 +196,7 @@ func (r *netBoxReader) readPage(ctx context.Context, at *url.URL) (page, error) 
 		return page{}, unlessLasting(err)
 	}
 	if r.bytes += len(text); len(text) > pageBytes || r.bytes > allBytes {
-		return page{}, fmt.Errorf("NetBox answers with more than %d MiB in a page, or %d MiB in all: export what is to be imported, by filters, into files", pageBytes>>20, allBytes>>20)
+		return page{}, fmt.Errorf("NetBox answers with more than %d MiB in a page, or %d MiB in all: export the objects to import, by filters, into files", pageBytes>>20, allBytes>>20)
 	}
 	var p page
 	if err := json.Unmarshal(text, &p); err != nil {

@@ -151,7 +151,7 @@ func TestNetBoxIsGivenUp(t *testing.T) {
 			answer: http.NotFound,
 		},
 		"an answer without end": {
-			token: fakeToken, asked: 1, want: "reading prefixes of NetBox: NetBox answers with more than 64 MiB in a page, or 1024 MiB in all: export what is to be imported, by filters, into files",
+			token: fakeToken, asked: 1, want: "reading prefixes of NetBox: NetBox answers with more than 64 MiB in a page, or 1024 MiB in all: export the objects to import, by filters, into files",
 			answer: func(w http.ResponseWriter, _ *http.Request) {
 				for block := bytes.Repeat([]byte(" "), 1<<20); ; {
 					if _, err := w.Write(block); err != nil {

@@ -168,7 +168,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 		return err
 	}
 	if g.problems > 0 && !o.SkipProblems {
-		return &ProblemsError{Count: g.problems, Subject: "import " + g.name, Remedy: "correct what the table lists, or import the rest with --skip-problems"}
+		return &ProblemsError{Count: g.problems, Subject: "import " + g.name, Remedy: "correct the problems in the table, or import the rest with --skip-problems"}
 	}
 	o.Namespace = "" // only the claims are in this namespace, and they have it already
 	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}

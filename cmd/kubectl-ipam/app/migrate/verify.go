@@ -149,7 +149,7 @@ func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []st
 			return err
 		}
 	}
-	r.say("The %s provider runs, and goes on writing finalizers to claims: stop it if nothing else uses it, and run this command again.", r.provider.name)
+	r.say("The %s provider runs, and continues to write finalizers to claims: stop it if nothing else uses it, and run this command again.", r.provider.name)
 	return nil
 }
 

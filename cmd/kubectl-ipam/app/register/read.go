@@ -319,7 +319,7 @@ func Explain(unread []Unread) string {
 	if len(inOne) > 0 {
 		parts = append(parts, fmt.Sprintf("you may list %s in namespace %s alone", ipam.JoinTexts(inOne), namespace))
 	}
-	return strings.Join(parts, ", and ") + ": what is elsewhere is missing here"
+	return strings.Join(parts, ", and ") + ": other objects are missing here"
 }
 
 // InvalidError represents an object that could not be understood.

@@ -76,7 +76,7 @@ func TestWhatCannotBeUnderstoodIsReported(t *testing.T) {
 
 func TestWhatIsMissingIsSaidInOneSentence(t *testing.T) {
 	got := Explain([]Unread{{Resource: "ippools"}, {Resource: "ipclaims", Namespace: "team"}, {Resource: "ipallocations", Namespace: "team"}})
-	want := "you may not list ippools, and you may list ipclaims and ipallocations in namespace team alone: what is elsewhere is missing here"
+	want := "you may not list ippools, and you may list ipclaims and ipallocations in namespace team alone: other objects are missing here"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -28,8 +28,8 @@ import (
 func NewUI(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Show the address space in a browser, and follow what changes",
-		Long: `Show the address space in a browser, and follow what changes. The command serves a page on
+		Short: "Show the address space in a browser, and follow its changes",
+		Long: `Show the address space in a browser, and follow its changes. The command serves a page on
 this machine alone, until it is ended with Ctrl-C. The page shows what you may read in the
 cluster, by your own rights, and asks the same as kubectl ipam who, explain and free.
 

@@ -118,7 +118,7 @@ func (u *uiCommands) Release(ctx context.Context, namespace, name, uid string) (
 		return nil, err
 	}
 	if string(claim.UID) != uid {
-		return nil, command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s/%s is another one than you have seen: look again at what it holds", namespace, name))
+		return nil, command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s/%s is another one than you have seen: look again at its block", namespace, name))
 	}
 	none := command.DryRunNone
 	releasing := &edit.Releasing{Env: u.Env, Client: u.k8s, DryRun: &none}

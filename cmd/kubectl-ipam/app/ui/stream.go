@@ -20,7 +20,7 @@ const (
 )
 
 // errSlow ends a stream whose client does not take the sent messages.
-var errSlow = errors.New("the client does not take what is sent")
+var errSlow = errors.New("the client reads too slowly")
 
 // stream sends the register and its changes, one message a line.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {

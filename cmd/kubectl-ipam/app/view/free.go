@@ -32,14 +32,14 @@ func NewFree(e *command.Env) *cobra.Command {
 	var length string
 	cmd := &cobra.Command{
 		Use:   "free POOL",
-		Short: "Show what a pool has free",
-		Long: `Show what a pool has free: of each length that it hands out, how many blocks there are, and
-which one is the next. With --length, or of a pool of host addresses, the next blocks are
+		Short: "Show the free blocks of a pool",
+		Long: `Show the free blocks of a pool: of each length that it hands out, how many blocks there are,
+and which one is the next. With --length, or of a pool of host addresses, the next blocks are
 listed in the order in which the pool would hand them out. They are not kept for you: use
 kubectl ipam claim for that.
 
-A pool that you may not read is asked in a dry run what a claim would get.
-Where nothing is free the exit code is 3.`,
+If you may not read the pool, a dry run of a claim shows the next block.
+If nothing is free the exit code is 3.`,
 		Example: `  # How many blocks of each length are free?
   kubectl ipam free west
 

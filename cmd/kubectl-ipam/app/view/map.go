@@ -29,8 +29,8 @@ func NewMap(e *command.Env) *cobra.Command {
 address, and each character is one address, or in a large pool a block of them: see the
 legend below the map. Use --range to see a part of it in more detail.
 
-Of an IPv6 pool the regions in which something is held are drawn, each in its own scale, and
-the free space between them.`,
+Of an IPv6 pool the regions with held blocks are drawn, each in its own scale, and the free
+space between them.`,
 		Example: `  # A pool, and a part of it
   kubectl ipam map nodes
   kubectl ipam map core --range 10.1.0.0/20`,

@@ -70,17 +70,17 @@ func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map
 	}
 	for i, claim := range probes(cmd.Context(), c, r) {
 		if i == mostProbes {
-			e.Note("what is free in further pools was not asked for: name a pool to ask for that alone")
+			e.Note("free blocks of further pools were not asked for: name a pool to ask for it alone")
 			break
 		}
 		claim.Namespace = namespace
 		answer, err := probe(cmd.Context(), c, claim)
 		switch {
 		case apierrors.IsForbidden(err):
-			e.Note("you may not create ipclaims in namespace %s, so it is not known what is free in pools that you may not list", namespace)
+			e.Note("you may not create ipclaims in namespace %s, so the free blocks of pools that you may not list are not known", namespace)
 			return candidates
 		case err != nil && !isRefusal(err):
-			e.Note("it is not known what is free in pools that you may not list: %v", err)
+			e.Note("the free blocks of pools that you may not list are not known: %v", err)
 			return candidates
 		case err != nil: // the claim is not allowed, and the answer names no pools
 			continue

@@ -58,7 +58,7 @@ addresses that were granted, kept, released and refused.`,
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d", MostBlocks))
 	var past historyOptions
 	cmd.Flags().StringArrayVar(&past.files, "history-file", nil, "also show the entries of this file of the operator's history; may be given several times, - is the standard input")
-	cmd.Flags().StringVar(&past.since, "since", "", "of the history only what is not older: a duration such as 48h, or a time such as 2026-11-25T13:00:00Z")
+	cmd.Flags().StringVar(&past.since, "since", "", "of the history only entries that are not older: a duration such as 48h, or a time such as 2026-11-25T13:00:00Z")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		asked, err := ParseAsked(args[0])
 		if err != nil {

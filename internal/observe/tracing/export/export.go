@@ -97,7 +97,7 @@ func described(ctx context.Context, o Options) (*resource.Resource, error) {
 	res, err := resource.New(ctx,
 		resource.WithAttributes(attributes...), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		return nil, fmt.Errorf("describing what traces are of: %w", err)
+		return nil, fmt.Errorf("describing the source of traces: %w", err)
 	}
 	return res, nil
 }
