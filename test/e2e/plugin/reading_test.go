@@ -273,7 +273,7 @@ func (w *world) history(t *testing.T) {
 	admin.runs("kubectl ipam who 203.0.113.65 --since 1h --history-file $DIR/history.jsonl").says("archived").says("Conflict")
 	admin.runs("kubectl ipam who 203.0.113.67 --since 1h --history-file $DIR/history.jsonl")
 	admin.runs("kubectl ipam who 203.0.113.64/28 --history-file $DIR/history.jsonl -o jsonpath={.history.entries[*].reason}")
-	admin.runs("kubectl ipam who 203.0.113.65 --since 2099-12-31 --history-file $DIR/history.jsonl").says("says nothing of it")
+	admin.runs("kubectl ipam who 203.0.113.65 --since 2099-12-31 --history-file $DIR/history.jsonl").says("has no entry about it")
 	admin.runs("kubectl ipam who 203.0.113.65 --since 1h").ends(command.ExitUsage).says("--history-file")
 	admin.runs("kubectl ipam who 203.0.113.65 --since yesterday --history-file $DIR/history.jsonl").ends(command.ExitUsage).says("24h")
 	admin.runs("kubectl ipam who 203.0.113.65 --history-file $DIR/notes.txt").ends(command.ExitUsage).says("is no history")
