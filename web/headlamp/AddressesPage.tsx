@@ -190,9 +190,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
           onSort={setSort}
           selected={selected}
           onSelect={select}
-          empty={
-            search.trim() ? 'No row matches the search.' : 'There is nothing to show.'
-          }
+          empty={search.trim() ? 'No row matches the search.' : 'There is nothing to show.'}
         />
       </Box>
     </>

@@ -47,7 +47,7 @@ test('a pool', () => {
   assert.equal(fact(d, 'Withheld'), '10.0.0.0: network address')
   assert.equal(fact(d, 'Waiting'), 'team-b/late')
   assert.equal(fact(d, 'Hands out'), '/16 to /28')
-  assert.equal(fact(d, 'Out of range'), '256 addresses of what is held')
+  assert.equal(fact(d, 'Out of range'), '256 addresses of the held ones')
   assert.equal(d.usage.text, '50% of 16,777,216 addresses used in 1 block; 8,388,608 free, the largest free block is a /9.')
   assert.deepEqual(d.usage.parts, [['held', 6291456n, '38%'], ['retained', 2097152n, '13%'], ['free', 8388608n, '50%']])
 })

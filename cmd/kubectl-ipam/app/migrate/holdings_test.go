@@ -335,8 +335,8 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 		"claims in a pool that cannot be made": {
 			lines: "pool,hosts,10.1.0.0/24,,,,Red!,,\npool,more,10.1.0.0/25,,hosts,,,,\nclaim,a,10.1.0.200,,,,,,\nclaim,b,10.1.0.7,more,,,,,\n",
 			want: []string{
-				`IPPool hosts: cannot be made, nor what is part of it (2 rows): correct it first`,
-				`IPPool more: cannot be made, nor what is part of it (1 row): correct it first`,
+				`IPPool hosts: cannot be made, nor its parts (2 rows): correct it first`,
+				`IPPool more: cannot be made, nor its parts (1 row): correct it first`,
 				`line 2: routingDomain: "Red!": spec.routingDomain in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'`,
 			},
 		},

@@ -137,8 +137,8 @@ func TestMissingPagesAreNamed(t *testing.T) {
 		"prefixes: NetBox has 10 objects, and 8 of them were read: export the page with offset=8 as well, or read them with --url":                                {pageOf(4, 4, 10), pageOf(0, 4, 10)},
 		"prefixes: NetBox has 10 objects, and 9 of them were read, as they changed while the pages were exported: export them again":                              {pageOf(0, 5, 10), strings.Replace(pageOf(5, 5, 10), `"id": 6,`, `"id": 5,`, 1)},
 		"there are no objects in the input: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url":                                      {`{"count": 0, "next": null, "results": []}`},
-		"what was read is not JSON as NetBox's REST API gives it: invalid character '<' looking for beginning of value":                                           {"<html>"},
-		"what was read is not JSON as NetBox's REST API gives it: json: cannot unmarshal string into Go struct field page.results of type []migrate.netBoxObject": {`{"results": "none"}`},
+		"the input is not JSON as NetBox's REST API gives it: invalid character '<' looking for beginning of value":                                           {"<html>"},
+		"the input is not JSON as NetBox's REST API gives it: json: cannot unmarshal string into Go struct field page.results of type []migrate.netBoxObject": {`{"results": "none"}`},
 	} {
 		var readers []io.Reader
 		for _, export := range exports {
