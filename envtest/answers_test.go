@@ -64,7 +64,7 @@ func (l *late) plane(t *testing.T) *plane {
 		WithInterceptorFuncs(interceptor.Funcs{Create: l.create, Patch: l.patch, Delete: l.delete}).Build()}
 }
 
-func TestStartWaitsUntilEachIsInForce(t *testing.T) {
+func TestStartWaitsUntilConfigurationIsEffective(t *testing.T) {
 	server := &late{}
 	ready := make(chan struct{})
 	close(ready)
@@ -75,7 +75,7 @@ func TestStartWaitsUntilEachIsInForce(t *testing.T) {
 	}
 }
 
-func TestStartAsksNothingBeforeTheOperatorIsReady(t *testing.T) {
+func TestStartSendsNoRequestBeforeOperatorIsReady(t *testing.T) {
 	server := &late{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAllIsInForceWhenStartReturns expects only one request for each.
-func TestAllIsInForceWhenStartReturns(t *testing.T) {
+// TestOperatorIsEffectiveWhenStartReturns expects only one request for each.
+func TestOperatorIsEffectiveWhenStartReturns(t *testing.T) {
 	cfg, k8s := startPlane(t, &envtest.Environment{})
 	start(t, cfg, Options{})
 
@@ -132,9 +132,9 @@ func failsOnATakenPort(t *testing.T, cfg *rest.Config) {
 	}
 }
 
-// TestOneProcessRunsSeveral runs two operators at the same time. On the second control plane the
+// TestOneProcessRunsSeveralOperators runs two operators at the same time. On the second control plane the
 // CRDs of Cluster API are the caller's, with their older version.
-func TestOneProcessRunsSeveral(t *testing.T) {
+func TestOneProcessRunsSeveralOperators(t *testing.T) {
 	crds := filepath.Join(moduleDir(t, "sigs.k8s.io/cluster-api"), "core", "config", "crd", "bases")
 	var planes []client.Client
 	for _, env := range []*envtest.Environment{{}, {CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}} {
@@ -235,7 +235,7 @@ func moduleDir(t *testing.T, module string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestStartSaysWhatItCannotReach(t *testing.T) {
+func TestStartNamesUnreachableServer(t *testing.T) {
 	port, err := freePort()
 	must(t, err)
 	server := fmt.Sprintf("%s:%d", loopback, port)

@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
-// TestWhatIsInstalledIsWhatKustomizeMakes compares CRDs, policies and webhooks with those of
+// TestInstalledManifestsMatchKustomize compares CRDs, policies and webhooks with those of
 // config/default, except the address at which the API server reaches the webhooks.
-func TestWhatIsInstalledIsWhatKustomizeMakes(t *testing.T) {
+func TestInstalledManifestsMatchKustomize(t *testing.T) {
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
 	rendered, err := exec.CommandContext(t.Context(), kubectl, "kustomize", "../config/default").Output()
 	must(t, err)
@@ -71,7 +71,7 @@ func number(n any) any {
 	return n
 }
 
-func TestCRDsOfAnOlderClusterAPIAreRefused(t *testing.T) {
+func TestOlderClusterAPICRDsAreRejected(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must(t, apiextensionsv1.AddToScheme(scheme))
 	others, err := definitions(clusterAPI, "clusterapi/*.yaml")

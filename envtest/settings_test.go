@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestFlagsAreTheOperators(t *testing.T) {
+func TestFlagsConfigureOperator(t *testing.T) {
 	settings, err := Options{Flags: []string{"--default-ip-family=IPv6", "--platform-project", "ops"}}.settings()
 	if err != nil {
 		t.Fatal(err)
@@ -20,7 +20,7 @@ func TestFlagsAreTheOperators(t *testing.T) {
 	}
 }
 
-func TestFlagsThatStartSetsAreRefused(t *testing.T) {
+func TestFlagsSetByStartAreRejected(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--webhook-port=1":             "Options.Flags: --webhook-port is set by Start itself: leave it out",
 		"--operator-namespace=x":       "Options.Flags: --operator-namespace is set by Start itself: leave it out",
@@ -35,7 +35,7 @@ func TestFlagsThatStartSetsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnotherPortIsTriedWhereOneIsTaken(t *testing.T) {
+func TestPortInUseIsReplaced(t *testing.T) {
 	taken := fmt.Errorf("listening: %w", syscall.EADDRINUSE)
 	var ports []int
 	op, err := onFreePort(func(port int) (*Operator, error) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestModulesOfThePage runs the tests of the page's modules, which need no browser, with Node.
-func TestModulesOfThePage(t *testing.T) {
+// TestPageModulesPass runs the tests of the page's modules, which need no browser, with Node.
+func TestPageModulesPass(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		if os.Getenv("CI") != "" || os.Getenv("BROWSER_REQUIRED") != "" {

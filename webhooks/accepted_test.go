@@ -12,9 +12,9 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
-// TestTheAPIServerAcceptsTheCRDs fails, among other things, if the CEL rules of a schema could cost
+// TestAPIServerAcceptsCRDs fails, among other things, if the CEL rules of a schema could cost
 // more than the API server allows.
-func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
+func TestAPIServerAcceptsCRDs(t *testing.T) {
 	files, err := fs.Glob(config.CRDs, "crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no CRDs", err)

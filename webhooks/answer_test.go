@@ -19,7 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-func TestEachErrorHasItsStatusCode(t *testing.T) {
+func TestErrorMapsToStatusCode(t *testing.T) {
 	type answer struct {
 		code  int32
 		retry int32
@@ -60,7 +60,7 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got answer
-			rows = append(rows, ofAnswer(t, denied(claim.refusal(tc.err)), tc.err)...)
+			rows = append(rows, answerRows(t, denied(claim.refusal(tc.err)), tc.err)...)
 			for _, err := range []error{tc.err, fmt.Errorf("wrapped: %w", tc.err)} {
 				response := denied(claim.refusal(err))
 				if got.code = response.Result.Code; response.Allowed {
@@ -81,7 +81,7 @@ func TestEachErrorHasItsStatusCode(t *testing.T) {
 
 // ofAnswer returns the rows of an answer that is Cadastre's own: not of a refusal by the API
 // server, nor of a request that was canceled.
-func ofAnswer(t *testing.T, response admission.Response, err error) []messages.Row {
+func answerRows(t *testing.T, response admission.Response, err error) []messages.Row {
 	t.Helper()
 	var status apierrors.APIStatus
 	var missing *ipam.MissingError
@@ -94,9 +94,9 @@ func ofAnswer(t *testing.T, response admission.Response, err error) []messages.R
 	return rows
 }
 
-// TestACallThatIsLateIsReportedWithoutItsURL covers the URL of a call, which means nothing to the
+// TestLateCallIsReportedWithoutURL covers the URL of a call, which means nothing to the
 // user who made the claim.
-func TestACallThatIsLateIsReportedWithoutItsURL(t *testing.T) {
+func TestLateCallIsReportedWithoutURL(t *testing.T) {
 	call := &url.Error{Op: "Get", URL: "https://10.0.0.1/apis/x", Err: context.DeadlineExceeded}
 	for _, err := range []error{context.DeadlineExceeded, call} {
 		if got := describeTimeout(fmt.Errorf("reading namespace a: %w", err)).Error(); got != "reading namespace a: the API server did not answer in time" {

@@ -17,7 +17,7 @@ import (
 
 // furnished puts more of everything on the stage: pools of another project, visible and not, a
 // claim that has 10.0.0.16/28 of the pool p, and a class that no pool backs.
-func furnished(t *testing.T, s *stage) {
+func furnishStage(t *testing.T, s *stage) {
 	t.Helper()
 	for name, pool := range map[string]ipam.Pool{
 		"owned":  {Visibility: ipam.VisibilityShared, CIDR: netip.MustParsePrefix("10.1.0.0/16")},
@@ -71,66 +71,66 @@ func (s *stage) record(t *testing.T, record ipam.Record) {
 	}
 }
 
-func claimed(spec string) string {
+func claimJSON(spec string) string {
 	return `{"metadata":{"name":"c","namespace":"team"},"spec":` + spec + `}`
 }
 
-func TestACreatedClaimIsAnswered(t *testing.T) {
+func TestClaimCreateAnswers(t *testing.T) {
 	answers{
-		{name: "by the default class", kind: "IPClaim", object: claimed(`{}`)},
-		{name: "by a class, with a block", kind: "IPClaim", object: claimed(`{"className":"gold","cidr":"10.0.1.0/28"}`)},
-		{name: "by a pool", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"p"},"prefixLength":30}`)},
-		{name: "by a selector", kind: "IPClaim", object: claimed(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]},"prefixLength":30}`)},
-		{name: "by a pool that one may use", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
-		{name: "by a pool that one may not use", kind: "IPClaim", how: unentitled, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
-		{name: "by a pool that is hidden", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hidden"},"prefixLength":30}`)},
+		{name: "by the default class", kind: "IPClaim", object: claimJSON(`{}`)},
+		{name: "by a class, with a block", kind: "IPClaim", object: claimJSON(`{"className":"gold","cidr":"10.0.1.0/28"}`)},
+		{name: "by a pool", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"p"},"prefixLength":30}`)},
+		{name: "by a selector", kind: "IPClaim", object: claimJSON(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]},"prefixLength":30}`)},
+		{name: "by a pool that one may use", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "by a pool that one may not use", kind: "IPClaim", how: unentitled, object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "by a pool that is hidden", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"hidden"},"prefixLength":30}`)},
 		{name: "with a name that is made", kind: "IPClaim", object: `{"metadata":{"generateName":"made-","namespace":"team"},"spec":{}}`},
-		{name: "as a dry run", kind: "IPClaim", how: dry, object: claimed(`{}`)},
-		{name: "of an address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"}}`)},
-		{name: "of an address of one of two networks", kind: "IPClaim", object: claimed(`{"className":"lan"}`)},
-		{name: "of an address of the other network", kind: "IPClaim", object: claimed(`{"className":"lan","cidr":"10.5.0.7/32"}`)},
-		{name: "of more than one address of a network", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"hosts"},"prefixLength":30}`)},
+		{name: "as a dry run", kind: "IPClaim", how: dry, object: claimJSON(`{}`)},
+		{name: "of an address of a network", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"hosts"}}`)},
+		{name: "of an address of one of two networks", kind: "IPClaim", object: claimJSON(`{"className":"lan"}`)},
+		{name: "of an address of the other network", kind: "IPClaim", object: claimJSON(`{"className":"lan","cidr":"10.5.0.7/32"}`)},
+		{name: "of more than one address of a network", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"hosts"},"prefixLength":30}`)},
 		{name: "with a status in the request", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28","conditions":[{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`},
 		{name: "that waits, with a status in the request", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"missing"},"status":{"phase":"Bound","allocatedCIDR":"10.0.0.16/28"}}`},
 		{name: "with a status that is none", kind: "IPClaim", object: `{"metadata":{"name":"c","namespace":"team"},"spec":{"poolRef":{"name":"p"},"prefixLength":30},"status":{"phase":"Held","conditions":[{}]}}`},
 		{name: "with annotations that only the operator may write", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","namespace":"team","annotations":{"ipam.cadastre.dev/use-granted":"owned","ipam.cadastre.dev/requester":"forged","ipam.cadastre.dev/requested-by":"forged","a":"b"}},"spec":{"poolRef":{"name":"owned"},"prefixLength":30}}`},
-		{name: "with the record and the block of another's", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.16/28","allocationName":"secret-12345678"}`)},
-		{name: "with a record alone", kind: "IPClaim", object: claimed(`{"allocationName":"secret-12345678"}`)},
-		{name: "of a class that is missing", kind: "IPClaim", object: claimed(`{"className":"missing","cidr":"10.0.1.0/28"}`)},
-		{name: "of a class without pools", kind: "IPClaim", object: claimed(`{"className":"unbacked"}`)},
-		{name: "of a block that another has", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.16/28"}`)},
-		{name: "of a block outside", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"p"},"cidr":"10.9.0.0/28"}`)},
-		{name: "of more than there is", kind: "IPClaim", object: claimed(`{"prefixLength":16}`)},
-		{name: "of more than the pool is", kind: "IPClaim", object: claimed(`{"poolRef":{"name":"small"},"prefixLength":29}`)},
-		{name: "of a length that is not allowed", kind: "IPClaim", object: claimed(`{"className":"gold","prefixLength":8}`)},
-		{name: "of the other family", kind: "IPClaim", object: claimed(`{"className":"gold","ipFamily":"IPv6"}`)},
-		{name: "to be retained", kind: "IPClaim", object: claimed(`{"reclaimPolicy":"Retain"}`)},
+		{name: "with the record and the block of another's", kind: "IPClaim", object: claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"secret-12345678"}`)},
+		{name: "with a record alone", kind: "IPClaim", object: claimJSON(`{"allocationName":"secret-12345678"}`)},
+		{name: "of a class that is missing", kind: "IPClaim", object: claimJSON(`{"className":"missing","cidr":"10.0.1.0/28"}`)},
+		{name: "of a class without pools", kind: "IPClaim", object: claimJSON(`{"className":"unbacked"}`)},
+		{name: "of a block that another has", kind: "IPClaim", object: claimJSON(`{"cidr":"10.0.0.16/28"}`)},
+		{name: "of a block outside", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"p"},"cidr":"10.9.0.0/28"}`)},
+		{name: "of more than there is", kind: "IPClaim", object: claimJSON(`{"prefixLength":16}`)},
+		{name: "of more than the pool is", kind: "IPClaim", object: claimJSON(`{"poolRef":{"name":"small"},"prefixLength":29}`)},
+		{name: "of a length that is not allowed", kind: "IPClaim", object: claimJSON(`{"className":"gold","prefixLength":8}`)},
+		{name: "of the other family", kind: "IPClaim", object: claimJSON(`{"className":"gold","ipFamily":"IPv6"}`)},
+		{name: "to be retained", kind: "IPClaim", object: claimJSON(`{"reclaimPolicy":"Retain"}`)},
 		{name: "that exists", kind: "IPClaim", object: `{"metadata":{"name":"there","namespace":"team"},"spec":{}}`},
 		{name: "with a name that is none", kind: "IPClaim", object: `{"metadata":{"name":"C_","namespace":"team"},"spec":{}}`},
-		{name: "with a field of another type", kind: "IPClaim", object: claimed(`{"prefixLength":"24"}`)},
-		{name: "with a value that is none", kind: "IPClaim", object: claimed(`{"ipFamily":"IPv5"}`)},
-		{name: "with a block that is none", kind: "IPClaim", object: claimed(`{"cidr":"10.0.0.1/28"}`)},
+		{name: "with a field of another type", kind: "IPClaim", object: claimJSON(`{"prefixLength":"24"}`)},
+		{name: "with a value that is none", kind: "IPClaim", object: claimJSON(`{"ipFamily":"IPv5"}`)},
+		{name: "with a block that is none", kind: "IPClaim", object: claimJSON(`{"cidr":"10.0.0.1/28"}`)},
 		{name: "that is null", kind: "IPClaim", object: `null`},
-		{name: "that returns before its pool", kind: "IPClaim", object: claimed(`{"cidr":"10.9.0.0/28","allocationName":"c-12345678"}`)},
+		{name: "that returns before its pool", kind: "IPClaim", object: claimJSON(`{"cidr":"10.9.0.0/28","allocationName":"c-12345678"}`)},
 		{name: "that returns to its record", kind: "IPClaim", object: `{"metadata":{"name":"back","namespace":"team"},"spec":{"className":"gold","cidr":"10.0.0.32/28","allocationName":"back-12345678"}}`},
-		{name: "as a dry run, of more than there is", kind: "IPClaim", how: dry, object: claimed(`{"poolRef":{"name":"p"},"prefixLength":16}`)},
-		{name: "as a dry run, by a pool that one may not use", kind: "IPClaim", how: dry | unentitled, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
-		{name: "as a dry run, by a pool that one may use", kind: "IPClaim", how: dry, object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
-		{name: "of one address, by a selector", kind: "IPClaim", object: claimed(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}}`)},
+		{name: "as a dry run, of more than there is", kind: "IPClaim", how: dry, object: claimJSON(`{"poolRef":{"name":"p"},"prefixLength":16}`)},
+		{name: "as a dry run, by a pool that one may not use", kind: "IPClaim", how: dry | unentitled, object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "as a dry run, by a pool that one may use", kind: "IPClaim", how: dry, object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "of one address, by a selector", kind: "IPClaim", object: claimJSON(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}}`)},
 		{name: "without a namespace in it", kind: "IPClaim", object: `{"metadata":{"name":"c"},"spec":{}}`},
 		{name: "that forges the right to use a pool", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/use-granted":"p"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
 		{name: "that forges its requester", kind: "IPClaim", object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
-		{name: "of a class that was just made", kind: "IPClaim", object: claimed(`{"className":"new"}`)},
-		{name: "while classes cannot be read", kind: "IPClaim", fails: "get IPClass", object: claimed(`{"className":"missing"}`)},
-		{name: "while pools cannot be listed", kind: "IPClaim", fails: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
-		{name: "while claims cannot be read", kind: "IPClaim", fails: "get IPClaim", object: claimed(`{}`)},
-		{name: "while claims are read too slowly", kind: "IPClaim", late: "get IPClaim", object: claimed(`{}`)},
-		{name: "while pools are listed too slowly", kind: "IPClaim", late: "list IPPoolList", object: claimed(`{"className":"unbacked"}`)},
-		{name: "while rights cannot be reviewed", kind: "IPClaim", fails: "create SubjectAccessReview", object: claimed(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
-		{name: "while nothing can be recorded", kind: "IPClaim", fails: "create IPAllocation", object: claimed(`{}`)},
+		{name: "of a class that was just made", kind: "IPClaim", object: claimJSON(`{"className":"new"}`)},
+		{name: "while classes cannot be read", kind: "IPClaim", fails: "get IPClass", object: claimJSON(`{"className":"missing"}`)},
+		{name: "while pools cannot be listed", kind: "IPClaim", fails: "list IPPoolList", object: claimJSON(`{"className":"unbacked"}`)},
+		{name: "while claims cannot be read", kind: "IPClaim", fails: "get IPClaim", object: claimJSON(`{}`)},
+		{name: "while claims are read too slowly", kind: "IPClaim", late: "get IPClaim", object: claimJSON(`{}`)},
+		{name: "while pools are listed too slowly", kind: "IPClaim", late: "list IPPoolList", object: claimJSON(`{"className":"unbacked"}`)},
+		{name: "while rights cannot be reviewed", kind: "IPClaim", fails: "create SubjectAccessReview", object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "while nothing can be recorded", kind: "IPClaim", fails: "create IPAllocation", object: claimJSON(`{}`)},
 	}.check(t, "claim-created.txt", func(t *testing.T, s *stage) {
 		t.Helper()
-		furnished(t, s)
+		furnishStage(t, s)
 		s.record(t, ipam.Record{
 			Name: ipam.Name{Namespace: "team", Name: "back-12345678"}, Block: netip.MustParsePrefix("10.0.0.32/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
 			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
@@ -141,118 +141,118 @@ func TestACreatedClaimIsAnswered(t *testing.T) {
 	})
 }
 
-func TestAnUpdateOfAClaimIsJudged(t *testing.T) {
+func TestClaimUpdateVerdicts(t *testing.T) {
 	const going = `{"metadata":{"name":"c","namespace":"team","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/28"}}`
 	const judged = updating | validating
 	retained := func(spec string) string {
-		return claimed(`{"poolRef":{"name":"p"},"reclaimPolicy":"Retain"` + spec + `}`)
+		return claimJSON(`{"poolRef":{"name":"p"},"reclaimPolicy":"Retain"` + spec + `}`)
 	}
 	answers{
-		{name: "nothing changes", kind: "IPClaim", how: judged, object: claimed(`{}`), old: claimed(`{}`)},
-		{name: "a class is filled in", kind: "IPClaim", how: judged, object: claimed(`{"className":"gold"}`), old: claimed(`{}`)},
-		{name: "a block and a record are filled in", kind: "IPClaim", how: judged, object: claimed(`{"cidr":"10.0.0.0/28","allocationName":"x"}`), old: claimed(`{}`)},
-		{name: "they are, by the operator", kind: "IPClaim", how: judged, user: operator, object: claimed(`{"cidr":"10.0.0.0/28","allocationName":"x"}`), old: claimed(`{}`)},
-		{name: "a block is, and it is going", kind: "IPClaim", how: judged, object: going, old: claimed(`{}`)},
-		{name: "a block was, and another field changes", kind: "IPClaim", how: judged, object: claimed(`{"cidr":"10.0.0.0/28","reclaimPolicy":"Delete"}`), old: claimed(`{"cidr":"10.0.0.0/28"}`)},
-		{name: "it is to be retained, which its pool does not allow", kind: "IPClaim", how: judged, object: retained(""), old: claimed(`{"poolRef":{"name":"p"}}`)},
+		{name: "nothing changes", kind: "IPClaim", how: judged, object: claimJSON(`{}`), old: claimJSON(`{}`)},
+		{name: "a class is filled in", kind: "IPClaim", how: judged, object: claimJSON(`{"className":"gold"}`), old: claimJSON(`{}`)},
+		{name: "a block and a record are filled in", kind: "IPClaim", how: judged, object: claimJSON(`{"cidr":"10.0.0.0/28","allocationName":"x"}`), old: claimJSON(`{}`)},
+		{name: "they are, by the operator", kind: "IPClaim", how: judged, user: operator, object: claimJSON(`{"cidr":"10.0.0.0/28","allocationName":"x"}`), old: claimJSON(`{}`)},
+		{name: "a block is, and it is going", kind: "IPClaim", how: judged, object: going, old: claimJSON(`{}`)},
+		{name: "a block was, and another field changes", kind: "IPClaim", how: judged, object: claimJSON(`{"cidr":"10.0.0.0/28","reclaimPolicy":"Delete"}`), old: claimJSON(`{"cidr":"10.0.0.0/28"}`)},
+		{name: "it is to be retained, which its pool does not allow", kind: "IPClaim", how: judged, object: retained(""), old: claimJSON(`{"poolRef":{"name":"p"}}`)},
 		{name: "it was to be retained before", kind: "IPClaim", how: judged, object: retained(""), old: retained("")},
-		{name: "it is to be retained, with a block that is none", kind: "IPClaim", how: judged, object: retained(`,"cidr":"10.0.0.1/28"`), old: claimed(`{"poolRef":{"name":"p"},"cidr":"10.0.0.1/28"}`)},
-	}.check(t, "claim-judged.txt", furnished)
+		{name: "it is to be retained, with a block that is none", kind: "IPClaim", how: judged, object: retained(`,"cidr":"10.0.0.1/28"`), old: claimJSON(`{"poolRef":{"name":"p"},"cidr":"10.0.0.1/28"}`)},
+	}.check(t, "claim-judged.txt", furnishStage)
 }
 
-func TestAnUpdatedClaimKeepsWhatWasFilledIn(t *testing.T) {
+func TestClaimUpdateKeepsDefaultedFields(t *testing.T) {
 	const filled = `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"gold","ipFamily":"IPv4","prefixLength":28,"cidr":"10.0.0.0/28","allocationName":"c-12345678","reclaimPolicy":"Delete"}}`
 	answers{
-		{name: "all is left out", kind: "IPClaim", how: updating, object: claimed(`{}`), old: filled},
+		{name: "all is left out", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: filled},
 		{name: "nothing is", kind: "IPClaim", how: updating, object: filled, old: filled},
-		{name: "something differs", kind: "IPClaim", how: updating, object: claimed(`{"className":"other","reclaimPolicy":"Retain"}`), old: filled},
-		{name: "the status is left out", kind: "IPClaim", how: updating, object: filled, old: withStatus(filled)},
-		{name: "the status is emptied", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{}}`, old: withStatus(filled)},
-		{name: "the status is null", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":null}`, old: withStatus(filled)},
-		{name: "the status differs, which a policy refuses", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{"phase":"Pending"}}`, old: withStatus(filled)},
-		{name: "it had nothing", kind: "IPClaim", how: updating, object: claimed(`{}`), old: claimed(`{}`)},
-		{name: "the old is no JSON", kind: "IPClaim", how: updating, object: claimed(`{}`), old: `{`},
+		{name: "something differs", kind: "IPClaim", how: updating, object: claimJSON(`{"className":"other","reclaimPolicy":"Retain"}`), old: filled},
+		{name: "the status is left out", kind: "IPClaim", how: updating, object: filled, old: addClaimStatus(filled)},
+		{name: "the status is emptied", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{}}`, old: addClaimStatus(filled)},
+		{name: "the status is null", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":null}`, old: addClaimStatus(filled)},
+		{name: "the status differs, which a policy refuses", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{"phase":"Pending"}}`, old: addClaimStatus(filled)},
+		{name: "it had nothing", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: claimJSON(`{}`)},
+		{name: "the old is no JSON", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: `{`},
 	}.check(t, "claim-updated.txt", func(*testing.T, *stage) {})
 }
 
 // withStatus returns an object with the status of a claim that is Bound.
-func withStatus(object string) string {
+func addClaimStatus(object string) string {
 	return strings.TrimSuffix(object, "}") + `,"status":{"phase":"Bound","allocatedCIDR":"10.0.0.0/28"}}`
 }
 
-func pooled(name, spec string) string {
+func poolJSON(name, spec string) string {
 	return `{"metadata":{"name":"` + name + `"},"spec":` + spec + `}`
 }
 
-func TestACreatedPoolIsAnswered(t *testing.T) {
+func TestPoolCreateAnswers(t *testing.T) {
 	const child = `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26}`
 	answers{
-		{name: "a root", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16"}`)},
-		{name: "a root of a routing domain", kind: "IPPool", object: pooled("q", `{"cidr":"10.0.0.0/16","routingDomain":"lab"}`)},
-		{name: "a root that overlaps another", kind: "IPPool", object: pooled("q", `{"cidr":"10.0.4.0/24"}`)},
-		{name: "a root that overlaps a pool of another project", kind: "IPPool", object: pooled("q", `{"cidr":"10.2.4.0/24"}`)},
-		{name: "a root as a dry run", kind: "IPPool", how: dry, object: pooled("q", `{"cidr":"10.9.0.0/16"}`)},
-		{name: "a root of a namespace's own", kind: "LocalIPPool", object: pooled("own", `{"cidr":"10.0.0.0/16"}`)},
-		{name: "a root of IPv6", kind: "IPPool", object: pooled("q", `{"cidr":"2001:db8::/48"}`)},
+		{name: "a root", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "a root of a routing domain", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.0.0.0/16","routingDomain":"lab"}`)},
+		{name: "a root that overlaps another", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.0.4.0/24"}`)},
+		{name: "a root that overlaps a pool of another project", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.2.4.0/24"}`)},
+		{name: "a root as a dry run", kind: "IPPool", how: dry, object: poolJSON("q", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "a root of a namespace's own", kind: "LocalIPPool", object: poolJSON("own", `{"cidr":"10.0.0.0/16"}`)},
+		{name: "a root of IPv6", kind: "IPPool", object: poolJSON("q", `{"cidr":"2001:db8::/48"}`)},
 		{name: "with our finalizer", kind: "IPPool", object: `{"metadata":{"name":"q","finalizers":["x","` + v1alpha1.FinalizerPool + `"]},"spec":{"cidr":"10.9.0.0/16"}}`},
 		{name: "with another finalizer", kind: "IPPool", object: `{"metadata":{"name":"q","finalizers":["x"]},"spec":{"cidr":"10.9.0.0/16"}}`},
-		{name: "a child", kind: "IPPool", object: pooled("q", child)},
-		{name: "a child as a dry run", kind: "IPPool", how: dry, object: pooled("q", child)},
-		{name: "a child of a namespace's own, by one who may", kind: "LocalIPPool", object: pooled("own", child)},
-		{name: "a child of a namespace's own, by one who may not", kind: "LocalIPPool", how: unentitled, object: pooled("own", child)},
-		{name: "a child of a pool that is missing", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
-		{name: "a child of itself", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"q"},"prefixLength":26}`)},
-		{name: "a child that is larger than its parent", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":8}`)},
-		{name: "a child whose ranges are not in what it is given", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
+		{name: "a child", kind: "IPPool", object: poolJSON("q", child)},
+		{name: "a child as a dry run", kind: "IPPool", how: dry, object: poolJSON("q", child)},
+		{name: "a child of a namespace's own, by one who may", kind: "LocalIPPool", object: poolJSON("own", child)},
+		{name: "a child of a namespace's own, by one who may not", kind: "LocalIPPool", how: unentitled, object: poolJSON("own", child)},
+		{name: "a child of a pool that is missing", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
+		{name: "a child of itself", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"q"},"prefixLength":26}`)},
+		{name: "a child that is larger than its parent", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":8}`)},
+		{name: "a child whose ranges are not in what it is given", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
 		{name: "that forges a right", kind: "LocalIPPool", how: unentitled, object: `{"metadata":{"name":"own","annotations":{"ipam.cadastre.dev/use-granted":"p","ipam.cadastre.dev/requested-by":"system:serviceaccount:a:forged"}},"spec":` + child + `}`},
-		{name: "with classes that are missing, or of the other family", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","classNames":["gold","six","a","b","c","d","e","f"]}`)},
-		{name: "with a name server that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"dnsServers":["10.9.0.1","dns"]}}`)},
-		{name: "with an MTU that IPv6 does not have", kind: "IPPool", object: pooled("q", `{"cidr":"2001:db8::/64","network":{"prefixLength":64,"mtu":1279}}`)},
-		{name: "with a network", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.9.0.1","dnsServers":["2001:db8::53"],"searchDomains":["example.com"],"mtu":68,"vlan":4094}}`)},
-		{name: "with a gateway outside", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.8.0.1"}}`)},
-		{name: "without anything", kind: "IPPool", object: pooled("q", `{}`)},
-		{name: "with a time that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","reuseDelay":"soon"}`)},
-		{name: "with a name that is none", kind: "IPPool", object: pooled("Q_", `{"cidr":"10.9.0.0/16"}`)},
+		{name: "with classes that are missing, or of the other family", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","classNames":["gold","six","a","b","c","d","e","f"]}`)},
+		{name: "with a name server that is none", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"dnsServers":["10.9.0.1","dns"]}}`)},
+		{name: "with an MTU that IPv6 does not have", kind: "IPPool", object: poolJSON("q", `{"cidr":"2001:db8::/64","network":{"prefixLength":64,"mtu":1279}}`)},
+		{name: "with a network", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.9.0.1","dnsServers":["2001:db8::53"],"searchDomains":["example.com"],"mtu":68,"vlan":4094}}`)},
+		{name: "with a gateway outside", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.8.0.1"}}`)},
+		{name: "without anything", kind: "IPPool", object: poolJSON("q", `{}`)},
+		{name: "with a time that is none", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","reuseDelay":"soon"}`)},
+		{name: "with a name that is none", kind: "IPPool", object: poolJSON("Q_", `{"cidr":"10.9.0.0/16"}`)},
 		{name: "with a name that is made", kind: "IPPool", object: `{"metadata":{"generateName":"made-"},"spec":{"cidr":"10.9.0.0/16"}}`},
-		{name: "with a value that is none", kind: "IPPool", object: pooled("q", `{"cidr":"10.9.0.0/16","onExhaustion":"Panic"}`)},
-		{name: "a child as a dry run, whose ranges are not in what it is given", kind: "IPPool", how: dry, object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
-		{name: "a child with its CIDR, whose ranges are not in it", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"cidr":"10.0.0.64/26","ranges":["10.0.9.1-10.0.9.9"]}`)},
-		{name: "a child with its CIDR", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"p"},"cidr":"10.0.0.64/26"}`)},
-		{name: "a child of another project's pool, by one who may not", kind: "LocalIPPool", how: unentitled, object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"owned"},"prefixLength":26}`)},
-		{name: "the same as a dry run", kind: "LocalIPPool", how: unentitled | dry, object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"owned"},"prefixLength":26}`)},
-		{name: "a child of a parent that was just made", kind: "IPPool", object: pooled("q", `{"parentRef":{"kind":"IPPool","name":"there"},"prefixLength":26}`)},
-		{name: "while pools cannot be read", kind: "IPPool", fails: "get IPPool", object: pooled("q", child)},
-		{name: "while its parent cannot be read", kind: "LocalIPPool", fails: "get IPPool", object: pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
-		{name: "while rights cannot be reviewed", kind: "LocalIPPool", fails: "create SubjectAccessReview", object: pooled("own", child)},
-		{name: "while nothing can be recorded", kind: "IPPool", fails: "create IPAllocation", object: pooled("q", child)},
-		{name: "that exists", kind: "IPPool", object: pooled("there", `{"cidr":"10.9.0.0/16"}`)},
-	}.check(t, "pool-created.txt", furnished)
+		{name: "with a value that is none", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","onExhaustion":"Panic"}`)},
+		{name: "a child as a dry run, whose ranges are not in what it is given", kind: "IPPool", how: dry, object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26,"ranges":["10.0.9.1-10.0.9.9"]}`)},
+		{name: "a child with its CIDR, whose ranges are not in it", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"p"},"cidr":"10.0.0.64/26","ranges":["10.0.9.1-10.0.9.9"]}`)},
+		{name: "a child with its CIDR", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"p"},"cidr":"10.0.0.64/26"}`)},
+		{name: "a child of another project's pool, by one who may not", kind: "LocalIPPool", how: unentitled, object: poolJSON("own", `{"parentRef":{"kind":"IPPool","name":"owned"},"prefixLength":26}`)},
+		{name: "the same as a dry run", kind: "LocalIPPool", how: unentitled | dry, object: poolJSON("own", `{"parentRef":{"kind":"IPPool","name":"owned"},"prefixLength":26}`)},
+		{name: "a child of a parent that was just made", kind: "IPPool", object: poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"there"},"prefixLength":26}`)},
+		{name: "while pools cannot be read", kind: "IPPool", fails: "get IPPool", object: poolJSON("q", child)},
+		{name: "while its parent cannot be read", kind: "LocalIPPool", fails: "get IPPool", object: poolJSON("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`)},
+		{name: "while rights cannot be reviewed", kind: "LocalIPPool", fails: "create SubjectAccessReview", object: poolJSON("own", child)},
+		{name: "while nothing can be recorded", kind: "IPPool", fails: "create IPAllocation", object: poolJSON("q", child)},
+		{name: "that exists", kind: "IPPool", object: poolJSON("there", `{"cidr":"10.9.0.0/16"}`)},
+	}.check(t, "pool-created.txt", furnishStage)
 }
 
-func TestAnUpdatedPoolIsAnswered(t *testing.T) {
-	before := pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4"}`)
+func TestPoolUpdateAnswers(t *testing.T) {
+	before := poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4"}`)
 	answers{
 		{name: "nothing changes", kind: "IPPool", how: updating | validating, object: before, old: before},
-		{name: "it names classes now", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","classNames":["gold","nothing","six"]}`), old: before},
-		{name: "its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","ranges":["10.8.0.0/24"]}`), old: before},
-		{name: "its visibility alone changes", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","visibility":"Consumer"}`), old: before},
+		{name: "it names classes now", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","classNames":["gold","nothing","six"]}`), old: before},
+		{name: "its ranges are outside", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","ranges":["10.8.0.0/24"]}`), old: before},
+		{name: "its visibility alone changes", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","visibility":"Consumer"}`), old: before},
 		{name: "it is going", kind: "IPPool", how: updating | validating, object: `{"metadata":{"name":"q","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.9.0.0/16","ranges":["10.8.0.0/24"]}}`, old: before},
-		{name: "its project alone changes, and its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","project":"b","ranges":["10.8.0.0/24"]}`), old: pooled("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`)},
-		{name: "nothing changes, and its ranges are outside", kind: "IPPool", how: updating | validating, object: pooled("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`), old: pooled("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`)},
-	}.check(t, "pool-updated.txt", furnished)
+		{name: "its project alone changes, and its ranges are outside", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","project":"b","ranges":["10.8.0.0/24"]}`), old: poolJSON("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`)},
+		{name: "nothing changes, and its ranges are outside", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`), old: poolJSON("q", `{"cidr":"10.9.0.0/16","project":"a","ranges":["10.8.0.0/24"]}`)},
+	}.check(t, "pool-updated.txt", furnishStage)
 }
 
-func TestADeletedPoolIsAnswered(t *testing.T) {
+func TestPoolDeleteAnswers(t *testing.T) {
 	answers{
-		{name: "nothing is in it", kind: "IPPool", how: validating | dry, object: pooled("owned", `{"cidr":"10.1.0.0/16"}`)},
-		{name: "a claim is in it", kind: "IPPool", how: validating | dry, object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
+		{name: "nothing is in it", kind: "IPPool", how: validating | dry, object: poolJSON("owned", `{"cidr":"10.1.0.0/16"}`)},
+		{name: "a claim is in it", kind: "IPPool", how: validating | dry, object: poolJSON("p", `{"cidr":"10.0.0.0/16"}`)},
 		{name: "it is going already", kind: "IPPool", how: validating | dry, object: `{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/16"}}`},
-		{name: "claims are read too slowly", kind: "IPPool", how: validating | dry, late: "get IPClaim", object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
-		{name: "claims cannot be read", kind: "IPPool", how: validating | dry, fails: "get IPClaim", object: pooled("p", `{"cidr":"10.0.0.0/16"}`)},
-	}.check(t, "pool-deleted.txt", furnished)
+		{name: "claims are read too slowly", kind: "IPPool", how: validating | dry, late: "get IPClaim", object: poolJSON("p", `{"cidr":"10.0.0.0/16"}`)},
+		{name: "claims cannot be read", kind: "IPPool", how: validating | dry, fails: "get IPClaim", object: poolJSON("p", `{"cidr":"10.0.0.0/16"}`)},
+	}.check(t, "pool-deleted.txt", furnishStage)
 }
 
-func TestAClassIsAnswered(t *testing.T) {
+func TestClassAnswers(t *testing.T) {
 	class := func(name, annotation, spec string) string {
 		return `{"metadata":{"name":"` + name + `","annotations":{"ipam.cadastre.dev/is-default-class":"` + annotation + `"}},"spec":` + spec + `}`
 	}
@@ -285,7 +285,7 @@ func TestAClassIsAnswered(t *testing.T) {
 		{name: "deleted again", kind: "IPClass", how: validating | dry, object: `{"metadata":{"name":"unbacked","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":` + four + `}`},
 	}.check(t, "class.txt", func(t *testing.T, s *stage) {
 		t.Helper()
-		furnished(t, s)
+		furnishStage(t, s)
 		first := &v1alpha1.IPClass{Spec: v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4}}
 		first.Name, first.Annotations = "first", map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
 		must(t, s.store.Create(t.Context(), first))
@@ -296,7 +296,7 @@ func TestAClassIsAnswered(t *testing.T) {
 	})
 }
 
-func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
+func TestClusterAPIObjectAnswers(t *testing.T) {
 	object := func(meta, group, kind, name, more string) string {
 		return `{"metadata":` + meta + `,"spec":{"poolRef":{"apiGroup":"` + group + `","kind":"` + kind + `","name":"` + name + `"}` + more + `}}`
 	}
@@ -328,10 +328,10 @@ func TestClusterAPIsObjectsAreAnswered(t *testing.T) {
 		{name: "a claim while rights are reviewed too slowly", kind: "IPAddressClaim", late: "create SubjectAccessReview", object: object(named, ours, "IPPool", "owned", "")},
 		{name: "an address while nothing can be recorded", kind: "IPAddress", fails: "create IPAllocation", object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
 		{name: "an address of another provider", kind: "IPAddress", object: object(named, "example.com", "Pool", "p", at("10.0.0.7"))},
-	}.check(t, "cluster-api.txt", furnished)
+	}.check(t, "cluster-api.txt", furnishStage)
 }
 
-func TestADeletedAllocationIsAnswered(t *testing.T) {
+func TestAllocationDeleteAnswers(t *testing.T) {
 	record := func(state, claim string) string {
 		return `{"metadata":{"name":"a-12345678","namespace":"team"},"spec":{"cidr":"10.0.0.0/28","ipFamily":"IPv4","poolRef":{"kind":"IPPool","name":"p"},"purpose":"Claim","reclaimPolicy":"Delete","state":"` + state + `","claimRef":` + claim + `}}`
 	}
@@ -342,5 +342,5 @@ func TestADeletedAllocationIsAnswered(t *testing.T) {
 		{name: "that cannot be read", kind: "IPAllocation", how: validating | dry, object: strings.Replace(record("Bound", claim), "10.0.0.0/28", "x", 1)},
 		{name: "of a claim, by the operator", kind: "IPAllocation", how: validating | dry, user: operator, object: record("Bound", claim)},
 		{name: "that is going", kind: "IPAllocation", how: validating | dry, object: strings.Replace(record("Bound", claim), `"namespace"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","namespace"`, 1)},
-	}.check(t, "allocation-deleted.txt", furnished)
+	}.check(t, "allocation-deleted.txt", furnishStage)
 }

@@ -17,14 +17,14 @@ import (
 )
 
 // withMetadata returns an object with this metadata and, in its spec, a list.
-func withMetadata(metadata, items string) []byte {
+func objectWithMetadata(metadata, items string) []byte {
 	return []byte(`{"metadata":{` + metadata + `},"spec":{"ranges":[` + items + `]}}`)
 }
 
-func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
-	labels := func(n int) []byte { return withMetadata(`"labels":{`+repeatItem(n, `"#":""`)+`}`, "") }
+func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
+	labels := func(n int) []byte { return objectWithMetadata(`"labels":{`+repeatItem(n, `"#":""`)+`}`, "") }
 	within, beyond := labels(maxLabels), labels(maxLabels+1)
-	long := func(n int) []byte { return withMetadata(`"annotations":{"a":"`+strings.Repeat("x", n)+`"}`, "") }
+	long := func(n int) []byte { return objectWithMetadata(`"annotations":{"a":"`+strings.Repeat("x", n)+`"}`, "") }
 	managed := func(object []byte) []byte {
 		return []byte(strings.Replace(string(object), `"metadata":{`, `"metadata":{"managedFields":[{"manager":"m"}],`, 1))
 	}
@@ -39,13 +39,13 @@ func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 	}{
 		"as many labels as allowed":                {operation: create, object: within},
 		"one label more":                           {operation: create, object: beyond, refused: "metadata.labels: Too many: 257: must have at most 256 items: remove some"},
-		"too many annotations":                     {operation: create, object: withMetadata(`"annotations":{`+repeatItem(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
-		"too many owners":                          {operation: create, object: withMetadata(`"ownerReferences":[`+repeatItem(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
-		"too many finalizers":                      {operation: create, object: withMetadata(`"finalizers":[`+repeatItem(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
-		"too many items":                           {operation: create, object: withMetadata("", repeatItem(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
-		"too long a name":                          {operation: create, object: withMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
+		"too many annotations":                     {operation: create, object: objectWithMetadata(`"annotations":{`+repeatItem(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
+		"too many owners":                          {operation: create, object: objectWithMetadata(`"ownerReferences":[`+repeatItem(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
+		"too many finalizers":                      {operation: create, object: objectWithMetadata(`"finalizers":[`+repeatItem(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
+		"too many items":                           {operation: create, object: objectWithMetadata("", repeatItem(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
+		"too long a name":                          {operation: create, object: objectWithMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
 		"too many bytes":                           {operation: create, object: long(maxObjectBytes), refused: "metadata and spec: Too long: have 524346 bytes, and may have 524288: remove annotations or list items"},
-		"too many managed fields":                  {operation: create, object: withMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
+		"too many managed fields":                  {operation: create, object: objectWithMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
 		"an update beyond":                         {operation: update, object: beyond, old: within, refused: "metadata.labels"},
 		"an update of an object beyond the bounds": {operation: update, object: beyond, old: beyond},
 		"an update with fewer labels":              {operation: update, object: beyond, old: labels(maxLabels + 9)},
@@ -82,7 +82,7 @@ func TestAnObjectBeyondTheBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-func TestWhatNoHandlerReadsIsLeftOut(t *testing.T) {
+func TestUnreadFieldsAreDropped(t *testing.T) {
 	object := `{"kind":"IPPool","metadata":{"name":"p","labels":{"a":"b"},"finalizers":["f"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b","ipam.cadastre.dev/paused":""},"managedFields":[{}]},"spec":{"cidr":"10.0.0.0/8"}}`
 	for creates, want := range map[bool]string{
 		true:  `{"kind":"IPPool","metadata":{"name":"p","labels":{"a":"b"},"finalizers":["f"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b","ipam.cadastre.dev/paused":""}},"spec":{"cidr":"10.0.0.0/8"}}`,
@@ -99,7 +99,7 @@ func TestWhatNoHandlerReadsIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAnAnswerNamesAFewErrorsAndIsShort(t *testing.T) {
+func TestAnswerNamesFewErrors(t *testing.T) {
 	var errs field.ErrorList
 	for n := range 20_000 {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "labels"), fmt.Sprint("-", n), "is not a label"))

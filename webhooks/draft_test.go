@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestAFieldIsNotFilledInWhereThereIsNoObjectForIt(t *testing.T) {
+func TestFieldIsNotSetInNonObject(t *testing.T) {
 	for name, edit := range map[string]func(*draft) error{
 		"a field":    func(d *draft) error { return d.set("x", "spec", "cidr") },
 		"one deeper": func(d *draft) error { return d.set("x", "spec", "poolRef", "name") },
@@ -28,7 +28,7 @@ func TestAFieldIsNotFilledInWhereThereIsNoObjectForIt(t *testing.T) {
 	}
 }
 
-func TestAFieldIsFilledInWhereItsObjectIsNull(t *testing.T) {
+func TestFieldIsSetInNullObject(t *testing.T) {
 	d, err := newDraft([]byte(`{"spec":null}`))
 	must(t, err)
 	if err := d.set("x", "spec", "cidr"); err != nil || len(d.changes) != 2 || d.text("spec", "cidr") != "x" {
@@ -36,7 +36,7 @@ func TestAFieldIsFilledInWhereItsObjectIsNull(t *testing.T) {
 	}
 }
 
-func TestAStatusIsKeptWhereItIsLeftOut(t *testing.T) {
+func TestOmittedStatusIsKept(t *testing.T) {
 	old := map[string]any{"status": map[string]any{"phase": "Bound"}}
 	for sent, changes := range map[string]int{`{}`: 1, `{"status":{}}`: 1, `{"status":null}`: 1, `{"status":"none"}`: 1, `{"status":{"phase":"x"}}`: 0} {
 		d, err := newDraft([]byte(sent))

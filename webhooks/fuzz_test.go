@@ -134,7 +134,7 @@ func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req
 	if ctx.Err() != nil {
 		t.Fatal("it took longer than the API server waits")
 	}
-	edited := patched(t, req, &response)
+	edited := applyAnswer(t, req, &response)
 	if !response.Allowed {
 		if response.Result == nil || response.Result.Code < 400 || response.Result.Code >= 500 && response.Result.Code != 507 {
 			t.Fatalf("refused with %+v", response.Result)
@@ -147,7 +147,7 @@ func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req
 }
 
 // patched completes an answer, and returns the object as the answer changes it.
-func patched(t *testing.T, req admission.Request, response *admission.Response) []byte {
+func applyAnswer(t *testing.T, req admission.Request, response *admission.Response) []byte {
 	t.Helper()
 	if err := response.Complete(req); err != nil {
 		t.Fatalf("the patch cannot be sent: %v", err)
@@ -169,7 +169,7 @@ func patched(t *testing.T, req admission.Request, response *admission.Response) 
 // check fails if a claim was given a block that was not recorded.
 func (s *stage) check(t *testing.T, kind string, req admission.Request, edited []byte) {
 	t.Helper()
-	named, block := given(kind, edited)
+	named, block := recordAndBlockOf(kind, edited)
 	if req.Operation != admissionv1.Create || *req.DryRun || named == "" {
 		return
 	}
@@ -184,7 +184,7 @@ func (s *stage) check(t *testing.T, kind string, req admission.Request, edited [
 }
 
 // given returns the record that a holder names, and the block in its status.
-func given(kind string, edited []byte) (record, block string) {
+func recordAndBlockOf(kind string, edited []byte) (record, block string) {
 	var obj struct {
 		Metadata struct{ Annotations map[string]string }
 		Spec     struct{ AllocationName, CIDR, Address string }

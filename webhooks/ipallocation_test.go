@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld covers a deletion by a user: the operator can
+// TestAllocationDeletionIsRefusedOnlyWhileHeld covers a deletion by a user: the operator can
 // delete each.
-func TestDeletionOfAllocationIsRefusedOnlyWhileItIsHeld(t *testing.T) {
+func TestAllocationDeletionIsRefusedOnlyWhileHeld(t *testing.T) {
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),

@@ -32,7 +32,7 @@ func (s *stage) inNew(t *testing.T, kind, spec string) (answer string) {
 	return answerOf(t, s.mutate[kind].Handle(t.Context(), req), req)
 }
 
-func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
+func TestObjectInNewNamespaceIsServed(t *testing.T) {
 	for kind, spec := range map[string]string{"IPClaim": `{}`, "LocalIPPool": `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26}`} {
 		s := newStage(t)
 		if answer := s.inNew(t, kind, spec); !strings.Contains(answer, `"10.0.0.0/2`) {
@@ -46,7 +46,7 @@ func TestWhatIsMadeInANamespaceThatWasJustMadeIsServed(t *testing.T) {
 	}
 }
 
-func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
+func TestWaitingClaimInUnservedNamespaceStatesReason(t *testing.T) {
 	s := newStage(t)
 	s.mutate["IPClaim"].(*claimMutator).queue = queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, WatchNamespace: "team"})
 	answer := s.inNew(t, "IPClaim", `{"className":"missing"}`)
@@ -56,13 +56,13 @@ func TestAClaimThatWaitsInANamespaceThatIsNotServedSaysSo(t *testing.T) {
 	rows, err := messages.AnswersIn("== create IPClaim: in such a namespace\n" + answer)
 	must(t, err)
 	messages.Golden(t, rows)
-	req := review("IPClaim", claimed(`{"className":"missing"}`), "", 0)
+	req := review("IPClaim", claimJSON(`{"className":"missing"}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); strings.Contains(answer, v1alpha1.ReasonNotServed) {
 		t.Errorf("one in a namespace that is served is answered: %s", answer)
 	}
 }
 
-func TestAnUpdateOutsideARequestIsAnError(t *testing.T) {
+func TestUpdateOutsideRequestFails(t *testing.T) {
 	claim := &v1alpha1.IPClaim{}
 	if _, err := (&claimValidator{}).ValidateUpdate(t.Context(), claim, claim); err == nil {
 		t.Error("an update of a claim is allowed")
@@ -72,7 +72,7 @@ func TestAnUpdateOutsideARequestIsAnError(t *testing.T) {
 	}
 }
 
-func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
+func TestClaimsAreReadLiveUntilCacheSync(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
 	cached, live := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
@@ -87,16 +87,16 @@ func TestClaimsAreReadLiveUntilTheCacheHasThemAll(t *testing.T) {
 	}
 }
 
-// TestARecordIsNotTakenOverFromAClaimThatIsThere makes the claim appear whose record is named,
+// TestRecordOfExistingClaimIsNotTakenOver makes the claim appear whose record is named,
 // after its name was free a moment ago.
-func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
+func TestRecordOfExistingClaimIsNotTakenOver(t *testing.T) {
 	s := newStage(t)
 	holder := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
 		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder,
 	})
-	req := review("IPClaim", claimed(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
+	req := review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
 	looks := 0
 	s.fails.Store("get IPClaim", func() error {
 		if looks++; looks != 2 {
@@ -114,9 +114,9 @@ func TestARecordIsNotTakenOverFromAClaimThatIsThere(t *testing.T) {
 	}
 }
 
-// TestRestoreAsksTheAPIServerForTheClaim hides from the cache a stored claim, whose record a create
+// TestRestoreReadsClaimFromAPIServer hides from the cache a stored claim, whose record a create
 // of its name states.
-func TestRestoreAsksTheAPIServerForTheClaim(t *testing.T) {
+func TestRestoreReadsClaimFromAPIServer(t *testing.T) {
 	s := newStage(t)
 	s.record(t, ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
@@ -124,7 +124,7 @@ func TestRestoreAsksTheAPIServerForTheClaim(t *testing.T) {
 	})
 	must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}}))
 	s.mutate["IPClaim"].(*claimMutator).cached = fake.NewClientBuilder().WithScheme(s.store.Scheme()).Build()
-	req := review("IPClaim", claimed(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
+	req := review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "429") {
 		t.Errorf("it is answered: %s", answer)
 	}

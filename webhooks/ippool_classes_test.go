@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
+func TestClassNamesWithoutEffectWarn(t *testing.T) {
 	catalog := inventory.New(inventory.Options{Ledger: ledger.New(ledger.Options{})})
 	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
 	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
@@ -52,8 +52,8 @@ func TestClassNamesWithoutEffectAreWarnedOf(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestClassThatExcludesLocalPoolsWarns covers the edits of a class that LocalIPPools name.
-func TestClassThatExcludesLocalPoolsWarns(t *testing.T) {
+// TestClassExcludingLocalPoolsWarns covers the edits of a class that LocalIPPools name.
+func TestClassExcludingLocalPoolsWarns(t *testing.T) {
 	r := replica.New(replica.Options{})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "own"), ipam.LocalPoolNamed("other", "own")} {
 		r.Catalog.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestGatewayAtTheEdgeIsRefused covers each kind of subnet.
-func TestGatewayAtTheEdgeIsRefused(t *testing.T) {
+// TestGatewayAtSubnetEdgeIsRefused covers each kind of subnet.
+func TestGatewayAtSubnetEdgeIsRefused(t *testing.T) {
 	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		cidr, gateway string
@@ -52,8 +52,8 @@ func TestGatewayAtTheEdgeIsRefused(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestGatewayThatStaysIsNotJudged covers the updates of a pool from before the rule.
-func TestGatewayThatStaysIsNotJudged(t *testing.T) {
+// TestUnchangedGatewayIsNotValidated covers the updates of a pool from before the rule.
+func TestUnchangedGatewayIsNotValidated(t *testing.T) {
 	pool := func(edit func(*v1alpha1.IPPoolSpec)) *v1alpha1.IPPool {
 		return build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.255").With(edit).Obj()
 	}

@@ -32,7 +32,7 @@ func claimHolder(name string) ipam.Holder {
 	return convert.HolderOfClaim(ipam.Name{Namespace: "a", Name: name})
 }
 
-func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
+func TestPoolDeletionRefusalNamesHolders(t *testing.T) {
 	due := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	record := ipam.Record{Name: ipam.Name{Namespace: "a", Name: "x-abc"}, Holder: claimHolder("x"), State: ipam.StateRetained}
 	retained, ending, cooling, unclaimed := record, record, record, record
@@ -61,7 +61,7 @@ func TestARefusalToDeleteAPoolNamesWhatKeepsIt(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
+func TestTerminatingHolderDoesNotKeepPool(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestAHolderThatIsBeingDeletedDoesNotKeepAPool(t *testing.T) {
 	}
 }
 
-func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
+func TestPoolDeletionRefusalCountsAllHolders(t *testing.T) {
 	s := newStage(t)
 	for i := range maxOccupants + 6 {
 		name := fmt.Sprint("c", i)
@@ -131,7 +131,7 @@ func TestARefusalToDeleteAPoolCountsAll(t *testing.T) {
 	check("while three claims exist", 2, 1, maxOccupants+6-12)
 }
 
-func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
+func TestAnyHolderOrRecordKeepsPoolInUse(t *testing.T) {
 	for _, u := range []use{
 		{liveHolders: make([]ipam.Holder, 1)}, {keptReasons: make([]string, 1)}, {moreCount: 1},
 		{liveHolders: make([]ipam.Holder, 1), keptReasons: make([]string, 1)}, {liveHolders: make([]ipam.Holder, 2), keptReasons: make([]string, 1), moreCount: 3},
@@ -146,7 +146,7 @@ func TestAnyHolderOrRecordKeepsAPoolInUse(t *testing.T) {
 }
 
 // occupied returns a view with records of so many claims in the pool p.
-func occupied(claims int) *ledger.Ledger {
+func ledgerWithClaims(claims int) *ledger.Ledger {
 	view := ledger.New(ledger.Options{})
 	var records []ipam.Record
 	for i := range claims {
@@ -160,7 +160,7 @@ func occupied(claims int) *ledger.Ledger {
 	return view
 }
 
-func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
+func TestPoolDeletionReadsFewHoldersAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		holders, going int // the first ones are going
 		reads          int32
@@ -185,7 +185,7 @@ func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
 					return n < tc.going, err
 				}
 				began := time.Now()
-				u, err := useOf(t.Context(), going, occupied(tc.holders), ipam.PoolNamed("p"))
+				u, err := useOf(t.Context(), going, ledgerWithClaims(tc.holders), ipam.PoolNamed("p"))
 				if err != nil || len(u.liveHolders) != tc.live || u.moreCount != tc.more {
 					t.Errorf("it is used by %+v, %v", u, err)
 				}
@@ -197,7 +197,7 @@ func TestDeletionOfPoolLooksAtAFewHoldersAtATime(t *testing.T) {
 	}
 }
 
-func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
+func TestPoolDeletionStopsReadingAtError(t *testing.T) {
 	broken := errors.New("no answer")
 	var reads atomic.Int32
 	going := func(ctx context.Context, h ipam.Holder) (bool, error) {
@@ -208,14 +208,14 @@ func TestDeletionOfPoolStopsReadingAtAnError(t *testing.T) {
 		<-ctx.Done() // the others are not awaited
 		return false, ctx.Err()
 	}
-	if _, err := useOf(t.Context(), going, occupied(70), ipam.PoolNamed("p")); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading IPClaim team/c1") || reads.Load() > maxListedHolders {
+	if _, err := useOf(t.Context(), going, ledgerWithClaims(70), ipam.PoolNamed("p")); !errors.Is(err, broken) || !strings.Contains(err.Error(), "reading IPClaim team/c1") || reads.Load() > maxListedHolders {
 		t.Errorf("after %d reads: %v", reads.Load(), err)
 	}
 }
 
-// TestDryRunOfADeletionReadsNothing uses neither a client to read with nor a request that can wait.
-func TestDryRunOfADeletionReadsNothing(t *testing.T) {
-	view := occupied(1)
+// TestDryRunOfDeletionReadsNothing uses neither a client to read with nor a request that can wait.
+func TestDryRunOfDeletionReadsNothing(t *testing.T) {
+	view := ledgerWithClaims(1)
 	r := replica.New(replica.Options{Ledger: view})
 	t.Cleanup(r.Allocator.Close)
 	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}

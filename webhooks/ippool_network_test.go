@@ -15,15 +15,15 @@ import (
 )
 
 // heldIn returns the record of an address of a pool, held by a claim in namespace a.
-func heldIn(pool ipam.PoolKey, name, addr, gateway string) ipam.Record {
+func heldAddress(pool ipam.PoolKey, name, addr, gateway string) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "a", Name: name}, UID: name, Block: netip.MustParsePrefix(addr + "/32"), Pool: pool,
 		Holder: claimHolder(name), Purpose: ipam.PurposeClaim, State: ipam.StateBound, Gateway: convert.GatewayGiven(gateway),
 	}
 }
 
-// TestUpdateOfANetworkWarnsOfHeldAddresses covers addresses that were handed out before.
-func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
+// TestNetworkUpdateWarnsOfHeldAddresses covers addresses that were handed out before.
+func TestNetworkUpdateWarnsOfHeldAddresses(t *testing.T) {
 	const formerTwo = "spec.network.gateway: 10.0.0.1 was handed out with 2 addresses still held, and stays withheld until the last is released: make such claims again, or configure the hosts; kubectl ipam check lists them"
 	const settings = ": the former values were handed out with 3 addresses still held, and stay in their claims: make such claims again, or configure the hosts; kubectl ipam check lists them"
 	network := func(edit func(*v1alpha1.PoolNetwork)) *v1alpha1.PoolNetwork {
@@ -60,7 +60,7 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 			if !tc.nothingHeld {
 				key := ipam.PoolNamed("p")
 				r.Ledger.Load([]ipam.Record{
-					heldIn(key, "x", "10.0.0.9", "10.0.0.1"), heldIn(key, "y", "10.0.0.8", "10.0.0.1"), heldIn(key, "z", "10.0.0.7", "fe80::1"),
+					heldAddress(key, "x", "10.0.0.9", "10.0.0.1"), heldAddress(key, "y", "10.0.0.8", "10.0.0.1"), heldAddress(key, "z", "10.0.0.7", "fe80::1"),
 				}, nil)
 			}
 			v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}
@@ -78,14 +78,14 @@ func TestUpdateOfANetworkWarnsOfHeldAddresses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestHolderOfAGatewayIsForItsProjectToKnow covers a LocalIPPool that lies in a shared pool.
-func TestHolderOfAGatewayIsForItsProjectToKnow(t *testing.T) {
+// TestGatewayHolderIsNamedOnlyToSameProject covers a LocalIPPool that lies in a shared pool.
+func TestGatewayHolderIsNamedOnlyToSameProject(t *testing.T) {
 	r := replica.New(replica.Options{})
 	r.Catalog.SetProject("a", "blue")
 	r.Catalog.SetProject("b", "red")
 	shared := ipam.Pool{Key: ipam.PoolNamed("shared"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/24")}
 	r.Ledger.Describe(shared)
-	r.Ledger.Load([]ipam.Record{heldIn(shared.Key, "x", "10.0.0.9", "")}, nil)
+	r.Ledger.Load([]ipam.Record{heldAddress(shared.Key, "x", "10.0.0.9", "")}, nil)
 	for namespace, want := range map[string]string{
 		"a": "spec.network.gateway: 10.0.0.9/32 conflicts with 10.0.0.9/32 of pool shared, held by IPClaim a/x: choose another address for the gateway, or have that one released",
 		"b": "spec.network.gateway: 10.0.0.9/32 is in use in pool shared: choose another address for the gateway, or have that one released",

@@ -15,11 +15,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) {
+func TestPoolOfNamespaceAtWaiterLimitIsRefused(t *testing.T) {
 	s := newStage(t)
 	limited := queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, Limit: 1})
 	s.mutate["LocalIPPool"].(*poolMutator).queue = limited
-	req := review("LocalIPPool", pooled("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
+	req := review("LocalIPPool", poolJSON("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "the pool waits") {
 		t.Errorf("without a waiter it is answered: %s", answer)
 	}
@@ -28,14 +28,14 @@ func TestAPoolDoesNotWaitWhereItsNamespaceHasAsManyWaitersAsItMay(t *testing.T) 
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "has reached its limit") {
 		t.Errorf("it is answered: %s", answer)
 	}
-	root := review("LocalIPPool", pooled("root", `{"cidr":"10.7.0.0/24"}`), "", 0)
+	root := review("LocalIPPool", poolJSON("root", `{"cidr":"10.7.0.0/24"}`), "", 0)
 	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), root), root); strings.Contains(answer, "limit") {
 		t.Errorf("one that need not wait is answered: %s", answer)
 	}
 }
 
-// TestAChildOfAPoolThatIsReadLiveIsCarved uses a parent that no cache has shown yet.
-func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
+// TestChildOfPoolReadLiveIsCarved uses a parent that no cache has shown yet.
+func TestChildOfPoolReadLiveIsCarved(t *testing.T) {
 	s := newStage(t)
 	parent := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 	parent.Spec.CIDR, parent.Spec.IPFamily, parent.Spec.RoutingDomain = "10.8.0.0/24", v1alpha1.IPv4, "default"
@@ -45,16 +45,16 @@ func TestAChildOfAPoolThatIsReadLiveIsCarved(t *testing.T) {
 		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
 		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(key),
 	})
-	req := review("IPPool", pooled("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
+	req := review("IPPool", poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
 	if answer := answerOf(t, s.mutate["IPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "10.8.0.0/26") {
 		t.Errorf("it is answered: %s", answer)
 	}
 }
 
-func TestWhatTheSchemaAllowsAndNobodyCanReadIsABadRequest(t *testing.T) {
+func TestUnreadableObjectAllowedBySchemaIsBadRequest(t *testing.T) {
 	s := newStage(t)
 	definitions := s.mutate["IPPool"].(*poolMutator).schemas
-	d, err := newDraft([]byte(pooled("q", `{"cidr":"10.9.0.0/16"}`)))
+	d, err := newDraft([]byte(poolJSON("q", `{"cidr":"10.9.0.0/16"}`)))
 	must(t, err)
 	response := unreadable(definitions, "IPPool", d, errors.New("labels are no map"))
 	if response.Allowed || response.Result.Code != http.StatusBadRequest || response.Result.Message != "labels are no map" {

@@ -41,7 +41,7 @@ const (
 )
 
 // filled returns as many of the items, with a number in place of #, as make a text of so many bytes.
-func filled(size int, item string) string {
+func repeatToSize(size int, item string) string {
 	text := make([]byte, 0, size+2*len(item))
 	before, after, numbered := strings.Cut(item, "#")
 	for n := 0; len(text) < size; n++ {
@@ -59,44 +59,46 @@ func filled(size int, item string) string {
 // shapes holds the ways in which an object can be large: each returns its metadata and its spec,
 // beside the required ones.
 var shapes = map[string]func(kind string, size int) (metadata, spec string){
-	"many labels":         func(_ string, n int) (string, string) { return `"labels":{` + filled(n, `"#":""`) + `}`, "" },
-	"many invalid labels": func(_ string, n int) (string, string) { return `"labels":{` + filled(n, `"-#":"/"`) + `}`, "" },
+	"many labels":         func(_ string, n int) (string, string) { return `"labels":{` + repeatToSize(n, `"#":""`) + `}`, "" },
+	"many invalid labels": func(_ string, n int) (string, string) { return `"labels":{` + repeatToSize(n, `"-#":"/"`) + `}`, "" },
 	"many annotations": func(_ string, n int) (string, string) {
-		return `"annotations":{` + filled(annotated(n), `"#":""`) + `}`, ""
+		return `"annotations":{` + repeatToSize(maxAnnotationSize(n), `"#":""`) + `}`, ""
 	},
 	"annotations of ours": func(_ string, n int) (string, string) {
-		return `"annotations":{` + filled(annotated(n), `"ipam.cadastre.dev/#":""`) + `}`, ""
+		return `"annotations":{` + repeatToSize(maxAnnotationSize(n), `"ipam.cadastre.dev/#":""`) + `}`, ""
 	},
-	"a long annotation": func(_ string, n int) (string, string) { return `"annotations":{"a":"` + filled(n, "x") + `"}`, "" },
-	"many finalizers":   func(_ string, n int) (string, string) { return `"finalizers":[` + filled(n, `"#"`) + `]`, "" },
+	"a long annotation": func(_ string, n int) (string, string) {
+		return `"annotations":{"a":"` + repeatToSize(n, "x") + `"}`, ""
+	},
+	"many finalizers": func(_ string, n int) (string, string) { return `"finalizers":[` + repeatToSize(n, `"#"`) + `]`, "" },
 	"many owners": func(_ string, n int) (string, string) {
-		return `"ownerReferences":[` + filled(n, `{"uid":"#"}`) + `]`, ""
+		return `"ownerReferences":[` + repeatToSize(n, `{"uid":"#"}`) + `]`, ""
 	},
 	"deep managed fields": func(_ string, n int) (string, string) {
-		return `"managedFields":[` + filled(n, `{"fieldsV1":`+strings.Repeat(`{"f:x":`, 9_000)+"{}"+strings.Repeat("}", 9_000)+`}`) + `]`, ""
+		return `"managedFields":[` + repeatToSize(n, `{"fieldsV1":`+strings.Repeat(`{"f:x":`, 9_000)+"{}"+strings.Repeat("}", 9_000)+`}`) + `]`, ""
 	},
 	"many managed fields": func(_ string, n int) (string, string) {
-		return `"managedFields":[{"fieldsV1":{` + filled(n, `"f:#":{}`) + `}}]`, ""
+		return `"managedFields":[{"fieldsV1":{` + repeatToSize(n, `"f:#":{}`) + `}}]`, ""
 	},
 	"many managers": func(_ string, n int) (string, string) {
-		return `"managedFields":[` + filled(n, `{"manager":"#"}`) + `]`, ""
+		return `"managedFields":[` + repeatToSize(n, `{"manager":"#"}`) + `]`, ""
 	},
-	"a list of many items": func(kind string, n int) (string, string) { return "", listOf(kind, filled(n, `"#"`)) },
-	"a list of one item":   func(kind string, n int) (string, string) { return "", listOf(kind, `"`+filled(n, "x")+`"`) },
+	"a list of many items": func(kind string, n int) (string, string) { return "", listOf(kind, repeatToSize(n, `"#"`)) },
+	"a list of one item":   func(kind string, n int) (string, string) { return "", listOf(kind, `"`+repeatToSize(n, "x")+`"`) },
 	"a long string": func(_ string, n int) (string, string) {
-		return "", `"cidr":"` + filled(n, "x") + `","address":"` + `"`
+		return "", `"cidr":"` + repeatToSize(n, "x") + `","address":"` + `"`
 	},
-	"a long name": func(_ string, n int) (string, string) { return `"generateName":"` + filled(n, "x") + `"`, "" },
+	"a long name": func(_ string, n int) (string, string) { return `"generateName":"` + repeatToSize(n, "x") + `"`, "" },
 	"all that is allowed": func(kind string, n int) (string, string) {
 		n = min(n, maxObjectBytes-8<<10)
 		return `"labels":{` + repeatItem(maxLabels, `"-#":"/"`) + `},"finalizers":[` + repeatItem(maxFinalizers, `"#"`) + `],"ownerReferences":[` + repeatItem(maxOwners, `{"uid":"#"}`) +
-			`],"annotations":{` + repeatItem(maxAnnotations-1, `"#":""`) + `,"a":"` + filled(n/2, "x") + `"}`, listOf(kind, repeatItem(1024, `"#`+strings.Repeat("x", n/1024/3)+`"`))
+			`],"annotations":{` + repeatItem(maxAnnotations-1, `"#":""`) + `,"a":"` + repeatToSize(n/2, "x") + `"}`, listOf(kind, repeatItem(1024, `"#`+strings.Repeat("x", n/1024/3)+`"`))
 	},
 }
 
 // annotated returns the largest size of the annotations in an object of so many bytes: of a stored
 // object 256 KiB, quotes aside.
-func annotated(size int) int {
+func maxAnnotationSize(size int) int {
 	if size == stored {
 		return 320 << 10
 	}
@@ -129,7 +131,7 @@ var specs = map[string]string{
 	"IPAddress": `"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPPool","name":"p"}`,
 }
 
-func shaped(kind, shape string, size int, change string) []byte {
+func shapedObject(kind, shape string, size int, change string) []byte {
 	metadata, spec := shapes[shape](kind, size)
 	join := func(parts ...string) string {
 		return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ",")
@@ -138,7 +140,7 @@ func shaped(kind, shape string, size int, change string) []byte {
 }
 
 // largest returns the requests with the largest objects that the API server sends to a webhook.
-func largest(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
+func largestRequests(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 	requests := map[string]admissionv1.AdmissionRequest{}
 	add := func(name string, operation admissionv1.Operation, object, old []byte) {
 		requests[name] = admissionv1.AdmissionRequest{
@@ -152,21 +154,21 @@ func largest(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 		there = maxObjectBytes // their schemas bound the lists and the strings of a stored object
 	}
 	if slices.Contains(hook.operations, admissionregistrationv1.Create) {
-		add("create", admissionv1.Create, shaped(hook.kind, shape, sent, ""), nil)
-		add("create, in bounds", admissionv1.Create, shaped(hook.kind, shape, maxObjectBytes-4<<10, ""), nil)
+		add("create", admissionv1.Create, shapedObject(hook.kind, shape, sent, ""), nil)
+		add("create, in bounds", admissionv1.Create, shapedObject(hook.kind, shape, maxObjectBytes-4<<10, ""), nil)
 	}
 	if slices.Contains(hook.operations, admissionregistrationv1.Update) {
-		add("update that grows", admissionv1.Update, shaped(hook.kind, shape, sent, edited), shaped(hook.kind, shape, there, ""))
-		add("update of the same", admissionv1.Update, shaped(hook.kind, shape, there, ""), shaped(hook.kind, shape, there, edited))
+		add("update that grows", admissionv1.Update, shapedObject(hook.kind, shape, sent, edited), shapedObject(hook.kind, shape, there, ""))
+		add("update of the same", admissionv1.Update, shapedObject(hook.kind, shape, there, ""), shapedObject(hook.kind, shape, there, edited))
 	}
 	if slices.Contains(hook.operations, admissionregistrationv1.Delete) {
-		add("delete", admissionv1.Delete, nil, shaped(hook.kind, shape, there, ""))
+		add("delete", admissionv1.Delete, nil, shapedObject(hook.kind, shape, there, ""))
 	}
 	return requests
 }
 
 // served returns a handler as the server runs it.
-func served(handler admission.Handler) http.Handler {
+func serverHandler(handler admission.Handler) http.Handler {
 	return chain{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}.wrap(handler)
 }
 
@@ -218,9 +220,9 @@ func cpuOf(t testing.TB, f func()) time.Duration {
 }
 
 // unit returns the time in which the library reads a megabyte.
-func unit(t testing.TB) time.Duration {
+func megabyteTime(t testing.TB) time.Duration {
 	t.Helper()
-	text := []byte(`{"labels":{` + filled(8<<20, `"#":""`) + `}}`)
+	text := []byte(`{"labels":{` + repeatToSize(8<<20, `"#":""`) + `}}`)
 	return cpuOf(t, func() {
 		if !json.Valid(text) {
 			t.Error("the text is not valid")
@@ -267,18 +269,18 @@ func (s *stage) hooks(t testing.TB) []hook {
 	}
 }
 
-// TestTheLargestObjectCostsLittle covers objects of every kind and shape, and every operation. The
+// TestLargestObjectCostsLittle covers objects of every kind and shape, and every operation. The
 // API server makes the object, so the sender needs neither memory nor time. With LARGEST the costs
 // are written into that file, as a table.
-func TestTheLargestObjectCostsLittle(t *testing.T) {
-	s, unit := newStage(t), unit(t)
+func TestLargestObjectCostsLittle(t *testing.T) {
+	s, unit := newStage(t), megabyteTime(t)
 	var table strings.Builder
 	table.WriteString("| kind | asked for | MiB | shape | ms of CPU | shape |\n|---|---|---:|---|---:|---|\n")
 	for _, hook := range s.hooks(t) {
-		served := served(hook.handler)
+		served := serverHandler(hook.handler)
 		var bytes, cpu worst
 		for _, shape := range slices.Sorted(maps.Keys(shapes)) {
-			for name, req := range largest(hook, shape) {
+			for name, req := range largestRequests(hook, shape) {
 				body := bodyOf(t, req)
 				c := costOf(t, served, body)
 				for try := 0; try < 4 && c.cpu > mostUnits*unit; try++ {

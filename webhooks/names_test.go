@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestANameIsMadeWhereOneIsToBeGeneratedAndNoneIsGiven(t *testing.T) {
+func TestGenerateNameIsResolved(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for _, c := range []struct {
 		name, generateName, want string

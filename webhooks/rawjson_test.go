@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheLongestStringIsMeasured(t *testing.T) {
+func TestLongestStringIsMeasured(t *testing.T) {
 	for text, want := range map[string]int{
 		`{}`: 0, `{"a":"bcd"}`: 3, `{"abcd":[1,{"x":"\\\""}]}`: 4, `[12345,1.5e100]`: 7, `{"a":-12,"b":null}`: 2, `{"a":"b`: 1,
 	} {
@@ -49,17 +49,17 @@ func FuzzRawJSON(f *testing.F) {
 		if diff := cmp.Diff(want, members); diff != "" {
 			t.Errorf("members of %q (-want +got):\n%s", text, diff)
 		}
-		if all := entriesOf(decoded(t, []byte(text))); got.direct != len(want) || got.total != all {
+		if all := entriesOf(decodeJSON(t, []byte(text))); got.direct != len(want) || got.total != all {
 			t.Errorf("%q has %+v; want %d entries, and %d in all", text, got, len(want), all)
 		}
 		same, err := appendObject(nil, []byte(text), func(to []byte, _ string, value []byte) []byte { return append(to, value...) })
-		if err != nil || !cmp.Equal(decoded(t, same), decoded(t, []byte(text))) {
+		if err != nil || !cmp.Equal(decodeJSON(t, same), decodeJSON(t, []byte(text))) {
 			t.Errorf("%q is written again as %q: %v", text, same, err)
 		}
 	})
 }
 
-func decoded(t *testing.T, text []byte) any {
+func decodeJSON(t *testing.T, text []byte) any {
 	t.Helper()
 	var value any
 	must(t, json.Unmarshal(text, &value))

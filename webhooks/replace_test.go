@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPoolIsReplacedByItsManifest sends pools again as they were before the operator filled its
+// TestManifestReplacesPool sends pools again as they were before the operator filled its
 // fields in.
-func TestPoolIsReplacedByItsManifest(t *testing.T) {
+func TestManifestReplacesPool(t *testing.T) {
 	type object = map[string]any
 	filledIn := object{"cidr": "10.9.0.0/24", "ipFamily": "IPv4", "routingDomain": "default"}
 	for name, tc := range map[string]struct{ sent, want object }{
@@ -32,7 +32,7 @@ func TestPoolIsReplacedByItsManifest(t *testing.T) {
 				t.Fatalf("%s: %v", name, response.Result)
 			}
 			got := object{}
-			must(t, json.Unmarshal(patched(t, req, &response), &got))
+			must(t, json.Unmarshal(applyAnswer(t, req, &response), &got))
 			if diff := cmp.Diff(object{"spec": tc.want}, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}

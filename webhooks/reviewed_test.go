@@ -18,12 +18,12 @@ import (
 )
 
 // reviewing serves a handler, with the bounds of all webhooks.
-func reviewing(handle func(ctx context.Context, req admission.Request) admission.Response) *reviewer {
+func newReviewer(handle func(ctx context.Context, req admission.Request) admission.Response) *reviewer {
 	return &reviewer{&admission.Webhook{Handler: admission.HandlerFunc(handle)}, newInFlight(), refusals{metrics: metrics.New(clock.RealClock{})}}
 }
 
 // sentTo sends a review, and returns the answer: an HTTP status, or that of the API server.
-func sentTo(ctx context.Context, t *testing.T, hook http.Handler, body string) (int, *admissionv1.AdmissionResponse) {
+func sendReview(ctx context.Context, t *testing.T, hook http.Handler, body string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	hook.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
@@ -46,20 +46,20 @@ func reviewOf(bytes int) string {
 		strings.Repeat("x", bytes) + `"},"oldObject":null,"dryRun":true}}`
 }
 
-func TestARequestIsReadAsItWasSent(t *testing.T) {
-	hook := reviewing(func(_ context.Context, req admission.Request) admission.Response {
+func TestRequestIsReadUnchanged(t *testing.T) {
+	hook := newReviewer(func(_ context.Context, req admission.Request) admission.Response {
 		if req.UID != "u-1" || req.Name != "c" || req.Operation != admissionv1.Create || !*req.DryRun || string(req.Object.Raw) != `{"a":"xx"}` || req.OldObject.Raw != nil {
 			t.Errorf("the request is %+v", req)
 		}
 		return admission.Allowed("")
 	})
-	if code, answer := sentTo(t.Context(), t, hook, reviewOf(2)); code != http.StatusOK || !answer.Allowed || answer.UID != "u-1" {
+	if code, answer := sendReview(t.Context(), t, hook, reviewOf(2)); code != http.StatusOK || !answer.Allowed || answer.UID != "u-1" {
 		t.Errorf("it is answered %d: %+v", code, answer)
 	}
 	for body, want := range map[string]int{
 		``: 400, `{`: 400, `{"request":7}`: 400, `{"request":{"uid":7}}`: 400, `[]`: 400, reviewOf(maxRequestBytes): 413,
 	} {
-		code, answer := sentTo(t.Context(), t, hook, body)
+		code, answer := sendReview(t.Context(), t, hook, body)
 		if code != want || answer == nil {
 			t.Errorf("a body of %d bytes is answered %d, want %d in a review", len(body), code, want)
 			continue
@@ -70,12 +70,12 @@ func TestARequestIsReadAsItWasSent(t *testing.T) {
 	}
 }
 
-// TestLargeRequestsKeepNoSmallOneFromBeingHandled sends as many large ones as are read at a time:
+// TestLargeRequestsDoNotBlockSmallOnes sends as many large ones as are read at a time:
 // one is handled, the next is asked to come again, and a small one is answered.
-func TestLargeRequestsKeepNoSmallOneFromBeingHandled(t *testing.T) {
+func TestLargeRequestsDoNotBlockSmallOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		hook := reviewing(func(_ context.Context, req admission.Request) admission.Response {
+		hook := newReviewer(func(_ context.Context, req admission.Request) admission.Response {
 			if len(req.Object.Raw) > smallRequestBytes {
 				<-release
 			}
@@ -84,7 +84,7 @@ func TestLargeRequestsKeepNoSmallOneFromBeingHandled(t *testing.T) {
 		large := reviewOf(largeBytes / 4)
 		answers := make(chan int)
 		send := func(ctx context.Context) {
-			code, answer := sentTo(ctx, t, hook, large)
+			code, answer := sendReview(ctx, t, hook, large)
 			if answer.UID != "u-1" {
 				t.Errorf("the answer has the UID %q", answer.UID)
 			}
@@ -95,12 +95,12 @@ func TestLargeRequestsKeepNoSmallOneFromBeingHandled(t *testing.T) {
 			go send(ctx)
 			synctest.Wait()
 		}
-		code, answer := sentTo(t.Context(), t, hook, large)
+		code, answer := sendReview(t.Context(), t, hook, large)
 		if code != http.StatusTooManyRequests || answer.UID != "u-1" || answer.Result.Details.RetryAfterSeconds != 1 {
 			t.Fatalf("one more is answered %d: %+v", code, answer)
 		}
 		messages.Golden(t, []messages.Row{{Object: "any", On: messages.CreateOrUpdate, Answer: "429 TooManyRequests", Message: answer.Result.Message}})
-		if code, _ := sentTo(t.Context(), t, hook, reviewOf(2)); code != http.StatusOK {
+		if code, _ := sendReview(t.Context(), t, hook, reviewOf(2)); code != http.StatusOK {
 			t.Errorf("a small one is answered %d", code)
 		}
 		leave() // two wait for their turn
@@ -113,7 +113,7 @@ func TestLargeRequestsKeepNoSmallOneFromBeingHandled(t *testing.T) {
 		if code := <-answers; code != http.StatusOK {
 			t.Errorf("the first is answered %d", code)
 		}
-		if code, _ := sentTo(t.Context(), t, hook, large); code != http.StatusOK {
+		if code, _ := sendReview(t.Context(), t, hook, large); code != http.StatusOK {
 			t.Errorf("when all have left, one is answered %d", code)
 		}
 	})

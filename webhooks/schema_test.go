@@ -8,7 +8,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
 )
 
-func TestATimeThatCannotBeReadIsRefusedByField(t *testing.T) {
+func TestInvalidTimeIsRefusedByField(t *testing.T) {
 	definitions, err := schemas.Read()
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/entries"
 )
 
-func TestRefusalsAreCountedByTheirCode(t *testing.T) {
+func TestRefusalsAreCountedByCode(t *testing.T) {
 	counter := metrics.New(clock.RealClock{})
 	answers := map[string]admission.Response{
 		"allowed":   admission.Allowed(""),
@@ -62,10 +62,10 @@ cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims
 	}
 }
 
-// TestRefusalBeforeTheHandlerIsCounted sends requests that no handler sees: one that is too large,
+// TestRefusalBeforeHandlerIsCounted sends requests that no handler sees: one that is too large,
 // one that is no review, one while all room for small ones is taken, and a large one whose time is
 // up while another is handled.
-func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
+func TestRefusalBeforeHandlerIsCounted(t *testing.T) {
 	counter, busy := metrics.New(clock.RealClock{}), newInFlight()
 	hook := chain{refusals: refusals{counter, nil}, inFlight: busy}.wrap(admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response {
@@ -74,7 +74,7 @@ func TestRefusalBeforeTheHandlerIsCounted(t *testing.T) {
 		}))
 	send := func(ctx context.Context, body string, want int) {
 		t.Helper()
-		if code, _ := sentTo(ctx, t, hook, body); code != want {
+		if code, _ := sendReview(ctx, t, hook, body); code != want {
 			t.Errorf("it is answered %d, want %d", code, want)
 		}
 	}
@@ -101,9 +101,9 @@ cadastre_webhook_refusals_total{code="429",operation="create",resource="ipclaims
 	}
 }
 
-// TestRefusalsAreInTheHistory expects the user and the refused object, except for dry runs, which
+// TestHistoryHasRefusals expects the user and the refused object, except for dry runs, which
 // change nothing.
-func TestRefusalsAreInTheHistory(t *testing.T) {
+func TestHistoryHasRefusals(t *testing.T) {
 	recorder, take := entries.Recorder()
 	conflict := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "shop"}.conflict(errors.New("taken")))
 	handler := refusals{metrics.New(clock.RealClock{}), recorder}.countRefusals(admission.HandlerFunc(
@@ -147,7 +147,7 @@ const traceOfCaller = "0af7651916cd43dd8448eb211c80319c"
 
 // answered runs a webhook with this answer, called with the header of a caller's trace, and returns
 // its spans and the log entries of its handler.
-func answered(t *testing.T, header string, answer admission.Response) (spans []sdktrace.ReadOnlySpan, logged string) {
+func runTracedHook(t *testing.T, header string, answer admission.Response) (spans []sdktrace.ReadOnlySpan, logged string) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))).Tracer("test")
@@ -165,8 +165,8 @@ func answered(t *testing.T, header string, answer admission.Response) (spans []s
 	return recorder.Ended(), logged
 }
 
-func TestARequestIsTracedAsAPartOfItsCallersTrace(t *testing.T) {
-	spans, logged := answered(t, "00-"+traceOfCaller+"-b7ad6b7169203331-01", admission.Allowed(""))
+func TestRequestJoinsTraceOfCaller(t *testing.T) {
+	spans, logged := runTracedHook(t, "00-"+traceOfCaller+"-b7ad6b7169203331-01", admission.Allowed(""))
 	if len(spans) != 1 {
 		t.Fatalf("there are %d spans, want 1", len(spans))
 	}
@@ -190,17 +190,17 @@ func TestARequestIsTracedAsAPartOfItsCallersTrace(t *testing.T) {
 	}
 }
 
-func TestARequestThatItsCallerDoesNotSampleIsNotTraced(t *testing.T) {
+func TestUnsampledRequestIsNotTraced(t *testing.T) {
 	for name, header := range map[string]string{"not sampled": "00-" + traceOfCaller + "-b7ad6b7169203331-00", "no trace": ""} {
-		spans, logged := answered(t, header, admission.Allowed(""))
+		spans, logged := runTracedHook(t, header, admission.Allowed(""))
 		if len(spans) > 0 || logged != `"level"=0 "msg"="handled"` {
 			t.Errorf("%s: there are %d spans, and logged is %s", name, len(spans), logged)
 		}
 	}
 }
 
-// TestOnlyWhatTheOperatorCannotDecideIsAFailure counts other refusals as answers.
-func TestOnlyWhatTheOperatorCannotDecideIsAFailure(t *testing.T) {
+// TestOnlyUndecidedRequestIsFailure counts other refusals as answers.
+func TestOnlyUndecidedRequestIsFailure(t *testing.T) {
 	claimSubject := subject{kind: "IPClaim", plural: "ipclaims"}
 	for name, c := range map[string]struct {
 		answer admission.Response
@@ -213,7 +213,7 @@ func TestOnlyWhatTheOperatorCannotDecideIsAFailure(t *testing.T) {
 		"try again": {denied(tryAgain(errors.New("late"))), http.StatusTooManyRequests, codes.Unset},
 		"a failure": {admission.Errored(http.StatusInternalServerError, errors.New("broken")), http.StatusInternalServerError, codes.Error},
 	} {
-		spans, _ := answered(t, "00-"+traceOfCaller+"-b7ad6b7169203331-01", c.answer)
+		spans, _ := runTracedHook(t, "00-"+traceOfCaller+"-b7ad6b7169203331-01", c.answer)
 		set := attribute.NewSet(spans[0].Attributes()...)
 		code, _ := set.Value(tracing.Code)
 		allowed, _ := set.Value(tracing.Allowed)

@@ -39,9 +39,9 @@ func (l *listening) Start(ctx context.Context) error {
 	return <-ended
 }
 
-// TestReplicaEndsInSpiteOfARequestThatDoesNot runs a handler that ignores its context: neither the
+// TestReplicaEndsDespiteHangingRequest runs a handler that ignores its context: neither the
 // end of its time nor that of the server cuts it off, but the manager ends.
-func TestReplicaEndsInSpiteOfARequestThatDoesNot(t *testing.T) {
+func TestReplicaEndsDespiteHangingRequest(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	server := &listening{listener: listener}
@@ -95,9 +95,9 @@ func (notingPaths) Judge(context.Context, string) certs.Standing { return certs.
 
 func (p notingPaths) Unanswered(secret string) { p.noted <- secret }
 
-// TestACallThatIsCutOffIsNoted covers HTTP/1.1, by which the API server calls webhooks: a call that
+// TestInterruptedCallIsRecorded covers HTTP/1.1, by which the API server calls webhooks: a call that
 // is cut off is a connection that ends.
-func TestACallThatIsCutOffIsNoted(t *testing.T) {
+func TestInterruptedCallIsRecorded(t *testing.T) {
 	paths := notingPaths{make(chan string, 1)}
 	hooks := NewServer(webhook.NewServer(webhook.Options{}), paths)
 	ctx, leave := context.WithCancel(t.Context())

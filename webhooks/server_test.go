@@ -51,7 +51,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 
 // asked sends one request to the server, and returns the answer and the reason why the request was
 // cut off.
-func asked(ctx context.Context, server webhook.Server, of *bare, target string, during func(context.Context)) (answer *deadlines, cut error) {
+func sendRequest(ctx context.Context, server webhook.Server, of *bare, target string, during func(context.Context)) (answer *deadlines, cut error) {
 	server.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		during(r.Context())
 		cut = r.Context().Err()
@@ -63,7 +63,7 @@ func asked(ctx context.Context, server webhook.Server, of *bare, target string, 
 	return answer, cut
 }
 
-func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
+func TestRequestIsAnsweredBeforeAPIServerTimeout(t *testing.T) {
 	for target, want := range map[string]time.Duration{
 		"/":              4 * time.Second,
 		"/?timeout=5s":   4 * time.Second,
@@ -77,7 +77,7 @@ func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := &bare{}
 				began := time.Now()
-				answer, cut := asked(t.Context(), NewServer(inner, &fixedPaths{}), inner, target, func(ctx context.Context) { <-ctx.Done() })
+				answer, cut := sendRequest(t.Context(), NewServer(inner, &fixedPaths{}), inner, target, func(ctx context.Context) { <-ctx.Done() })
 				if took := time.Since(began); took != want || !errors.Is(cut, context.DeadlineExceeded) {
 					t.Errorf("it was cut off after %v: %v; want %v", took, cut, want)
 				}
@@ -89,12 +89,12 @@ func TestARequestIsAnsweredBeforeTheAPIServerGivesUp(t *testing.T) {
 	}
 }
 
-func TestARequestEndsWhenItsCallerGoes(t *testing.T) {
+func TestRequestEndsWhenCallerDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &bare{}
 		ctx, leave := context.WithCancel(t.Context())
 		began := time.Now()
-		_, cut := asked(ctx, NewServer(inner, &fixedPaths{}), inner, "/", func(ctx context.Context) {
+		_, cut := sendRequest(ctx, NewServer(inner, &fixedPaths{}), inner, "/", func(ctx context.Context) {
 			leave()
 			<-ctx.Done()
 		})
@@ -104,7 +104,7 @@ func TestARequestEndsWhenItsCallerGoes(t *testing.T) {
 	})
 }
 
-func TestAServerThatEndsAnswersWhatIsUnderWayAndForASecondWhatComes(t *testing.T) {
+func TestStoppingServerAnswersPendingAndNewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &bare{serving: make(chan context.Context, 1)}
 		server := NewServer(inner, &fixedPaths{})
@@ -112,11 +112,11 @@ func TestAServerThatEndsAnswersWhatIsUnderWayAndForASecondWhatComes(t *testing.T
 		ended := make(chan error, 1)
 		go func() { ended <- server.Start(until) }()
 		serving := <-inner.serving
-		_, cut := asked(serving, server, inner, "/", func(context.Context) {
+		_, cut := sendRequest(serving, server, inner, "/", func(context.Context) {
 			end()
 			began := time.Now()
 			synctest.Wait()
-			if answer, _ := asked(serving, server, inner, "/", func(context.Context) {}); answer.Header().Get("Connection") != "close" {
+			if answer, _ := sendRequest(serving, server, inner, "/", func(context.Context) {}); answer.Header().Get("Connection") != "close" {
 				t.Errorf("a request while it ends is answered with the header %v", answer.Header())
 			}
 			if err := <-ended; err != nil || time.Since(began) != drainPeriod {
@@ -130,7 +130,7 @@ func TestAServerThatEndsAnswersWhatIsUnderWayAndForASecondWhatComes(t *testing.T
 	})
 }
 
-func TestAServerThatCannotServeSaysWhy(t *testing.T) {
+func TestServerReturnsStartError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("the port is taken")
 		if err := NewServer(&bare{failed: failed}, &fixedPaths{}).Start(t.Context()); !errors.Is(err, failed) {
@@ -150,7 +150,7 @@ func (*fixedPaths) Judge(_ context.Context, secret string) certs.Standing {
 
 func (p *fixedPaths) Unanswered(secret string) { p.unanswered = append(p.unanswered, secret) }
 
-func TestAGuardedServerAnswersOnlyPathsWithTheSecret(t *testing.T) {
+func TestGuardedServerAnswersOnlySecretPaths(t *testing.T) {
 	called, paths := 0, &fixedPaths{}
 	server := NewServer(webhook.NewServer(webhook.Options{}), paths)
 	server.Register("/mutate", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called++ }))
@@ -173,7 +173,7 @@ func TestAGuardedServerAnswersOnlyPathsWithTheSecret(t *testing.T) {
 	}
 }
 
-func TestARequestOnAFormerPathIsToBeTriedAgain(t *testing.T) {
+func TestRequestOnFormerPathIsRetriable(t *testing.T) {
 	server := NewServer(webhook.NewServer(webhook.Options{}), &fixedPaths{})
 	server.Register("/mutate", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is served") }))
 	for body, want := range map[string]int{reviewText: http.StatusOK, "": http.StatusBadRequest, "[": http.StatusBadRequest, strings.Repeat(" ", longestReview+1) + reviewText: http.StatusBadRequest} {
@@ -198,7 +198,7 @@ func TestARequestOnAFormerPathIsToBeTriedAgain(t *testing.T) {
 	}
 }
 
-func TestARequestThatEndsWithoutItsAnswerIsNoted(t *testing.T) {
+func TestUnansweredRequestIsRecorded(t *testing.T) {
 	for name, test := range map[string]struct {
 		hook func(leave func())
 		want int
@@ -231,9 +231,9 @@ func TestARequestThatEndsWithoutItsAnswerIsNoted(t *testing.T) {
 	}
 }
 
-// TestEveryWebhookHasAPath expects a path for every webhook of the configurations, and a handler
+// TestEveryWebhookHasPath expects a path for every webhook of the configurations, and a handler
 // for each path: see test/e2e/security, which calls them all.
-func TestEveryWebhookHasAPath(t *testing.T) {
+func TestEveryWebhookHasPath(t *testing.T) {
 	paths, err := Paths()
 	if err != nil {
 		t.Fatal(err)
@@ -249,9 +249,9 @@ func TestEveryWebhookHasAPath(t *testing.T) {
 	}
 }
 
-// TestAnswerAtTheEndOfItsTimeCountsAsAnswered lets a hook use up its time: the API server waits
+// TestAnswerAtTimeoutCountsAsAnswered lets a hook use up its time: the API server waits
 // longer.
-func TestAnswerAtTheEndOfItsTimeCountsAsAnswered(t *testing.T) {
+func TestAnswerAtTimeoutCountsAsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paths := &fixedPaths{}
 		server := NewServer(webhook.NewServer(webhook.Options{}), paths)

@@ -17,7 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-func TestEveryPathOfTheManifestsIsServed(t *testing.T) {
+func TestEveryManifestPathIsServed(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	server := webhook.NewServer(webhook.Options{})

@@ -54,7 +54,7 @@ func (s *stage) recorded(t *testing.T, namespace string) []string {
 
 const addressOfPool = `{"metadata":{"name":"a","namespace":"team"},"spec":{"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPPool","name":"p"},"address":"10.0.0.7","prefix":24}}`
 
-func TestADryRunOfAnIPAddressRecordsNothing(t *testing.T) {
+func TestDryRunOfIPAddressRecordsNothing(t *testing.T) {
 	s := newStage(t)
 	s.answered(t, "IPAddress", review("IPAddress", addressOfPool, "", dry))
 	if names := s.recorded(t, "team"); len(names) > 0 {
@@ -66,7 +66,7 @@ func TestADryRunOfAnIPAddressRecordsNothing(t *testing.T) {
 	}
 }
 
-func TestAWarningOfAnIPAddressDoesNotTellStrangersWhoHoldsIt(t *testing.T) {
+func TestIPAddressWarningHidesHolderFromOtherProjects(t *testing.T) {
 	s := newStage(t)
 	s.answered(t, "IPAddress", review("IPAddress", addressOfPool, "", 0))
 	for namespace, named := range map[string]bool{"team": true, "strangers": false} {
@@ -79,7 +79,7 @@ func TestAWarningOfAnIPAddressDoesNotTellStrangersWhoHoldsIt(t *testing.T) {
 	}
 }
 
-func TestAClaimThatWaitsNamesNoRecordWhateverItsUserWrote(t *testing.T) {
+func TestWaitingClaimNamesNoRecord(t *testing.T) {
 	s := newStage(t)
 	const text = `{"metadata":{"name":"c","namespace":"team"},"spec":{"className":"missing","cidr":"10.0.0.16/28","allocationName":"somebody-s"}}`
 	claim, _ := s.answered(t, "IPClaim", review("IPClaim", text, "", 0))
@@ -88,7 +88,7 @@ func TestAClaimThatWaitsNamesNoRecordWhateverItsUserWrote(t *testing.T) {
 	}
 }
 
-func TestAClaimThatWaitsSaysWhoMadeIt(t *testing.T) {
+func TestWaitingClaimStatesRequester(t *testing.T) {
 	s := newStage(t)
 	for name, c := range map[string]struct{ spec, user, want string }{
 		"it waits":             {`{"className":"missing"}`, entitled, entitled},
@@ -107,7 +107,7 @@ func TestAClaimThatWaitsSaysWhoMadeIt(t *testing.T) {
 	}
 }
 
-func TestAnIPAddressInANamespaceThatWasJustMadeIsRecorded(t *testing.T) {
+func TestIPAddressInNewNamespaceIsRecorded(t *testing.T) {
 	s := newStage(t)
 	must(t, s.store.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
 	req := review("IPAddress", strings.ReplaceAll(addressOfPool, "team", "new"), "", 0)

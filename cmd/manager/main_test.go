@@ -16,15 +16,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
-func TestFlagThatCannotBeUsedIsRefused(t *testing.T) {
+func TestUnusableFlagIsRejected(t *testing.T) {
 	err := start(pflag.NewFlagSet("manager", pflag.ContinueOnError), []string{"--orphan-grace=64s"})
 	if err == nil || !strings.HasPrefix(err.Error(), "--orphan-grace=1m4s is shorter") {
 		t.Errorf("the manager starts with a grace period of 64s: %v", err)
 	}
 }
 
-// TestEveryFlagIsAValueOfTheChart compares the flags with the schema of the chart's values.
-func TestEveryFlagIsAValueOfTheChart(t *testing.T) {
+// TestChartHasValueForEveryFlag compares the flags with the schema of the chart's values.
+func TestChartHasValueForEveryFlag(t *testing.T) {
 	text, err := os.ReadFile("../../config/charts/cadastre/values.schema.json")
 	if err != nil {
 		t.Fatal(err)

@@ -36,8 +36,8 @@ func readAPI(t *testing.T) *API {
 	return api
 }
 
-// TestEveryReasonIsOfACondition fails for a new reason that the comment of no condition lists.
-func TestEveryReasonIsOfACondition(t *testing.T) {
+// TestEveryReasonBelongsToCondition fails for a new reason that the comment of no condition lists.
+func TestEveryReasonBelongsToCondition(t *testing.T) {
 	api, used := readAPI(t), map[string]bool{}
 	if len(api.Conditions) < 5 || len(api.Reasons) < 20 {
 		t.Fatalf("found %d conditions and %d reasons only", len(api.Conditions), len(api.Reasons))
@@ -86,8 +86,8 @@ func fields(t *testing.T) map[string]map[string]field {
 	return all
 }
 
-// TestThePageSaysOfEveryFieldWhatTheCRDsSay walks through the schemas of all CRDs.
-func TestThePageSaysOfEveryFieldWhatTheCRDsSay(t *testing.T) {
+// TestPageMatchesCRDSchemas walks through the schemas of all CRDs.
+func TestPageMatchesCRDSchemas(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))
 	if err != nil || len(files) < 5 {
 		t.Fatalf("found %d CRDs: %v", len(files), err)

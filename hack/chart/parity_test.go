@@ -22,9 +22,9 @@ import (
 // image is the image in config/manager.
 const image = "image.repository=cadastre-manager,image.tag=dev"
 
-// TestTheChartInstallsWhatKustomizeDoes compares each object of the rendered chart with that
+// TestChartMatchesKustomize compares each object of the rendered chart with that
 // of a kustomization.
-func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
+func TestChartMatchesKustomize(t *testing.T) {
 	for _, c := range []struct {
 		kustomization      string
 		release, namespace string
@@ -55,9 +55,9 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 	}
 }
 
-// TestMonitorsAreInAnotherNamespace adds the monitors to a copy of the overlay with other names, as
+// TestMonitorsFollowOverlayNamespace adds the monitors to a copy of the overlay with other names, as
 // a user does.
-func TestMonitorsAreInAnotherNamespace(t *testing.T) {
+func TestMonitorsFollowOverlayNamespace(t *testing.T) {
 	dir := t.TempDir()
 	to, err := filepath.Rel(dir, filepath.Join(suite.ModuleRoot(t), "config"))
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
-// TestTheOperatorTakesEveryFlag sets all flags to values that are not their defaults, and parses
+// TestOperatorAcceptsEveryChartFlag sets all flags to values that are not their defaults, and parses
 // the arguments of the container.
-func TestTheOperatorTakesEveryFlag(t *testing.T) {
+func TestOperatorAcceptsEveryChartFlag(t *testing.T) {
 	flags, want := map[string]any{}, map[string]string{}
 	for _, flag := range Flags() {
 		value := another(flag)
@@ -107,8 +107,8 @@ func the[T any](t *testing.T, manifests, kind string) *T {
 	return typed
 }
 
-// TestValuesChangeWhatTheySay sets values, and looks for lines in the output.
-func TestValuesChangeWhatTheySay(t *testing.T) {
+// TestValuesChangeRenderedChart sets values, and looks for lines in the output.
+func TestValuesChangeRenderedChart(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	for _, c := range []struct {
 		values []string
@@ -166,8 +166,8 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestWrongValuesAreRefused expects the schema, or a template, to name the value.
-func TestWrongValuesAreRefused(t *testing.T) {
+// TestInvalidValuesAreRejected expects the schema, or a template, to name the value.
+func TestInvalidValuesAreRejected(t *testing.T) {
 	for values, want := range map[string]string{
 		"flags.nonsense=1":                "nonsense",
 		"flags.operator-namespace=x":      "operator-namespace",
@@ -191,9 +191,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestANamespaceMayLookLikeANumber expects that its name is quoted in each place in which it is the
+// TestNumericNamespaceIsQuoted expects that its name is quoted in each place in which it is the
 // whole of a value.
-func TestANamespaceMayLookLikeANumber(t *testing.T) {
+func TestNumericNamespaceIsQuoted(t *testing.T) {
 	objects, err := Decode([]byte(rendered(t, "1", "1e3", "--set-string=serviceAccount.name=2", "certManager.enabled=true")))
 	if err != nil {
 		t.Fatal(err)

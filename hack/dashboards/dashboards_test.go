@@ -44,7 +44,7 @@ func made(t *testing.T) ([]Dashboard, *lint.Alerts) {
 	return all, alerts
 }
 
-func TestEveryFileIsADashboard(t *testing.T) {
+func TestEveryFileIsDashboard(t *testing.T) {
 	all, _ := made(t)
 	want := []string{"kustomization.yaml"}
 	for _, d := range all {
@@ -61,9 +61,9 @@ func TestEveryFileIsADashboard(t *testing.T) {
 	}
 }
 
-// TestGrafanaTakesThem decodes the dashboards with the types that Grafana generates from its
+// TestDashboardsMatchGrafanaSchema decodes the dashboards with the types that Grafana generates from its
 // schema: no field is unknown or of a wrong type, and no required one is missing.
-func TestGrafanaTakesThem(t *testing.T) {
+func TestDashboardsMatchGrafanaSchema(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	all, _ := made(t)
 	for _, d := range all {
@@ -101,7 +101,7 @@ func taken(text []byte) error {
 	return errors.Join(err, board.Validate())
 }
 
-func TestPanelsDoNotOverlapAndFillTheirLines(t *testing.T) {
+func TestPanelsFillRowsWithoutOverlap(t *testing.T) {
 	all, _ := made(t)
 	for _, d := range all {
 		ids, taken, lines := map[int]bool{}, map[[2]int]string{}, 0
@@ -130,7 +130,7 @@ func TestPanelsDoNotOverlapAndFillTheirLines(t *testing.T) {
 	}
 }
 
-func TestPanelsSayWhatTheyShow(t *testing.T) {
+func TestPanelsAreDescribed(t *testing.T) {
 	all, _ := made(t)
 	uids := map[string]bool{}
 	for _, d := range all {
@@ -185,9 +185,9 @@ func expressions(t *testing.T, all []Dashboard) (texts, from []string) {
 	return texts, from
 }
 
-// TestExpressionsReadMetricsThatExist parses them with the parser of Prometheus; together they must
+// TestExpressionsReadExistingMetrics parses them with the parser of Prometheus; together they must
 // read all metrics of the operator.
-func TestExpressionsReadMetricsThatExist(t *testing.T) {
+func TestExpressionsReadExistingMetrics(t *testing.T) {
 	all, alerts := made(t)
 	texts, from := expressions(t, all)
 	reads, err := alerts.ReadsOf(texts)
@@ -213,7 +213,7 @@ func TestExpressionsReadMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestAPanelWithAMetricThatIsMissingIsFound(t *testing.T) {
+func TestPanelWithMissingMetricIsDetected(t *testing.T) {
 	_, alerts := made(t)
 	reads, err := alerts.ReadsOf([]string{`sum by (color) (cadastre_claims{shape="round"}) / cadastre_nothing`})
 	if err != nil {
@@ -227,9 +227,9 @@ func TestAPanelWithAMetricThatIsMissingIsFound(t *testing.T) {
 	}
 }
 
-// TestAlertsAndPanelsSayTheSame finds the expressions of each alert, without comparisons, on panels
+// TestPanelsShowAlertExpressions finds the expressions of each alert, without comparisons, on panels
 // that link to its runbook.
-func TestAlertsAndPanelsSayTheSame(t *testing.T) {
+func TestPanelsShowAlertExpressions(t *testing.T) {
 	all, alerts := made(t)
 	matchers := regexp.MustCompile(`[a-z_]+=~"\$[a-z_]+"(, )?`)
 	for _, rule := range alerts.All {

@@ -115,7 +115,7 @@ torture: $(assets) bin/test-manager bin/torture ## Run real managers under fault
 # minute.
 .PHONY: torture-selftest
 torture-selftest: $(assets)
-	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestTheHarnessFindsWhatIsBroken ./test/chaos/torture
+	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestHarnessDetectsFailpoints ./test/chaos/torture
 
 FIGURES ?= docs/reliability.md
 
@@ -159,7 +159,7 @@ mutants-document:
 .PHONY: largest
 largest: $(assets)
 	@mkdir -p $(OUT)
-	LARGEST=$(CURDIR)/$(OUT)/largest.md go test -count=1 -run TestTheLargestObjectCostsLittle ./webhooks
+	LARGEST=$(CURDIR)/$(OUT)/largest.md go test -count=1 -run TestLargestObjectCostsLittle ./webhooks
 	go run ./hack/cmd/splice docs/reliability.md largest <$(OUT)/largest.md
 
 # Write the picture of a trace into docs/tracing.md.

@@ -41,8 +41,8 @@ func TestRulesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestEachAlertFiresAndDoesNotFire runs promtool.
-func TestEachAlertFiresAndDoesNotFire(t *testing.T) {
+// TestAlertsFireOnlyWhenExpected runs promtool.
+func TestAlertsFireOnlyWhenExpected(t *testing.T) {
 	all, tests := alerts(t), read(t, "hack/metrics/testdata/alerts.yaml")
 	if err := all.Test(t.TempDir(), []byte(tests)); err != nil {
 		t.Error(err)
@@ -75,8 +75,8 @@ func TestEachAlertFiresAndDoesNotFire(t *testing.T) {
 	}
 }
 
-// TestAnAlertThatIsWrongIsFound expects promtool to find a threshold that was changed.
-func TestAnAlertThatIsWrongIsFound(t *testing.T) {
+// TestWrongAlertIsDetected expects promtool to find a threshold that was changed.
+func TestWrongAlertIsDetected(t *testing.T) {
 	all := alerts(t)
 	all.rules = bytes.Replace(all.rules, []byte("< 0.1"), []byte("< 0.01"), 1)
 	if err := all.Test(t.TempDir(), []byte(read(t, "hack/metrics/testdata/alerts.yaml"))); err == nil || !strings.Contains(err.Error(), "CadastrePoolNearlyFull") {
@@ -130,7 +130,7 @@ func exist(t *testing.T, what func(rule string) string, reads []Read) {
 	}
 }
 
-func TestAlertsReadMetricsThatExist(t *testing.T) {
+func TestAlertsReadExistingMetrics(t *testing.T) {
 	reads, err := alerts(t).Reads()
 	if err != nil {
 		t.Fatal(err)
@@ -141,8 +141,8 @@ func TestAlertsReadMetricsThatExist(t *testing.T) {
 	exist(t, func(rule string) string { return rule }, reads)
 }
 
-// TestDocumentsNameMetricsThatExist reads all names of metrics in documents, and the queries.
-func TestDocumentsNameMetricsThatExist(t *testing.T) {
+// TestDocumentsNameExistingMetrics reads all names of metrics in documents, and the queries.
+func TestDocumentsNameExistingMetrics(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
 	if err != nil {
 		t.Fatal(err)

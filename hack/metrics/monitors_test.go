@@ -99,8 +99,8 @@ func TestMonitorsFindTheReplicas(t *testing.T) {
 	}
 }
 
-// TestThePodMonitorHasATokenOfAnAccountThatMayRead follows its Secret to the role.
-func TestThePodMonitorHasATokenOfAnAccountThatMayRead(t *testing.T) {
+// TestPodMonitorTokenCanReadMetrics follows its Secret to the role.
+func TestPodMonitorTokenCanReadMetrics(t *testing.T) {
 	const file = "config/prometheus/pod-monitor/credentials.yaml"
 	credentials := decode[monitor](t, "config/prometheus/pod-monitor/pod_monitor.yaml", "PodMonitor").Spec.PodMetricsEndpoints[0].Authorization.Credentials
 	secret, account, binding := decode[corev1.Secret](t, file, "Secret"), decode[corev1.ServiceAccount](t, file, "ServiceAccount"), decode[rbacv1.ClusterRoleBinding](t, file, "ClusterRoleBinding")
@@ -115,7 +115,7 @@ func TestThePodMonitorHasATokenOfAnAccountThatMayRead(t *testing.T) {
 	}
 }
 
-func TestTheNetworkPolicyLetsMetricsPass(t *testing.T) {
+func TestNetworkPolicyAllowsMetrics(t *testing.T) {
 	policy := decode[networkingv1.NetworkPolicy](t, "config/manager/network_policy.yaml", "NetworkPolicy")
 	for _, rule := range policy.Spec.Ingress {
 		for _, port := range rule.Ports {
@@ -127,7 +127,7 @@ func TestTheNetworkPolicyLetsMetricsPass(t *testing.T) {
 	t.Error("the NetworkPolicy does not let anybody reach the port metrics")
 }
 
-func TestWhatPrometheusWouldComplainOfIsFound(t *testing.T) {
+func TestPromtoolFindingsAreReported(t *testing.T) {
 	const bad = "# HELP cadastre_frees Blocks.\n# TYPE cadastre_frees counter\ncadastre_frees 1\n"
 	if err := alerts(t).CheckMetrics([]byte(bad)); err == nil || !strings.Contains(err.Error(), "_total") {
 		t.Errorf("a counter whose name does not end in _total: %v", err)

@@ -162,8 +162,8 @@ func TestMutantsAreJudged(t *testing.T) {
 	}
 }
 
-// TestAnEndlessMutantIsNoticed covers a loop that never ends if a statement is missing.
-func TestAnEndlessMutantIsNoticed(t *testing.T) {
+// TestEndlessMutantIsNoticed covers a loop that never ends if a statement is missing.
+func TestEndlessMutantIsNoticed(t *testing.T) {
 	mutants, tests := measured(t, map[string]string{
 		"go.mod":       "module example.com/loop\n\ngo 1.26\n",
 		"loop.go":      "package loop\n\nfunc Down(n int) int {\n\tfor n > 0 {\n\t\tn--\n\t}\n\treturn n\n}\n",
@@ -177,9 +177,9 @@ func TestAnEndlessMutantIsNoticed(t *testing.T) {
 	}
 }
 
-// TestSubtestsOfALongTestAreRunAlone covers also one with a subtest that looks like a part of its
+// TestSubtestsOfLongTestRunAlone covers also one with a subtest that looks like a part of its
 // name.
-func TestSubtestsOfALongTestAreRunAlone(t *testing.T) {
+func TestSubtestsOfLongTestRunAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		ran, parts []string
 	}{
@@ -205,8 +205,8 @@ func TestSubtestsOfALongTestAreRunAlone(t *testing.T) {
 	}
 }
 
-// TestRunGoesOnWhereItWasCutOff covers a run at the same commit, with the same mutants.
-func TestRunGoesOnWhereItWasCutOff(t *testing.T) {
+// TestInterruptedRunIsResumed covers a run at the same commit, with the same mutants.
+func TestInterruptedRunIsResumed(t *testing.T) {
 	all := []Mutant{{ID: 1}, {ID: 2}, {ID: 3}}
 	before := &Report{Commit: "abc", Of: 9, Chosen: 3, Seed: 7, Results: []Result{{Mutant: all[1], Outcome: Noticed}}}
 	for name, c := range map[string]struct {
@@ -297,7 +297,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestMutantsThatAreAlikeAreListedOnce(t *testing.T) {
+func TestEqualMutantsAreListedOnce(t *testing.T) {
 	r := &Report{}
 	for line, before := range []string{"a", "b", "a"} {
 		r.Results = append(r.Results, Result{Mutant: Mutant{ID: line, File: "p/a.go", Line: line, Function: "F", Before: before, After: "nothing"}, Outcome: Survived})

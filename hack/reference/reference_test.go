@@ -18,7 +18,7 @@ import (
 
 const root = "../.."
 
-func TestTheOverviewHasTheExitCodes(t *testing.T) {
+func TestOverviewListsExitCodes(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/kubectl-ipam/README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -70,8 +70,8 @@ func runnable(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// TestExamplesOfTheCommandsAreCommands parses each line of an example.
-func TestExamplesOfTheCommandsAreCommands(t *testing.T) {
+// TestCommandExamplesAreValid parses each line of an example.
+func TestCommandExamplesAreValid(t *testing.T) {
 	for _, cmd := range runnable(plugin()) {
 		for line := range strings.Lines(cmd.Example) {
 			if words, ok := strings.CutPrefix(strings.TrimSpace(line), "kubectl ipam "); ok {
@@ -81,8 +81,8 @@ func TestExamplesOfTheCommandsAreCommands(t *testing.T) {
 	}
 }
 
-// TestK9sRunsCommandsThatExist reads the plug-ins of K9s.
-func TestK9sRunsCommandsThatExist(t *testing.T) {
+// TestK9sPluginsRunExistingCommands reads the plug-ins of K9s.
+func TestK9sPluginsRunExistingCommands(t *testing.T) {
 	var file struct {
 		Plugins map[string]struct {
 			ShortCut, Description, Command string
@@ -136,8 +136,8 @@ func understood(t *testing.T, line string) {
 // action matches an action of a Go template, as krew-release-bot fills in.
 var action = regexp.MustCompile(`\{\{ addURIAndSha "([^"]+)" \.TagName }}`)
 
-// TestKrewTakesTheManifest fills the manifest in as a release does.
-func TestKrewTakesTheManifest(t *testing.T) {
+// TestKrewAcceptsManifest fills the manifest in as a release does.
+func TestKrewAcceptsManifest(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".krew.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -225,8 +225,8 @@ func hasModules(t *testing.T, text []byte) {
 	}
 }
 
-// TestKrewInstallsWhatIsReleased fills in the manifest for Krew, and compares the platforms.
-func TestKrewInstallsWhatIsReleased(t *testing.T) {
+// TestKrewManifestMatchesRelease fills in the manifest for Krew, and compares the platforms.
+func TestKrewManifestMatchesRelease(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "hack/make/release.mk"))
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func TestKrewInstallsWhatIsReleased(t *testing.T) {
 	}
 }
 
-func TestGoreleaserTakesItsConfiguration(t *testing.T) {
+func TestGoreleaserAcceptsConfiguration(t *testing.T) {
 	binary := filepath.Join(suite.ModuleRoot(t), "bin", "goreleaser-check")
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("%v: run `make goreleaser`", err)
@@ -291,9 +291,9 @@ func TestGoreleaserTakesItsConfiguration(t *testing.T) {
 	}
 }
 
-// TestImageNamesWhatIsMissing expects `make image` to look for builders, and to run the first one
+// TestImageReportsMissingBuilder expects `make image` to look for builders, and to run the first one
 // that exists.
-func TestImageNamesWhatIsMissing(t *testing.T) {
+func TestImageReportsMissingBuilder(t *testing.T) {
 	if out, err := command(t, "make", "image", "BUILDERS=no-builder-1 no-builder-2").CombinedOutput(); err == nil || !strings.Contains(string(out), "none of no-builder-1 no-builder-2 is installed") {
 		t.Errorf("without a builder: %v: %s", err, out)
 	}
@@ -305,7 +305,7 @@ func TestImageNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestChartHasTheImageOfTheRelease(t *testing.T) {
+func TestChartHasReleaseImage(t *testing.T) {
 	program, err := helm.New(suite.ModuleRoot(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 )
 
 // second opens a pool beside the parent and returns it.
-func second(a *Allocator, api *steady, t *testing.T) ipam.Pool {
+func openSecondPool(a *Allocator, api *steady, t *testing.T) ipam.Pool {
 	t.Helper()
 	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 	own := ownRecord(a, pool.Key, "10.1.0.0/29", ipam.StateBound)
@@ -35,22 +35,22 @@ func second(a *Allocator, api *steady, t *testing.T) ipam.Pool {
 	return pool
 }
 
-func TestPreviewIsWhatAllocateWouldGive(t *testing.T) {
+func TestPreviewMatchesAllocate(t *testing.T) {
 	for name, c := range map[string]struct {
 		order func(first, second ipam.Pool) Order
 		want  string // of the error otherwise
 		err   func(error) bool
 	}{
-		"of the first pool":                     {func(first, second ipam.Pool) Order { return ordered(claimOrder("x", 30), first, second) }, "10.1.0.0/30", nil},
-		"of the next one, as the first is full": {func(first, second ipam.Pool) Order { return ordered(claimOrder("x", 28), first, second) }, "10.0.0.0/28", nil},
-		"none has room":                         {func(first, _ ipam.Pool) Order { return ordered(claimOrder("x", 28), first) }, "", isA[*ipam.ExhaustedError]},
+		"of the first pool":                     {func(first, second ipam.Pool) Order { return orderFromPools(claimOrder("x", 30), first, second) }, "10.1.0.0/30", nil},
+		"of the next one, as the first is full": {func(first, second ipam.Pool) Order { return orderFromPools(claimOrder("x", 28), first, second) }, "10.0.0.0/28", nil},
+		"none has room":                         {func(first, _ ipam.Pool) Order { return orderFromPools(claimOrder("x", 28), first) }, "", isA[*ipam.ExhaustedError]},
 		"of a pool that is not known": {func(first, second ipam.Pool) Order {
-			return ordered(claimOrder("x", 30), ipam.Pool{Key: ipam.PoolNamed("unknown")}, first, second)
+			return orderFromPools(claimOrder("x", 30), ipam.Pool{Key: ipam.PoolNamed("unknown")}, first, second)
 		}, "", isA[*ledger.UnknownPoolError]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				order := c.order(second(a, api, t), parent())
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				order := c.order(openSecondPool(a, api, t), parent())
 				order.Record = ipam.Name{}
 				before := api.server.list().ResourceVersion
 				record, err := a.Preview(order)
@@ -71,7 +71,7 @@ func TestPreviewIsWhatAllocateWouldGive(t *testing.T) {
 	}
 }
 
-func ordered(order Order, pools ...ipam.Pool) Order {
+func orderFromPools(order Order, pools ...ipam.Pool) Order {
 	order.Pools = pools
 	return order
 }
@@ -82,10 +82,10 @@ func isA[E error](err error) bool {
 	return ok
 }
 
-// TestWhoLosesARaceGetsTheNextBlockUnderAnotherName expects a record of another name: the deletion
+// TestLostRaceGetsNextBlockUnderAnotherName expects a record of another name: the deletion
 // of the record that gives way cannot meet the new one.
-func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
-	inScene(t, func(s *scene) {
+func TestLostRaceGetsNextBlockUnderAnotherName(t *testing.T) {
+	runScene(t, func(s *scene) {
 		close(s.lists)
 		synctest.Wait()
 		s.recorded(s.order("rival", 30), "10.0.0.0/30") // not shown yet
@@ -116,9 +116,9 @@ func TestWhoLosesARaceGetsTheNextBlockUnderAnotherName(t *testing.T) {
 	})
 }
 
-// TestWhatIsAskedOfTheLedger derives the request to the ledger from pool, class and order.
-func TestWhatIsAskedOfTheLedger(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+// TestLedgerRequestDerivesFromPoolClassAndOrder derives the request to the ledger from pool, class and order.
+func TestLedgerRequestDerivesFromPoolClassAndOrder(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 5
 		a.catalog.SetProject("ns", "red")
 		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
@@ -153,9 +153,9 @@ func TestWhatIsAskedOfTheLedger(t *testing.T) {
 	})
 }
 
-// TestABlockIsFreeAgainWhenItsCreateFailed covers a create that failed surely and one that was
+// TestFailedCreateFreesBlock covers a create that failed surely and one that was
 // never made.
-func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
+func TestFailedCreateFreesBlock(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	for name, fail := range map[string]func(*Allocator, *steady) error{
 		"it was refused": func(_ *Allocator, api *steady) error {
@@ -168,7 +168,7 @@ func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				want := fail(a, api)
 				if _, err := a.Allocate(t.Context(), claimOrder("x", 28)); !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
@@ -181,10 +181,10 @@ func TestABlockIsFreeAgainWhenItsCreateFailed(t *testing.T) {
 	}
 }
 
-// TestARecordThatAppearsAfterItsCreateFailedIsDeleted covers a create that was answered with an
+// TestRecordOfFailedCreateIsDeletedOnArrival covers a create that was answered with an
 // error.
-func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestRecordOfFailedCreateIsDeletedOnArrival(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		api.fails = errCut
 		order := claimOrder("x", 28)
 		if _, err := a.Allocate(t.Context(), order); !errors.Is(err, errCut) || errors.Is(err, ipam.ErrUnconfirmed) {
@@ -197,12 +197,12 @@ func TestARecordThatAppearsAfterItsCreateFailedIsDeleted(t *testing.T) {
 	})
 }
 
-// TestARecordThatIsNotConfirmedInTime expects the record to be given up, unless its name is its
+// TestUnconfirmedRecordIsAbandonedUnlessNameIsFixed expects the record to be given up, unless its name is its
 // holder's: the next attempt finds it.
-func TestARecordThatIsNotConfirmedInTime(t *testing.T) {
+func TestUnconfirmedRecordIsAbandonedUnlessNameIsFixed(t *testing.T) {
 	for name, uid := range map[string]string{"of an attempt": "", "of a claim that exists": "uid"} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				close(s.lists)
 				synctest.Wait()
 				order := s.order("x", 30)
@@ -227,10 +227,10 @@ func TestARecordThatIsNotConfirmedInTime(t *testing.T) {
 	}
 }
 
-// TestARecordOfAClaimThatLosesARaceIsReleased expects the release at once: the name of the record
+// TestLostRaceReleasesRecordAtOnce expects the release at once: the name of the record
 // is needed again.
-func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
-	inScene(t, func(s *scene) {
+func TestLostRaceReleasesRecordAtOnce(t *testing.T) {
+	runScene(t, func(s *scene) {
 		close(s.lists)
 		synctest.Wait()
 		s.recorded(s.order("rival", 29), "10.0.0.0/29") // all of the pool, and not shown yet
@@ -249,13 +249,13 @@ func TestARecordOfAClaimThatLosesARaceIsReleased(t *testing.T) {
 	})
 }
 
-// TestAPoolThatCloses expects that the pool hands out nothing. The error states that to a claim; a
+// TestClosedPoolAllocatesNothing expects that the pool hands out nothing. The error states that to a claim; a
 // child pool gets the error that its parent is not ready.
-func TestAPoolThatCloses(t *testing.T) {
+func TestClosedPoolAllocatesNothing(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				own := api.server.list().Items[0]
 				record, _ := convert.Record(&own)
 				if err := a.ApplyTransition(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
@@ -285,10 +285,10 @@ func TestAPoolThatCloses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestTwoThatExceedALimitTogether expects the later record to give way, with an error that names
+// TestLaterRecordExceedingLimitIsRejected expects the later record to give way, with an error that names
 // the limit.
-func TestTwoThatExceedALimitTogether(t *testing.T) {
-	inScene(t, func(s *scene) {
+func TestLaterRecordExceedingLimitIsRejected(t *testing.T) {
+	runScene(t, func(s *scene) {
 		s.pool.Limit = oneBlock
 		s.allocator.ledger.Describe(s.pool)
 		s.allocator.catalog.SetProject("ns", "red")
@@ -315,7 +315,7 @@ func TestTwoThatExceedALimitTogether(t *testing.T) {
 	})
 }
 
-func TestWhichFailuresSurelyCreatedNothing(t *testing.T) {
+func TestOnlyClientErrorsAreRejections(t *testing.T) {
 	status := func(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
 	for err, want := range map[error]bool{
 		errCut: false, context.DeadlineExceeded: false,
@@ -327,7 +327,7 @@ func TestWhichFailuresSurelyCreatedNothing(t *testing.T) {
 	}
 }
 
-func TestAnAttemptThatRanOutOfTimeMayBeTriedAgain(t *testing.T) {
+func TestExpiredAttemptIsUnconfirmed(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := unconfirmedIfDone(over, errCut); !errors.Is(err, ipam.ErrUnconfirmed) || !errors.Is(err, errCut) {
@@ -338,7 +338,7 @@ func TestAnAttemptThatRanOutOfTimeMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhichRecordsHaveFixedNames(t *testing.T) {
+func TestNameIsFixedForExistingHoldersAndPools(t *testing.T) {
 	claim := claimOrder("x", 28)
 	exists := claim
 	exists.existsAs("uid")
@@ -364,7 +364,7 @@ func TestWhichRecordsHaveFixedNames(t *testing.T) {
 	}
 }
 
-func TestWhatSeveralPoolsSayTogether(t *testing.T) {
+func TestErrorsOfSeveralPoolsAreCombined(t *testing.T) {
 	pool := func(name string) ipam.Pool {
 		return ipam.Pool{Key: ipam.PoolNamed(name), OnExhaustion: ipam.OnExhaustionReject}
 	}

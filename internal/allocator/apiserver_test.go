@@ -124,7 +124,7 @@ func (s *apiServer) patch(obj client.Object, patch client.Patch) error {
 	if there == nil {
 		return apierrors.NewNotFound(resource, obj.GetName())
 	}
-	next, err := patched(there, patch.Type(), data)
+	next, err := applyPatch(there, patch.Type(), data)
 	switch {
 	case err != nil:
 		return apierrors.NewInvalid(schema.GroupKind{}, obj.GetName(), nil)
@@ -140,7 +140,7 @@ func (s *apiServer) patch(obj client.Object, patch client.Patch) error {
 	return nil
 }
 
-func patched(obj *v1alpha1.IPAllocation, kind types.PatchType, patch []byte) (*v1alpha1.IPAllocation, error) {
+func applyPatch(obj *v1alpha1.IPAllocation, kind types.PatchType, patch []byte) (*v1alpha1.IPAllocation, error) {
 	document, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err

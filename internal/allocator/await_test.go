@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock lets the watch of pools be ahead of the
+// TestPoolSeenBeforeItsRecordBlocksNoClaim lets the watch of pools be ahead of the
 // watch of records: the child pool seems to wait for the CIDR that it has.
-func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
+func TestPoolSeenBeforeItsRecordBlocksNoClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		shown time.Duration // when its record is shown
 		want  string        // empty: the claim waits
@@ -27,7 +27,7 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 		"it has none: it waits indeed":       {time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				s.open()
 				child := build.Pool("child").Child("p", 30).CIDR("10.0.0.0/30").Obj()
 				child.UID, child.ResourceVersion = "child-uid", "5"
@@ -59,9 +59,9 @@ func TestAPoolThatIsSeenBeforeItsRecordKeepsNobodyFromABlock(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatTheWatchHasNotShownIsWaitedFor covers a pool with few records, for each of which
+// TestAllocationWaitsForUnseenRelease covers a pool with few records, for each of which
 // the claim is read.
-func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
+func TestAllocationWaitsForUnseenRelease(t *testing.T) {
 	going := claimNamed("former", "former")
 	going.Spec.AllocationName, going.DeletionTimestamp, going.Finalizers = "former-record", new(metav1.Now()), []string{"x"}
 	lives := claimNamed("former", "former")
@@ -85,7 +85,7 @@ func TestAReleaseThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
 	} {
 		for _, released := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, released: %t", name, released), func(t *testing.T) {
-				onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 					former := heldBlock("former", "10.0.0.0/16")
 					former.Name.Name, former.Holder.Kind, former.HolderUID = "former-record", c.kind, "former"
 					former = api.stores(t, former)

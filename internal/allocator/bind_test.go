@@ -28,9 +28,9 @@ func claimNamed(name, uid string) *v1alpha1.IPClaim {
 	return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: "1"}}
 }
 
-// TestAClaimIsBoundToItsOwnRecordAndToNoOther changes one property of a record of the claim's name.
+// TestClaimIsBoundOnlyToItsOwnRecord changes one property of a record of the claim's name.
 // If the record is not the claim's then, the claim gets another one.
-func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
+func TestClaimIsBoundOnlyToItsOwnRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*ipam.Record)
 		own    bool
@@ -42,7 +42,7 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 		"it cools down":                {func(r *ipam.Record) { r.State = ipam.StateCooling }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				former := heldBlock("x", "10.0.0.0/27")
 				former.Name.Name, former.HolderUID = "x-former", "uid"
 				c.change(&former)
@@ -71,10 +71,10 @@ func TestAClaimIsBoundToItsOwnRecordAndToNoOther(t *testing.T) {
 	}
 }
 
-// TestARecordThatWasTakenOverIsNotWrittenToAgain makes later writes fail: while the record is as it
+// TestUnchangedTakenOverRecordIsNotRewritten makes later writes fail: while the record is as it
 // was taken over, there is nothing to write.
-func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestUnchangedTakenOverRecordIsNotRewritten(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
 		former.Name.Name, former.HolderUID = "x-former", "uid"
 		api.stores(t, former)
@@ -103,9 +103,9 @@ func TestARecordThatWasTakenOverIsNotWrittenToAgain(t *testing.T) {
 	})
 }
 
-// TestATerminatingRecordIsNotBound covers a record whose block is about to be free.
-func TestATerminatingRecordIsNotBound(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+// TestTerminatingRecordIsNotBound covers a record whose block is about to be free.
+func TestTerminatingRecordIsNotBound(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
 		former.Name.Name, former.HolderUID = "x-former", "uid"
 		former = api.stores(t, former)
@@ -122,8 +122,8 @@ func TestATerminatingRecordIsNotBound(t *testing.T) {
 	})
 }
 
-func TestBindSaysWhyItFailed(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestBindErrorStatesCause(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := claimOrder("x", 28)
 		order.existsAs("uid")
 		api.fails = errCut
@@ -140,9 +140,9 @@ func TestBindSaysWhyItFailed(t *testing.T) {
 	})
 }
 
-// TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime holds the watch up: another process made the
+// TestRequestWaitsForUnseenRecordOfSameName holds the watch up: another process made the
 // record of the claim's name.
-func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
+func TestRequestWaitsForUnseenRecordOfSameName(t *testing.T) {
 	const late = 20 * time.Millisecond
 	for name, attempt := range map[string]func(*scene, Order) error{
 		"a claim": func(s *scene, o Order) error {
@@ -160,7 +160,7 @@ func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				close(s.lists)
 				synctest.Wait()
 				order := s.bound("x", "uid", 32)
@@ -181,10 +181,10 @@ func TestWhoMeetsARecordThatIsNotShownYetGivesTheViewTime(t *testing.T) {
 	}
 }
 
-// TestARecordBeyondALimitIsGivenUp expects one of several records that exceed the limit together to
+// TestRecordBeyondLimitIsAbandoned expects one of several records that exceed the limit together to
 // give way.
-func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestRecordBeyondLimitIsAbandoned(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		a.catalog.SetProject("ns", "red")
 		for _, claim := range []string{"x", "y"} {
 			record := heldBlock(claim, map[string]string{"x": "10.0.0.0/28", "y": "10.0.0.16/28"}[claim])
@@ -208,10 +208,10 @@ func TestARecordBeyondALimitIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotShownIsNotTakenOver expects that the record is not given up either: its holder is
+// TestTakeoverSkipsUnseenRecord expects that the record is not given up either: its holder is
 // not known yet.
-func TestWhatIsNotShownIsNotTakenOver(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestTakeoverSkipsUnseenRecord(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
 		record.UID = "not seen"
 		calls := api.calls(nil)
@@ -239,11 +239,11 @@ func twoHolders() map[string]struct {
 	}
 }
 
-func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
+func TestClosedPoolConfirmsNoRecord(t *testing.T) {
 	closed := ipam.Pool{Key: ipam.PoolNamed("closed"), Home: parent().Key, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4}
 	for name, c := range twoHolders() {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				a.ledger.Describe(closed)
 				record := heldBlock("x", "10.0.1.0/28")
 				record.Pool, record.Holder = closed.Key, c.holder
@@ -261,10 +261,10 @@ func TestNothingOfAPoolThatIsClosedIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestARecordIsAdoptedForItsHolder covers holders that exist and holders that do not exist yet.
-func TestARecordIsAdoptedForItsHolder(t *testing.T) {
+// TestRecordIsAdoptedForItsHolder covers holders that exist and holders that do not exist yet.
+func TestRecordIsAdoptedForItsHolder(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
-		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateReleasing)
 			own.HolderUID = uid
 			own = api.stores(t, own)
@@ -280,10 +280,10 @@ func TestARecordIsAdoptedForItsHolder(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsAdoptedAgainIsWrittenAgain expects a write of the same content: a deletion that
+// TestRepeatedAdoptionRewritesRecord expects a write of the same content: a deletion that
 // was decided on the former version is refused then.
-func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestRepeatedAdoptionRewritesRecord(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		own := ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound)
 		own.Adopted = true
 		own = api.stores(t, own)
@@ -294,9 +294,9 @@ func TestARecordThatIsAdoptedAgainIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// TestOnlyTheHolderThatIsThereIsStamped expects that only the UID of the stored holder is written
+// TestOnlyUIDOfStoredHolderIsRecorded expects that only the UID of the stored holder is written
 // into the record.
-func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
+func TestOnlyUIDOfStoredHolderIsRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		there []client.Object
 		want  func(error) bool
@@ -310,7 +310,7 @@ func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.ReleaseAfter = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 				record = api.stores(t, record)
@@ -337,8 +337,8 @@ func TestOnlyTheHolderThatIsThereIsStamped(t *testing.T) {
 	}
 }
 
-// TestAClaimThatIsRestoredGetsItsRecordAgain expects the former record if everything is as it was.
-func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
+// TestRestoredClaimGetsFormerRecord expects the former record if everything is as it was.
+func TestRestoredClaimGetsFormerRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*ipam.Record, *Order)
 		want   bool
@@ -360,7 +360,7 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		"its name is another": {func(r *ipam.Record, _ *Order) { r.Name.Name = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 				record := order.recordOf(parent(), order.Terms.Block)
@@ -382,7 +382,7 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		})
 	}
 	t.Run("it is being deleted", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 			record := api.stores(t, order.recordOf(parent(), order.Terms.Block))
@@ -396,7 +396,7 @@ func TestAClaimThatIsRestoredGetsItsRecordAgain(t *testing.T) {
 		})
 	})
 	t.Run("the API server does not answer", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			order := claimOrder("x", 28)
 			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
 			record := api.stores(t, order.recordOf(parent(), order.Terms.Block))

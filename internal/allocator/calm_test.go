@@ -107,7 +107,7 @@ type scene struct {
 
 // inScene plays a scene: synctest.Wait returns when every goroutine in it waits. The list and the
 // events are held up until the scene lets them through.
-func inScene(t *testing.T, play func(*scene)) {
+func runScene(t *testing.T, play func(*scene)) {
 	klog.SetLogger(logr.Discard())
 	synctest.Test(t, func(t *testing.T) {
 		block := netip.MustParsePrefix("10.0.0.0/29")

@@ -26,7 +26,7 @@ func openParent(a *Allocator) ipam.Pool {
 	return pool
 }
 
-func TestWhatAPoolOrders(t *testing.T) {
+func TestOrderForPoolNamesItsParent(t *testing.T) {
 	child := ipam.Pool{Key: ipam.PoolNamed("child"), Home: parent().Key, Length: 24}
 	with := func(change func(*ipam.Pool)) ipam.Pool {
 		pool := child
@@ -89,7 +89,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 				openParent(a)
 				if c.before != nil {
 					c.before(a)
@@ -117,7 +117,7 @@ func TestWhatAPoolOrders(t *testing.T) {
 		})
 	}
 	t.Run("before everything was seen", func(t *testing.T) {
-		a := unstarted()
+		a := newUnsyncedAllocator()
 		if _, err := a.PoolOrder(child); !errors.Is(err, ipam.ErrNotSynced) {
 			t.Errorf("got %v, want %v", err, ipam.ErrNotSynced)
 		}
@@ -132,8 +132,8 @@ func isMissing(reason, message string) func(error) bool {
 	}
 }
 
-func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
-	a := unstarted()
+func TestChildPoolNeedsRightToUseParent(t *testing.T) {
+	a := newUnsyncedAllocator()
 	a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("parent")})
 	a.catalog.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "parent")})
 	for name, c := range map[string]struct {
@@ -152,8 +152,8 @@ func TestToNameAParentTakesTheRightToUseIt(t *testing.T) {
 	}
 }
 
-func TestWhichPoolsDescend(t *testing.T) {
-	a := unstarted()
+func TestPoolDescendsFromItsAncestors(t *testing.T) {
+	a := newUnsyncedAllocator()
 	named := ipam.PoolNamed
 	for child, home := range map[string]ipam.PoolKey{"a": ipam.DomainNamed("default", ipam.IPv4), "b": named("a"), "c": named("b"), "x": named("y"), "y": named("x")} {
 		a.catalog.SetPool(ipam.Pool{Key: named(child), Home: home})
@@ -168,9 +168,9 @@ func TestWhichPoolsDescend(t *testing.T) {
 	}
 }
 
-// TestAPoolMeetsARecordOfItsName expects the pool to take the record over if both have the same
+// TestPoolTakesOverOnlyEqualRecordOfItsName expects the pool to take the record over if both have the same
 // content, and to give it up otherwise.
-func TestAPoolMeetsARecordOfItsName(t *testing.T) {
+func TestPoolTakesOverOnlyEqualRecordOfItsName(t *testing.T) {
 	const uid = "uid"
 	for name, c := range map[string]struct {
 		change         func(own *ipam.Record, order *Order)
@@ -193,7 +193,7 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 		"where none is stored, a former pool's": {change: func(r *ipam.Record, o *Order) { r.HolderUID, o.HolderUID = "former", "" }, replaced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				pool := openParent(a)
 				child := ipam.PoolNamed("child")
 				order := Order{Holder: convert.HolderOfPool(child), HolderUID: uid, Record: a.catalog.RecordOfPool(child)}
@@ -230,9 +230,9 @@ func TestAPoolMeetsARecordOfItsName(t *testing.T) {
 	}
 }
 
-// TestARecordThatIsGoingIsNotTakenOver covers also a record that no pool fits.
-func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
-	order := childOrder(unstarted(), 24)
+// TestTakeoverSkipsTerminatingRecord covers also a record that no pool fits.
+func TestTakeoverSkipsTerminatingRecord(t *testing.T) {
+	order := childOrder(newUnsyncedAllocator(), 24)
 	record := order.recordOf(parent(), netip.MustParsePrefix("10.0.7.0/24"))
 	if !order.matchesRecord(record) {
 		t.Error("it does not match its own record")
@@ -247,9 +247,9 @@ func TestARecordThatIsGoingIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// TestACarvingThatIsCutOffSaysSo covers also a record that existed before and is given up.
-func TestACarvingThatIsCutOffSaysSo(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+// TestInterruptedCarveReturnsError covers also a record that existed before and is given up.
+func TestInterruptedCarveReturnsError(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := childOrder(a, 24)
 		order.Terms.Block = netip.MustParsePrefix("10.0.7.0/24")
 		order.existsAs("uid")

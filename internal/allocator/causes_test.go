@@ -17,8 +17,8 @@ import (
 // The classic causes of duplicates. The fourth, a collector that frees an
 // allocation in flight, is played in internal/controller/allocationgc.
 
-func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
-	inScene(t, func(s *scene) {
+func TestAllocationBeforeFirstListFails(t *testing.T) {
+	runScene(t, func(s *scene) {
 		s.recorded(s.order("elsewhere", 30), "10.0.0.0/30")
 		written := len(s.server.records())
 		if _, err := s.allocator.Allocate(s.t.Context(), s.order("early", 30)); !errors.Is(err, ipam.ErrNotSynced) {
@@ -35,10 +35,10 @@ func TestAllocatingBeforeTheWholeStateIsLoaded(t *testing.T) {
 	})
 }
 
-// TestAStaleCacheThatMissesOnesOwnWrite holds the watch up: the second request
+// TestStaleViewOfOwnWriteDoesNotOverlap holds the watch up: the second request
 // finds its block in a view that does not show the record of the first.
-func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
-	inScene(t, func(s *scene) {
+func TestStaleViewOfOwnWriteDoesNotOverlap(t *testing.T) {
+	runScene(t, func(s *scene) {
 		close(s.lists)
 		synctest.Wait()
 		granted := make(chan ipam.Record, 2)
@@ -67,10 +67,10 @@ func TestAStaleCacheThatMissesOnesOwnWrite(t *testing.T) {
 	})
 }
 
-// TestALateReleaseThatFreesSomebodyElsesBlock releases a record when another record has its name,
+// TestLateReleaseKeepsBlockOfAnotherRecord releases a record when another record has its name,
 // or after it was adopted.
-func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
-	inScene(t, func(s *scene) {
+func TestLateReleaseKeepsBlockOfAnotherRecord(t *testing.T) {
+	runScene(t, func(s *scene) {
 		s.deliverAll()
 		order := s.bound("c", "claim-uid", 32)
 		first := s.recorded(order, "10.0.0.1/32")
@@ -97,10 +97,10 @@ func TestALateReleaseThatFreesSomebodyElsesBlock(t *testing.T) {
 	})
 }
 
-// TestAStaleClaimWhoseRecordHasARival repeats a trace that the model found: a leader reads a claim
+// TestStaleClaimWithRivalKeepsNamedRecord repeats a trace that the model found: a leader reads a claim
 // from a cache that does not show yet that it has its block, and finds its record overlapped by
 // another record whose maker is about to give way.
-func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
+func TestStaleClaimWithRivalKeepsNamedRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		has  string // the record that the claim names at the API server
 		want error
@@ -109,7 +109,7 @@ func TestAStaleClaimWhoseRecordHasARival(t *testing.T) {
 		"one that waits is written to, and the record given up": {"", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				order := s.bound("c", "claim-uid", 32)
 				mine := s.recorded(order, "10.0.0.0/32")
 				s.recorded(s.order("rival", 30), "10.0.0.0/30")

@@ -10,7 +10,7 @@ import (
 // is over, when Close has returned.
 func TestCloseEndsBackgroundWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := unstarted()
+		a := newUnsyncedAllocator()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -16,9 +16,9 @@ func verdicts(results []ipam.PoolResult) []string {
 	return all
 }
 
-// TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder covers the order of pools, which changes with
+// TestPoolResultsDoNotDependOnOrder covers the order of pools, which changes with
 // their utilization.
-func TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder(t *testing.T) {
+func TestPoolResultsDoNotDependOnOrder(t *testing.T) {
 	full, limit := &ipam.ExhaustedError{Largest: 26}, &ipam.LimitError{Subject: "pool c", Project: "red", Unit: "block"}
 	says := map[string]error{"a": full, "b": ledger.ErrOutOfTurn, "c": limit, "d": full}
 	order := claimOrder("x", 24)
@@ -45,10 +45,10 @@ func TestWhatIsSaidOfEachPoolDoesNotDependOnTheirOrder(t *testing.T) {
 	}
 }
 
-// TestADryRunSaysOfEachPoolWhetherItFits expects that a dry run reports the present state, and
+// TestDryRunReportsWhetherEachPoolFits expects that a dry run reports the present state, and
 // takes nothing.
-func TestADryRunSaysOfEachPoolWhetherItFits(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestDryRunReportsWhetherEachPoolFits(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		api.stores(t, heldBlock("y", "10.0.0.0/25"))
 		unknown := parent()
 		unknown.Key = ipam.PoolNamed("a-unknown")

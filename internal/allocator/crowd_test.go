@@ -58,10 +58,10 @@ func newcomer(n int) Order {
 	return order
 }
 
-// TestACrowdIsServedAsFastAsTheAPIServerCan sends several times as many claims as can be recorded
+// TestCrowdIsServedAtAPIServerSpeed sends several times as many claims as can be recorded
 // in the time that each has. Each recorded claim is confirmed; a refused claim has cost nothing.
-func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestCrowdIsServedAtAPIServerSpeed(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		slow := &loadedServer{steady: api, each: 20 * time.Millisecond}
 		a.client = slow
 		const crowd = 1000
@@ -103,9 +103,9 @@ func TestACrowdIsServedAsFastAsTheAPIServerCan(t *testing.T) {
 	})
 }
 
-// TestAClaimThatExistsDoesNotQueueBehindACrowd covers controllers.
-func TestAClaimThatExistsDoesNotQueueBehindACrowd(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+// TestExistingClaimDoesNotQueueBehindCrowd covers controllers.
+func TestExistingClaimDoesNotQueueBehindCrowd(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		a.client = &loadedServer{steady: api, each: 20 * time.Millisecond}
 		var all sync.WaitGroup
 		for n := range 1000 {

@@ -7,9 +7,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestTheRecordOfAnEarlierAttemptIsNobodyElses sends a request again that failed after it was
+// TestRecordOfEarlierAttemptIsTransientForSameClaim sends a request again that failed after it was
 // recorded, as clients do after an answer that asks for it.
-func TestTheRecordOfAnEarlierAttemptIsNobodyElses(t *testing.T) {
+func TestRecordOfEarlierAttemptIsTransientForSameClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim  string
 		state  ipam.State
@@ -22,7 +22,7 @@ func TestTheRecordOfAnEarlierAttemptIsNobodyElses(t *testing.T) {
 		"seen by a controller, which waits": {"x", ipam.StateBound, OriginController, isA[*ipam.TakenError]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				openParent(a)
 				earlier := heldBlock("x", "10.0.0.0/28")
 				earlier.State = c.state

@@ -19,9 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// TestWhoMayUseAPoolIsJudgedWhenThePoolComes records an IPAddress that was made before
+// TestPoolRightsAreCheckedWhenPoolAppears records an IPAddress that was made before
 // its pool.
-func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
+func TestPoolRightsAreCheckedWhenPoolAppears(t *testing.T) {
 	key := ipam.PoolNamed("late")
 	private := &ipam.Pool{Key: key, Visibility: ipam.VisibilityConsumer, Project: "blue"}
 	own := &ipam.Pool{Key: key, Visibility: ipam.VisibilityConsumer, Project: "red"}
@@ -77,10 +77,10 @@ func TestWhoMayUseAPoolIsJudgedWhenThePoolComes(t *testing.T) {
 	}
 }
 
-// TestAddressesThatNobodyClaimsAreBounded lets a namespace send IPAddresses that are never stored,
+// TestUnclaimedAddressesAreBounded lets a namespace send IPAddresses that are never stored,
 // of a pool that is not known.
-func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+func TestUnclaimedAddressesAreBounded(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.limit = 3
 		a.catalog.SetProject("greedy", "greedy")
 		a.catalog.SetProject("modest", "modest")
@@ -102,9 +102,9 @@ func TestAddressesThatNobodyClaimsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAddressesCountForTheLimits records IPAddresses that the operator did not make: of a class that
+// TestAddressesCountTowardLimits records IPAddresses that the operator did not make: of a class that
 // allows a project one, and of a pool that comes after them and allows one too.
-func TestAddressesCountForTheLimits(t *testing.T) {
+func TestAddressesCountTowardLimits(t *testing.T) {
 	late := ipam.PoolNamed("late")
 	enter := func(t *testing.T, a *Allocator, class string, n int) (ipam.Record, error) {
 		a.catalog.SetProject("red", "red")
@@ -117,7 +117,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 		}
 	}
 	t.Run("of the class", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 			a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
 			if record, err := enter(t, a, "hosts", 0); err != nil || record.Class != "hosts" {
 				t.Fatalf("got %+v, %v; want it recorded for the class", record, err)
@@ -127,7 +127,7 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 		})
 	})
 	t.Run("of a pool that comes later", func(t *testing.T) {
-		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			var last ipam.Record
 			for n := range 2 {
 				var err error
@@ -147,9 +147,9 @@ func TestAddressesCountForTheLimits(t *testing.T) {
 	})
 }
 
-// TestWhoMayHoldABlockOfAPool judges once both the pool and the namespace's project are known.
-func TestWhoMayHoldABlockOfAPool(t *testing.T) {
-	a := unstarted()
+// TestPoolAllowsHoldersByVisibility judges once both the pool and the namespace's project are known.
+func TestPoolAllowsHoldersByVisibility(t *testing.T) {
+	a := newUnsyncedAllocator()
 	a.catalog.SetProject("red", "red")
 	blue := ipam.Pool{Key: ipam.PoolNamed("blue"), Visibility: ipam.VisibilityConsumer, Project: "blue"}
 	red := ipam.Pool{Key: ipam.PoolNamed("red"), Visibility: ipam.VisibilityConsumer, Project: "red"}
@@ -176,8 +176,8 @@ func TestWhoMayHoldABlockOfAPool(t *testing.T) {
 
 func isNil(err error) bool { return err == nil }
 
-// TestWhatCannotBeJudgedStays expects that the record stays, and that the error states why.
-func TestWhatCannotBeJudgedStays(t *testing.T) {
+// TestUnjudgedRecordStaysWithError expects that the record stays, and that the error states why.
+func TestUnjudgedRecordStaysWithError(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace string // of the record
 		fails     map[string]error
@@ -188,7 +188,7 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 		"the mark cannot be taken off it": {"blue", map[string]error{"patch": errCut}, errCut},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				a.catalog.SetProject("red", "red")
 				a.catalog.SetProject("blue", "blue")
 				pool := parent()
@@ -209,9 +209,9 @@ func TestWhatCannotBeJudgedStays(t *testing.T) {
 	}
 }
 
-// TestTheTermsOfAnAddressAreThoseOfItsClass covers a class that is known.
-func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
-	a := unstarted()
+// TestTermsOfAddressFollowClass covers a class that is known.
+func TestTermsOfAddressFollowClass(t *testing.T) {
+	a := newUnsyncedAllocator()
 	a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
 	for class, want := range map[string]ipam.Reclaim{"kept": ipam.ReclaimRetain, "none": ipam.ReclaimDelete, "": ipam.ReclaimDelete} {
 		terms := a.catalog.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
@@ -221,8 +221,8 @@ func TestTheTermsOfAnAddressAreThoseOfItsClass(t *testing.T) {
 	}
 }
 
-// TestWhatIsEntered covers a block that its holder has already, in any place.
-func TestWhatIsEntered(t *testing.T) {
+// TestExistingBlockIsRecorded covers a block that its holder has already, in any place.
+func TestExistingBlockIsRecorded(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {
 		pool  ipam.PoolKey
@@ -235,7 +235,7 @@ func TestWhatIsEntered(t *testing.T) {
 		"of a child pool without CIDR yet": {child, "10.0.0.7/32", isA[*ipam.MissingError]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				a.catalog.SetPool(parent())
 				a.catalog.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
 				api.stores(t, heldBlock("other", "10.0.9.0/24"))
@@ -248,7 +248,7 @@ func TestWhatIsEntered(t *testing.T) {
 			})
 		})
 	}
-	if _, err := unstarted().RecordExisting(t.Context(), claimOrder("x", 32), parent().Key); !errors.Is(err, ipam.ErrNotSynced) {
+	if _, err := newUnsyncedAllocator().RecordExisting(t.Context(), claimOrder("x", 32), parent().Key); !errors.Is(err, ipam.ErrNotSynced) {
 		t.Errorf("before everything was seen: got %v, want %v", err, ipam.ErrNotSynced)
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAClaimIsInLineWhileItWaits expects also that its record is known to be claimed while the
+// TestClaimIsQueuedWhileItWaits expects also that its record is known to be claimed while the
 // claim has one.
-func TestAClaimIsInLineWhileItWaits(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestClaimIsQueuedWhileItWaits(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
 		a.catalog.SetProject("ns", "ns")
 		a.ledger.MarkClaimsKnown()
@@ -83,9 +83,9 @@ func TestAClaimIsInLineWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestWhereAClaimStandsIsReadFromItsConditions expects the reason from the conditions, so that all
+// TestQueueReasonIsReadFromConditions expects the reason from the conditions, so that all
 // replicas have the same queue.
-func TestWhereAClaimStandsIsReadFromItsConditions(t *testing.T) {
+func TestQueueReasonIsReadFromConditions(t *testing.T) {
 	for reason, want := range map[string]queue.WaitReason{
 		"": queue.ReasonUnknown, v1alpha1.ReasonRecordRefused: queue.ReasonRefused, v1alpha1.ReasonLimitReached: queue.ReasonRefused,
 		v1alpha1.ReasonPoolExhausted: queue.ReasonNoRoom, v1alpha1.ReasonPoolNotFound: queue.ReasonUnknown,
@@ -100,9 +100,9 @@ func TestWhereAClaimStandsIsReadFromItsConditions(t *testing.T) {
 	}
 }
 
-// TestNothingIsHandedOutBeforeEverySourceIsSynced covers each source that was added.
-func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+// TestAllocationWaitsForEverySource covers each source that was added.
+func TestAllocationWaitsForEverySource(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		synced := false
 		a.queue.AddSource(func() bool { return synced })
 		if err := a.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
@@ -116,9 +116,9 @@ func TestNothingIsHandedOutBeforeEverySourceIsSynced(t *testing.T) {
 	})
 }
 
-// TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut expects also an error if an informer is not
+// TestAllocationWaitsForEveryInformer expects also an error if an informer is not
 // available.
-func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
+func TestAllocationWaitsForEveryInformer(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 	}
 	for _, late := range kinds {
 		t.Run(late.Kind, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 				informer := controllertest.NewFakeInformer()
 				from := &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{late: informer}}
 				if err := a.Feed(t.Context(), from); err != nil {
@@ -151,7 +151,7 @@ func TestWhatIsWatchedIsToBeSeenBeforeAnythingIsHandedOut(t *testing.T) {
 		"cannot be had":        {Scheme: scheme, Error: failed},
 		"has ended in between": {Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{kinds[1]: ended{err: failed}}},
 	} {
-		if err := unstarted().Feed(t.Context(), from); !errors.Is(err, failed) {
+		if err := newUnsyncedAllocator().Feed(t.Context(), from); !errors.Is(err, failed) {
 			t.Errorf("an informer that %s: got %v, want %v", name, err, failed)
 		}
 	}

@@ -39,7 +39,7 @@ type beginning struct {
 
 // begin returns an allocator that has seen all records. A list of claims by their records shows
 // there; if err is set, that list fails with it.
-func begin(t *testing.T, o testOptions, err error, there ...client.Object) beginning {
+func newSyncedAllocator(t *testing.T, o testOptions, err error, there ...client.Object) beginning {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
@@ -67,7 +67,7 @@ func begin(t *testing.T, o testOptions, err error, there ...client.Object) begin
 	return b
 }
 
-func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
+func TestAllocationWaitsForQueuedClaims(t *testing.T) {
 	waits, gone, has := build.Claim("red", "waits").Class("gold").Obj(), build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "has").Class("gold").Obj()
 	has.Spec.AllocationName = "record"
 	for name, c := range map[string]struct {
@@ -82,7 +82,7 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := begin(t, testOptions{}, c.err, waits, gone, has)
+				b := newSyncedAllocator(t, testOptions{}, c.err, waits, gone, has)
 				if err := b.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
 					t.Errorf("at first: %v, want %v", err, ipam.ErrNotSynced)
 				}
@@ -117,13 +117,13 @@ func TestBlocksAreHandedOutWhenItIsKnownWhoWaits(t *testing.T) {
 	}
 }
 
-// TestAPlaceIsKeptForThoseWhoAreServed expects that only claims of the served namespace are kept,
+// TestPositionIsKeptOnlyForServedNamespace expects that only claims of the served namespace are kept,
 // until they are known to be gone: the next claim of their namespace takes the position then.
-func TestAPlaceIsKeptForThoseWhoAreServed(t *testing.T) {
+func TestPositionIsKeptOnlyForServedNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, next, other := build.Claim("red", "gone").Class("gold").Obj(), build.Claim("red", "next").Class("gold").Obj(), build.Claim("blue", "other").Class("gold").Obj()
 		next.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
-		b := begin(t, testOptions{WatchNamespace: "red", WaitingLimit: 1}, nil, gone, next, other)
+		b := newSyncedAllocator(t, testOptions{WatchNamespace: "red", WaitingLimit: 1}, nil, gone, next, other)
 		var served []string
 		b.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		done := make(chan struct{})
@@ -159,10 +159,10 @@ func (f *failing) GetInformer(ctx context.Context, obj client.Object, opts ...ct
 	return f.FakeInformers.GetInformer(ctx, obj, opts...)
 }
 
-// TestTheWatchOfClaimsIsTriedAgain expects retries until the watch runs.
-func TestTheWatchOfClaimsIsTriedAgain(t *testing.T) {
+// TestClaimWatchIsRetried expects retries until the watch runs.
+func TestClaimWatchIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := begin(t, testOptions{}, nil)
+		b := newSyncedAllocator(t, testOptions{}, nil)
 		b.claims.Synced()
 		b.FeedClaims(t.Context(), b.live, &failing{b.informers, 3})
 		if !b.KnowsClaims() {

@@ -18,9 +18,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAHolderIsFencedOffBeforeItsRecordGoes expects a write to a holder that could still name the
+// TestHolderIsFencedBeforeRelease expects a write to a holder that could still name the
 // record. The record stays if the holder names it.
-func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
+func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	const block = "10.0.0.0/28"
 	claim := func(record string) client.Object {
 		c := claimNamed("x", "uid")
@@ -64,7 +64,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 		"an IPAddressClaim that names an IPAddress": {addresses, "uid", address("x"), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", block)
 				record.Name.Name, record.Holder, record.HolderUID = "x-record", c.holder, c.uid
 				if c.there != nil {
@@ -92,7 +92,7 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 	}
 	for verb, want := range map[string]string{"get": "connection reset", "patch": "giving up ns/x-record for IPClaim ns/x"} {
 		t.Run(verb+" is cut off", func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", block)
 				record.Name.Name, record.HolderUID = "x-record", "uid"
 				api.otherObjects = []client.Object{claim("")}
@@ -120,11 +120,11 @@ func TestAHolderIsFencedOffBeforeItsRecordGoes(t *testing.T) {
 	}
 }
 
-// TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord covers a leader that reads an old claim
+// TestIPAddressClaimNamingIPAddressKeepsRecord covers a leader that reads an old claim
 // from its cache and would give the record up.
-func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
+func TestIPAddressClaimNamingIPAddressKeepsRecord(t *testing.T) {
 	for text, has := range map[string]bool{"10.0.0.7": true, "10.0.0.8": false, "": false} {
-		onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 			claim, address := addressObject(convert.AddressClaimKind), addressObject("IPAddress")
 			for _, obj := range []*unstructured.Unstructured{claim, address} {
 				obj.SetNamespace("ns")
@@ -152,13 +152,13 @@ func TestAnIPAddressClaimThatNamesItsIPAddressKeepsItsRecord(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain expects a release in the background if the
+// TestAbandonedFixedNameIsReleasedAtOnce expects a release in the background if the
 // name is not needed again.
-func TestWhatIsGivenUpIsGoneAtOnceWhereItsNameIsNeededAgain(t *testing.T) {
+func TestAbandonedFixedNameIsReleasedAtOnce(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, fails := range []error{nil, errCut} {
 			t.Run(fmt.Sprintf("claim %q, the deletion fails: %v", uid, fails), func(t *testing.T) {
-				onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+				runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 					order := claimOrder("x", 28)
 					order.existsAs(uid)
 					record := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))

@@ -108,7 +108,9 @@ func newAllocator(o testOptions) *Allocator {
 }
 
 // unstarted returns an allocator that has seen nothing yet.
-func unstarted() *Allocator { return newAllocator(testOptions{Ledger: ledger.New(ledger.Options{})}) }
+func newUnsyncedAllocator() *Allocator {
+	return newAllocator(testOptions{Ledger: ledger.New(ledger.Options{})})
+}
 
 // parent returns the pool that a replica of onReplica knows.
 func parent() ipam.Pool {
@@ -117,7 +119,7 @@ func parent() ipam.Pool {
 
 // onReplica runs a test on a replica that has seen all stored records, within a bubble that has its
 // own time.
-func onReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
+func runOnReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		api := &steady{link: link{server: newAPIServer(parent())}}
@@ -170,8 +172,8 @@ func rivalRecord(a *Allocator) *v1alpha1.IPAllocation {
 	return convert.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
 }
 
-func TestAnAttemptThatFailedDoesNotDeleteTheRecordOfAnotherForTheSamePool(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestFailedAttemptKeepsRecordOfAnotherForSamePool(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		api.fails = errors.New("connection reset")
 		if _, err := a.Allocate(t.Context(), childOrder(a, 24)); err == nil {
 			t.Fatal("it was carved")
@@ -183,8 +185,8 @@ func TestAnAttemptThatFailedDoesNotDeleteTheRecordOfAnotherForTheSamePool(t *tes
 	})
 }
 
-func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestAttemptDoesNotReleaseRecordOfAnotherForSamePool(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		if err := api.server.create(rivalRecord(a)); err != nil {
 			t.Fatal(err)
 		}
@@ -196,10 +198,10 @@ func TestAnAttemptDoesNotReleaseTheRecordOfAnotherForTheSamePool(t *testing.T) {
 	})
 }
 
-// TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt covers a record whose name is made from
+// TestAddressWithoutClaimKeepsRecordOfLaterAttempt covers a record whose name is made from
 // its holder's too, though no UID is known.
-func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestAddressWithoutClaimKeepsRecordOfLaterAttempt(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := Order{Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "ns", Name: "node"})}
 		order.Origin, order.Record = OriginAddress, convert.RecordOfHolder(order.Holder, "")
 		order.Terms = ipam.Terms{Block: netip.MustParsePrefix("10.0.0.7/32"), Length: 32, Reclaim: ipam.ReclaimDelete}
@@ -215,8 +217,8 @@ func TestAnAddressWithoutClaimKeepsTheRecordOfALaterAttempt(t *testing.T) {
 	})
 }
 
-func TestWhoIsInLineHasItsTurnAndWaitsForNoRelease(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+func TestQueuedHolderDoesNotWaitForRelease(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		order := childOrder(a, 8) // larger than the parent
 		order.Terms.OnExhaustion = ipam.OnExhaustionWait
 		for _, inLine := range []bool{false, true} {

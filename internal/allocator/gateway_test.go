@@ -8,12 +8,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestRecordStatesTheGatewayThatIsHandedOut covers each way to a record. The gateway of the pool is
+// TestRecordStatesAllocatedGateway covers each way to a record. The gateway of the pool is
 // 10.0.0.1.
-func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
+func TestRecordStatesAllocatedGateway(t *testing.T) {
 	networked := parent()
 	networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
-	order := func(length int) Order { return ordered(claimOrder("x", length), networked) }
+	order := func(length int) Order { return orderFromPools(claimOrder("x", length), networked) }
 	inUse := func(gateway string) Order {
 		o := order(32)
 		o.Terms.Block, o.Gateway = netip.MustParsePrefix("10.0.0.9/32"), convert.GatewayGiven(gateway)
@@ -40,7 +40,7 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 		"a retained address": {before: retained, act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(32)) }, want: "10.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				a.catalog.SetPool(networked)
 				a.catalog.SetProject("ns", "")
 				a.ledger.Describe(networked)
@@ -59,15 +59,15 @@ func TestRecordStatesTheGatewayThatIsHandedOut(t *testing.T) {
 	}
 }
 
-// TestPreviewOfARetainedAddressHasTheGatewayOfNow covers a dry run.
-func TestPreviewOfARetainedAddressHasTheGatewayOfNow(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+// TestPreviewOfRetainedAddressHasCurrentGateway covers a dry run.
+func TestPreviewOfRetainedAddressHasCurrentGateway(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		networked := parent()
 		networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
 		retained := heldBlock("x", "10.0.0.7/32")
 		retained.State, retained.Reclaim, retained.Gateway = ipam.StateRetained, ipam.ReclaimRetain, netip.MustParseAddr("10.0.0.77")
 		api.stores(t, retained)
-		record, err := a.Preview(ordered(claimOrder("x", 32), networked))
+		record, err := a.Preview(orderFromPools(claimOrder("x", 32), networked))
 		if err != nil || record.Block != retained.Block || record.Gateway != networked.Network.Gateway {
 			t.Errorf("got %s with the gateway %s, %v", record.Block, record.Gateway, err)
 		}

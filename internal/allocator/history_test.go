@@ -18,7 +18,7 @@ import (
 
 // recording makes the allocator keep its history, and returns a function that returns the entries
 // since its last call.
-func recording(a *Allocator) func() []string {
+func recordHistory(a *Allocator) func() []string {
 	recorder, take := entries.Recorder()
 	a.history = recorder
 	return func() []string {
@@ -38,11 +38,11 @@ func expectRecorded(t *testing.T, got func() []string, want ...string) {
 	}
 }
 
-// TestTheHistoryOfABlock expects each entry once, from the grant until the block is given up.
-func TestTheHistoryOfABlock(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		recorded, ctx := recording(a), t.Context()
-		record, err := a.Allocate(ctx, ordered(claimOrder("x", 28), parent()))
+// TestHistoryHasEachEntryOfBlockOnce expects each entry once, from the grant until the block is given up.
+func TestHistoryHasEachEntryOfBlockOnce(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		recorded, ctx := recordHistory(a), t.Context()
+		record, err := a.Allocate(ctx, orderFromPools(claimOrder("x", 28), parent()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestTheHistoryOfABlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if record, err = a.Allocate(ctx, ordered(claimOrder("x", 28), parent())); err != nil {
+		if record, err = a.Allocate(ctx, orderFromPools(claimOrder("x", 28), parent())); err != nil {
 			t.Fatal(err)
 		}
 		expectRecorded(t, recorded, "Granted 10.0.0.0/28 TakenOver")
@@ -69,12 +69,12 @@ func TestTheHistoryOfABlock(t *testing.T) {
 	})
 }
 
-// TestABlockThatNobodyTookIsReleasedInTheHistory covers a request that was over before it was
+// TestHistoryHasReleaseOfUnusedBlock covers a request that was over before it was
 // answered.
-func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		recorded := recording(a)
-		record, err := a.Allocate(t.Context(), ordered(claimOrder("x", 28), parent()))
+func TestHistoryHasReleaseOfUnusedBlock(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		recorded := recordHistory(a)
+		record, err := a.Allocate(t.Context(), orderFromPools(claimOrder("x", 28), parent()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,11 +83,11 @@ func TestABlockThatNobodyTookIsReleasedInTheHistory(t *testing.T) {
 	})
 }
 
-// TestAnAttemptThatFailsIsNotInTheHistory covers a block that no holder had.
-func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		recorded := recording(a)
-		order := a.withRecordName(ordered(claimOrder("x", 28), parent()))
+// TestHistoryOmitsFailedAttempt covers a block that no holder had.
+func TestHistoryOmitsFailedAttempt(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		recorded := recordHistory(a)
+		order := a.withRecordName(orderFromPools(claimOrder("x", 28), parent()))
 		lost := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
 		if err := a.abandonRecord(t.Context(), order, lost, ledger.ErrLost); !errors.Is(err, ledger.ErrLost) {
 			t.Fatal(err)
@@ -100,11 +100,11 @@ func TestAnAttemptThatFailsIsNotInTheHistory(t *testing.T) {
 	})
 }
 
-// TestABlockThatIsInUseAlreadyIsInTheHistory covers also a record whose pool is missing, and which
+// TestHistoryHasBlockAlreadyInUse covers also a record whose pool is missing, and which
 // is confirmed only once the pool exists.
-func TestABlockThatIsInUseAlreadyIsInTheHistory(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		recorded := recording(a)
+func TestHistoryHasBlockAlreadyInUse(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		recorded := recordHistory(a)
 		holder := convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "a"})
 		order := Order{Origin: OriginAddress, Holder: holder}
 		order.Terms.Block, order.Terms.Length = netip.MustParsePrefix("10.0.0.7/32"), 32

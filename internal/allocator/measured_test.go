@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
-func TestWhatAnAllocationCountsAs(t *testing.T) {
+func TestErrorMapsToMetricResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want metrics.Result
@@ -54,19 +54,19 @@ func sumCounter(a *Allocator, name string) (sum float64) {
 }
 
 func TestAllocationsAreCounted(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		registry := prometheus.NewPedanticRegistry()
 		for _, c := range a.metrics.Collectors() {
 			if err := registry.Register(c); err != nil {
 				t.Fatal(err)
 			}
 		}
-		admitted := ordered(claimOrder("a", 30), parent())
+		admitted := orderFromPools(claimOrder("a", 30), parent())
 		admitted.Terms.Class = "gold"
 		if _, err := a.Allocate(t.Context(), admitted); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Allocate(t.Context(), ordered(claimOrder("b", 8), parent())); err == nil {
+		if _, err := a.Allocate(t.Context(), orderFromPools(claimOrder("b", 8), parent())); err == nil {
 			t.Fatal("a block larger than the pool is allocated")
 		}
 		existing := claimOrder("c", 32)

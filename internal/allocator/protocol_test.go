@@ -33,7 +33,7 @@ const (
 	grantsPerPlay = 14_500
 )
 
-func TestNoBlockHasTwoHoldersWhateverTheLinksDo(t *testing.T) {
+func TestNoBlockHasTwoHoldersOnFaultyLinks(t *testing.T) {
 	klog.SetLogger(logr.Discard())  // the reflector reports every link that breaks
 	utilruntime.ErrorHandlers = nil //nolint:reassign // one of them paces itself by a clock that it shares with other plays
 	plays, rounds, expected := playsPerRun, roundsPerPlay, playsPerRun*grantsPerPlay

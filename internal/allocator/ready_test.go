@@ -12,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestWhyAPoolHandsOutNothing changes one property of a pool that is ready.
-func TestWhyAPoolHandsOutNothing(t *testing.T) {
+// TestUnreadyPoolStatesReason changes one property of a pool that is ready.
+func TestUnreadyPoolStatesReason(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range map[string]struct {
 		change func(*testing.T, *Allocator, *steady, *ipam.Pool)
@@ -45,7 +45,7 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 		}, "pool ns/own: there is no Cluster prod, to which it belongs: create it, or take the label cluster.x-k8s.io/cluster-name off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				pool := openParent(a)
 				c.change(t, a, api, &pool)
 				err := a.catalog.PoolReady(pool)
@@ -68,12 +68,12 @@ func TestWhyAPoolHandsOutNothing(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestWhatIsTakenOverIsStored expects the record as the claim's: for good if the claim exists, and
+// TestTakeoverIsStored expects the record as the claim's: for good if the claim exists, and
 // until the record was due if it does not.
-func TestWhatIsTakenOverIsStored(t *testing.T) {
+func TestTakeoverIsStored(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, cut := range []bool{false, true} {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				order.existsAs(uid)
 				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.16/28"))
@@ -106,10 +106,10 @@ func TestWhatIsTakenOverIsStored(t *testing.T) {
 	}
 }
 
-// TestWhoMayHaveItsBlockRetained judges by the claim's class, or by the pool that it names or is
+// TestRetentionFollowsClassOrPool judges by the claim's class, or by the pool that it names or is
 // from.
-func TestWhoMayHaveItsBlockRetained(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestRetentionFollowsClassOrPool(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
 		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "not"}})
 		a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})

@@ -81,7 +81,7 @@ func notFoundError(kind string) error {
 // namespaceNotFoundError returns its error if the namespace of an object is missing.
 func namespaceNotFoundError() error { return notFoundError("namespaces") }
 
-func TestWhatComesOfAReleaseThatFails(t *testing.T) {
+func TestFailedReleaseReturnsError(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails map[string]error
 		want  string // empty: no error
@@ -98,7 +98,7 @@ func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 		"it has another, and is not writable":        {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "removing the finalizer of IPAllocation ns/x-former"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.Name.Name = "x-former"
 				record = api.stores(t, record)
@@ -112,7 +112,7 @@ func TestWhatComesOfAReleaseThatFails(t *testing.T) {
 	}
 }
 
-func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
+func TestReleaseRemovesOnlyOwnFinalizer(t *testing.T) {
 	const theirs = "example.com/theirs"
 	for name, c := range map[string]struct {
 		finalizers, left []string
@@ -125,7 +125,7 @@ func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
 		"another has it, ours is last": {[]string{v1alpha1.FinalizerHeld}, []string{v1alpha1.FinalizerHeld}, "former"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := api.stores(t, heldBlock("x", "10.0.0.0/28"), c.finalizers...)
 				if c.uid != "" {
 					record.UID, record.Terminating = c.uid, true
@@ -142,8 +142,8 @@ func TestOnlyOurFinalizerIsTakenOff(t *testing.T) {
 	}
 }
 
-// TestAPoolsOwnRecordIsReleasedInTwoSteps expects that the record is marked, checked, and deleted.
-func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
+// TestPoolRecordIsReleasedInTwoSteps expects that the record is marked, checked, and deleted.
+func TestPoolRecordIsReleasedInTwoSteps(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {
 		state ipam.State
@@ -163,7 +163,7 @@ func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 		"the operator's namespace is gone at the mark": {ipam.StateBound, false, map[string]error{"patch": namespaceNotFoundError()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.StateBound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				own := api.stores(t, ownRecord(a, child, "10.0.0.0/24", c.state))
 				if c.inUse {
 					block := heldBlock("x", "10.0.0.0/28")
@@ -203,11 +203,11 @@ func TestAPoolsOwnRecordIsReleasedInTwoSteps(t *testing.T) {
 	}
 }
 
-// TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark holds the watch up.
-func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
+// TestPoolRecordStaysUntilMarkIsSeen holds the watch up.
+func TestPoolRecordStaysUntilMarkIsSeen(t *testing.T) {
 	for name, shown := range map[string]bool{"it is shown in time": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
 				own.Pool = s.pool.Key
 				obj := convert.Allocation(own)
@@ -244,12 +244,12 @@ func TestAPoolsOwnRecordStaysUntilTheWatchShowsTheMark(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotUsedIsGivenUp expects that a record is kept if it was taken over: it had another
+// TestUnusedRecordIsAbandoned expects that a record is kept if it was taken over: it had another
 // holder before.
-func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
+func TestUnusedRecordIsAbandoned(t *testing.T) {
 	for name, adopted := range map[string]bool{"made for the request": false, "taken over": true} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := heldBlock("x", "10.0.0.0/28")
 				record.Adopted = adopted
 				record = api.stores(t, record)
@@ -263,9 +263,9 @@ func TestWhatIsNotUsedIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenUpInVainIsNotTriedForEver leaves the record to the collection of orphans.
-func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+// TestFailedDiscardIsNotRetried leaves the record to the collection of orphans.
+func TestFailedDiscardIsNotRetried(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		own := api.stores(t, ownRecord(a, ipam.PoolNamed("child"), "10.0.0.0/24", ipam.StateBound))
 		calls := api.calls(map[string]error{"patch": errCut})
 		a.Discard(t.Context(), own)
@@ -276,7 +276,7 @@ func TestWhatIsGivenUpInVainIsNotTriedForEver(t *testing.T) {
 	})
 }
 
-func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
+func TestRecordChangesAreStored(t *testing.T) {
 	due := time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, c := range map[string]struct {
 		write func(*Allocator, context.Context, ipam.Record) error
@@ -312,7 +312,7 @@ func TestWhatIsWrittenIntoARecordIsStored(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
 				api.calls(map[string]error{"patch": errCut})
 				if err := c.write(a, t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), "changing IPAllocation "+record.Name.String()) {

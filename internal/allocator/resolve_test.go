@@ -12,10 +12,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// TestWhatARequestComesToWhereItCannotBeServed requests objects that are missing or not allowed, on
+// TestUnservableRequestReturnsReason requests objects that are missing or not allowed, on
 // a replica that has seen everything.
-func TestWhatARequestComesToWhereItCannotBeServed(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+func TestUnservableRequestReturnsReason(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		a.catalog.SetProject("ns", "ns")
 		pool := openParent(a)
 		a.catalog.SetPool(ipam.Pool{

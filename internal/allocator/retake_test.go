@@ -18,15 +18,15 @@ import (
 // due is the time at which a kept record is released.
 var due = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestOnlyAConfirmedRecordIsTakenOver retains a record for a claim's name, alone, and after another
+// TestTakeoverNeedsConfirmedRecord retains a record for a claim's name, alone, and after another
 // record was made on its block: the maker of that record saw it confirmed.
-func TestOnlyAConfirmedRecordIsTakenOver(t *testing.T) {
+func TestTakeoverNeedsConfirmedRecord(t *testing.T) {
 	for name, rival := range map[string]string{
 		"nothing else is on its block": "",
 		"something else is":            "10.0.0.0/30",
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				create := func(record ipam.Record) {
 					if err := api.server.create(convert.Allocation(record)); err != nil {
 						t.Fatal(err)
@@ -57,9 +57,9 @@ func claimOrder(claim string, length int) Order {
 	return order
 }
 
-// TestOnlyWhatAClaimAsksForIsTakenOver changes one property of a record that is retained for a
+// TestTakeoverNeedsMatchingRequest changes one property of a record that is retained for a
 // claim's name, or of the claim's request.
-func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
+func TestTakeoverNeedsMatchingRequest(t *testing.T) {
 	type change = func(*ipam.Record, *Order)
 	for name, c := range map[string]struct {
 		change change
@@ -84,7 +84,7 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
@@ -104,7 +104,7 @@ func TestOnlyWhatAClaimAsksForIsTakenOver(t *testing.T) {
 // TestSecondTakeoverInvalidatesFirst lets two attempts to create one claim take its record over.
 // The first is given up then, in the state in which it was made: the second stays.
 func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := claimOrder("x", 28)
 		kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 		kept.Name.Name, kept.State, kept.Reclaim, kept.ReleaseAfter = "x-former", ipam.StateRetained, ipam.ReclaimRetain, due
@@ -124,10 +124,10 @@ func TestSecondTakeoverInvalidatesFirst(t *testing.T) {
 	})
 }
 
-// TestTheLastOfAKeyIsTakenOver keeps two records under one key: the record that is kept longest was
+// TestTakeoverPrefersLastRecordOfKey keeps two records under one key: the record that is kept longest was
 // given back last; but the claim's own record comes first.
-func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestTakeoverPrefersLastRecordOfKey(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := claimOrder("x", 28)
 		order.Sticky = "k"
 		for i, name := range []string{"a", "b", "c"} {
@@ -149,13 +149,13 @@ func TestTheLastOfAKeyIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestAClaimWaitsForARecordThatIsAboutToBeRetained shows the deletion of the former claim, and
+// TestClaimWaitsForRecordAboutToBeRetained shows the deletion of the former claim, and
 // settles its record after half of that time, or not at all.
-func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
+func TestClaimWaitsForRecordAboutToBeRetained(t *testing.T) {
 	for name, settled := range map[string]bool{"it is retained in time": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
 			wait := map[bool]time.Duration{true: releaseTimeout / 2, false: releaseTimeout}[settled]
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.ReclaimRetain, "gone"
@@ -187,9 +187,9 @@ func TestAClaimWaitsForARecordThatIsAboutToBeRetained(t *testing.T) {
 	}
 }
 
-// TestOnlyForARecordThatMayBeRetainedAClaimWaits covers records that are released otherwise, which
+// TestClaimWaitsOnlyForRetainableRecord covers records that are released otherwise, which
 // is no loss, and records that stay, which are not available.
-func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
+func TestClaimWaitsOnlyForRetainableRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   ipam.State
 		reclaim ipam.Reclaim
@@ -206,7 +206,7 @@ func TestOnlyForARecordThatMayBeRetainedAClaimWaits(t *testing.T) {
 		"it cools down, with the policy": {ipam.StateCooling, ipam.ReclaimRetain, "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 				order := claimOrder("x", 28)
 				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.HolderUID = "x-former", "gone"

@@ -28,10 +28,10 @@ func (s *apiServer) restore(revision int64) {
 	}
 }
 
-// TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp lets the store go back while a replica
+// TestWriteBelowViewRevisionIsAbandoned lets the store go back while a replica
 // runs, whose watch shows nothing until the revision is as high as before. Another replica records
 // a block, which that watch never shows.
-func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
+func TestWriteBelowViewRevisionIsAbandoned(t *testing.T) {
 	for name, write := range map[string]func(*scene, ipam.Record) error{
 		"a create of an attempt": func(s *scene, _ ipam.Record) error {
 			_, err := s.allocator.Allocate(s.t.Context(), s.order("x", 31))
@@ -46,7 +46,7 @@ func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				s.open()
 				kept := s.recorded(s.order("kept", 31), "10.0.0.6/31")
 				snapshot := s.server.revision
@@ -73,12 +73,12 @@ func TestAWriteThatIsNotAboveTheRevisionOfTheViewIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestARecordIsTakenOverOnlyWhileTheWatchRuns covers an interrupted watch, during which the store
+// TestTakeoverNeedsRunningWatch covers an interrupted watch, during which the store
 // can go back.
-func TestARecordIsTakenOverOnlyWhileTheWatchRuns(t *testing.T) {
+func TestTakeoverNeedsRunningWatch(t *testing.T) {
 	for name, want := range map[string]error{"it runs": nil, "it is interrupted": ipam.ErrUnconfirmed} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, func(s *scene) {
+			runScene(t, func(s *scene) {
 				s.down = want != nil
 				record := s.recorded(s.bound("x", "uid", 31), "10.0.0.0/31")
 				s.open()

@@ -15,9 +15,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestWhatWasListedIsAnsweredFrom loads a pool of two addresses of which one is held, and a claim
+// TestSimulatorAnswersFromListedState loads a pool of two addresses of which one is held, and a claim
 // that waits: the other address goes to that claim, and not to a claim that comes now.
-func TestWhatWasListedIsAnsweredFrom(t *testing.T) {
+func TestSimulatorAnswersFromListedState(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/31")
 	own := ipam.Record{
 		Name: convert.RecordOfPool("system", ipam.PoolNamed("p")), UID: "own", Version: "1", Block: cidr, Pool: ipam.DomainNamed("default", ipam.IPv4),

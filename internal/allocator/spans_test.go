@@ -29,7 +29,7 @@ import (
 type recorded struct{ *tracetest.SpanRecorder }
 
 // traced makes an allocator record spans, and returns them.
-func traced(a *Allocator) recorded {
+func traceAllocator(a *Allocator) recorded {
 	spans := recorded{tracetest.NewSpanRecorder()}
 	a.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 	return spans
@@ -71,10 +71,10 @@ func expectTree(t *testing.T, got, want string) {
 	}
 }
 
-func TestAnAllocationHasASpanForEachStep(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		spans := traced(a)
-		order := ordered(claimOrder("a", 30), parent())
+func TestAllocationHasSpanForEachStep(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traceAllocator(a)
+		order := orderFromPools(claimOrder("a", 30), parent())
 		order.Terms.Class = "gold"
 		if _, err := a.Allocate(t.Context(), order); err != nil {
 			t.Fatal(err)
@@ -100,13 +100,13 @@ func (r *racing) Create(ctx context.Context, obj client.Object, opts ...client.C
 	return r.steady.Create(ctx, obj, opts...)
 }
 
-// TestALostRaceIsSeenInTheTrace lets another replica record the block first; the record that gives
+// TestTraceShowsLostRace lets another replica record the block first; the record that gives
 // way is released, and the next block is tried.
-func TestALostRaceIsSeenInTheTrace(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		spans := traced(a)
+func TestTraceShowsLostRace(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		spans := traceAllocator(a)
 		a.client = &racing{api, sync.OnceFunc(func() { api.stores(t, heldBlock("x", "10.0.0.0/30")) })}
-		if _, err := a.Allocate(t.Context(), ordered(claimOrder("a", 30), parent())); err != nil {
+		if _, err := a.Allocate(t.Context(), orderFromPools(claimOrder("a", 30), parent())); err != nil {
 			t.Fatal(err)
 		}
 		a.Close()
@@ -128,10 +128,10 @@ allocate 2 allocated
 	})
 }
 
-func TestWhatHasNoRoomIsNoFailure(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		spans := traced(a)
-		if _, err := a.Allocate(t.Context(), ordered(claimOrder("b", 8), parent())); err == nil {
+func TestExhaustedSpanIsNotError(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traceAllocator(a)
+		if _, err := a.Allocate(t.Context(), orderFromPools(claimOrder("b", 8), parent())); err == nil {
 			t.Fatal("a block larger than the pool is allocated")
 		}
 		expectTree(t, spans.tree(tracing.Attempts, tracing.Result), `
@@ -142,11 +142,11 @@ allocate 1 exhausted
 	})
 }
 
-func TestWhatTheAPIServerDoesNotAnswerIsAFailure(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		spans := traced(a)
+func TestUnansweredCreateSpanIsError(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		spans := traceAllocator(a)
 		api.fails = errCut
-		if _, err := a.Allocate(t.Context(), ordered(claimOrder("a", 30), parent())); err == nil {
+		if _, err := a.Allocate(t.Context(), orderFromPools(claimOrder("a", 30), parent())); err == nil {
 			t.Fatal("a block is allocated without an API server")
 		}
 		expectTree(t, spans.tree(tracing.Result, tracing.ErrorType), `
@@ -157,11 +157,11 @@ allocate error error FAILED
 	})
 }
 
-// TestAHolderThatWaitedSaysForHowLong expects the spans of a controller.
-func TestAHolderThatWaitedSaysForHowLong(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		spans := traced(a)
-		order := ordered(claimOrder("a", 30), parent())
+// TestSpanStatesWaitDuration expects the spans of a controller.
+func TestSpanStatesWaitDuration(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traceAllocator(a)
+		order := orderFromPools(claimOrder("a", 30), parent())
 		order.Origin, order.HolderUID = OriginController, "uid"
 		order.Waiting.Since = a.metrics.Now().Add(-90 * time.Second)
 		if _, err := a.Allocate(t.Context(), order); err != nil {
@@ -174,10 +174,10 @@ func TestAHolderThatWaitedSaysForHowLong(t *testing.T) {
 	})
 }
 
-// TestWithoutTracerNothingIsSpent expects that the begin and the end of an allocation and of its
+// TestMissingTracerCostsNoMemory expects that the begin and the end of an allocation and of its
 // steps allocate as much memory as metrics alone.
-func TestWithoutTracerNothingIsSpent(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+func TestMissingTracerCostsNoMemory(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
 		record := heldBlock("x", "10.0.0.0/30")
 		ctx := t.Context()
 		spent := testing.AllocsPerRun(100, func() {
@@ -205,9 +205,9 @@ func BenchmarkAllocate(b *testing.B) {
 		"off": nopTracer{}, "unsampled": sending(sdktrace.NeverSample()), "sampled": sending(sdktrace.AlwaysSample()),
 	} {
 		b.Run(name, func(b *testing.B) {
-			a := benched(b)
+			a := newBenchAllocator(b)
 			a.tracer = tracer
-			order := ordered(claimOrder("a", 32), parent())
+			order := orderFromPools(claimOrder("a", 32), parent())
 			order.Record = ipam.Name{} // a new one each time
 			b.ReportAllocs()
 			for b.Loop() {
@@ -224,7 +224,7 @@ func BenchmarkAllocate(b *testing.B) {
 }
 
 // benched returns an allocator whose view follows an API server in memory.
-func benched(b *testing.B) *Allocator {
+func newBenchAllocator(b *testing.B) *Allocator {
 	api := &steady{link: link{server: newAPIServer(parent())}}
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
 	a := newAllocator(testOptions{Ledger: view, Client: api})

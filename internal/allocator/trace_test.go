@@ -14,17 +14,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestTheLogTellsTheStoryOfABlock expects the log from the pool that is passed over to the release:
+// TestLogHasEachChangeOfBlock expects the log from the pool that is passed over to the release:
 // each change at level 1, each step at level 2. The caller that gets an error logs it.
-func TestTheLogTellsTheStoryOfABlock(t *testing.T) {
-	onReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+func TestLogHasEachChangeOfBlock(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		var lines []string
 		ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) {
 			level, rest, _ := strings.Cut(strings.TrimPrefix(args, `"level"=`), ` "msg"="`)
 			message, _, _ := strings.Cut(rest, `"`)
 			lines = append(lines, fmt.Sprint(level, " ", message))
 		}, funcr.Options{Verbosity: stepLevel}))
-		order := ordered(claimOrder("x", 28), second(a, api, t), parent())
+		order := orderFromPools(claimOrder("x", 28), openSecondPool(a, api, t), parent())
 		record, err := a.Allocate(ctx, order)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestTheLogTellsTheStoryOfABlock(t *testing.T) {
 			t.Error("another record of the name is changed")
 		}
 		synctest.Wait() // until the watch has shown it
-		again := ordered(claimOrder("x", 28), parent())
+		again := orderFromPools(claimOrder("x", 28), parent())
 		if record, err = a.Allocate(ctx, again); err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func TestAskerReportsFailures(t *testing.T) {
 	}
 }
 
-func TestAskerRemovesTheFormerRequester(t *testing.T) {
+func TestAskerRemovesFormerRequester(t *testing.T) {
 	s, a, claim := newAsker(t, account)
 	claim.Annotations[v1alpha1.AnnotationRequester] = "v1.x.y"
 	if err := s.Update(t.Context(), claim); err != nil {

@@ -47,7 +47,7 @@ func TestRightsAskForTheVerbUse(t *testing.T) {
 }
 
 // Different questions have different answers, whatever the parts contain.
-func TestQuestionsAreKeptApart(t *testing.T) {
+func TestDistinctQuestionsHaveDistinctAnswers(t *testing.T) {
 	questionAfter := func(change func(*authenticationv1.UserInfo)) string {
 		user := authenticationv1.UserInfo{Username: "jane", UID: "1"}
 		change(&user)
@@ -89,7 +89,7 @@ func TestQuestionsAreKeptApart(t *testing.T) {
 
 // One user may act with other groups within the seconds for which an answer is
 // remembered: with another token, or impersonated.
-func TestARightOfAGroupIsNotThatOfTheUser(t *testing.T) {
+func TestRightOfGroupIsNotRightOfUser(t *testing.T) {
 	asked := 0
 	store := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
@@ -116,7 +116,7 @@ func TestARightOfAGroupIsNotThatOfTheUser(t *testing.T) {
 }
 
 // One user may act with a narrower token: what that may is in its extra fields.
-func TestARightOfATokenIsNotThatOfTheUser(t *testing.T) {
+func TestRightOfTokenIsNotRightOfUser(t *testing.T) {
 	store := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			review := obj.(*authorizationv1.SubjectAccessReview)

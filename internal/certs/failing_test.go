@@ -15,7 +15,7 @@ import (
 
 // before returns a client that calls do before each call, which has no effect and fails if do
 // does.
-func before(do func() error) client.WithWatch {
+func newClientBefore(do func() error) client.WithWatch {
 	return interceptor.NewClient(admin, interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if err := do(); err != nil {
@@ -43,7 +43,7 @@ var _ = DescribeTable("A pass fails if a call to the API server fails, and the n
 		for call := 1; ; call++ {
 			By(fmt.Sprintf("failing call %d", call))
 			calls := 0
-			through := before(func() error {
+			through := newClientBefore(func() error {
 				if calls++; calls == call {
 					return apierrors.NewServiceUnavailable(fmt.Sprint("call ", call))
 				}

@@ -19,7 +19,7 @@ var _ = Describe("A replica whose certificate others issue", func() {
 		issuing := issuer.replica(admin)
 		_, _ = pass(ctx, issuing)
 		_, _ = pass(ctx, issuing)
-		first := served(issuing)
+		first := servedCertificate(issuing)
 		Expect(first).NotTo(BeNil())
 
 		w.options.Mode = FromSecret
@@ -30,37 +30,37 @@ var _ = Describe("A replica whose certificate others issue", func() {
 
 		secret := &corev1.Secret{}
 		secret.Namespace, secret.Name = w.options.Namespace, w.options.SecretName
-		created(ctx, secret)
+		createObjects(ctx, secret)
 		_, err = pass(ctx, c)
 		Expect(err).To(MatchError(reconcile.TerminalError(nil)))
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("tls.crt and tls.key")))
 
 		copied(ctx, issuer, w)
 		w.passed(ctx, c)
-		Expect(isSameCertificate(served(c), first)).To(BeTrue())
+		Expect(isSameCertificate(servedCertificate(c), first)).To(BeTrue())
 		Expect(c.Ready()).To(BeClosed())
 
 		w.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.key") })
 		_, err = pass(ctx, c)
 		Expect(err).To(HaveOccurred())
-		Expect(isSameCertificate(served(c), first)).To(BeTrue())
+		Expect(isSameCertificate(servedCertificate(c), first)).To(BeTrue())
 		w.deleted(ctx)
 		_, err = pass(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(isSameCertificate(served(c), first)).To(BeTrue())
+		Expect(isSameCertificate(servedCertificate(c), first)).To(BeTrue())
 		Expect(c.Check(nil)).To(Succeed())
 
 		issuer.harmed(ctx, func(s *corev1.Secret) { delete(s.Data, "tls.key") })
 		_, _ = pass(ctx, issuing)
 		second := &corev1.Secret{}
 		second.Namespace, second.Name = w.options.Namespace, w.options.SecretName
-		created(ctx, second)
+		createObjects(ctx, second)
 		copied(ctx, issuer, w)
 		w.passed(ctx, c)
-		Expect(isSameCertificate(served(c), first)).To(BeTrue(), "before the handover is over")
+		Expect(isSameCertificate(servedCertificate(c), first)).To(BeTrue(), "before the handover is over")
 		w.later(handover)
 		w.passed(ctx, c)
-		Expect(isSameCertificate(served(c), first)).To(BeFalse())
+		Expect(isSameCertificate(servedCertificate(c), first)).To(BeFalse())
 
 		w.later(servingLife)
 		_, err = pass(ctx, c)

@@ -38,29 +38,29 @@ var installed = Options{
 // passes both was accepted by both.
 var _ = Describe("Two managers that have only the rights of the markers", func() {
 	It("serve webhooks that the API server can call, after any change to the objects", func(ctx SpecContext) {
-		created(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed.Namespace}})
+		createObjects(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed.Namespace}})
 		user, err := control.AddUser(envtest.User{Name: "operator"}, nil)
 		Expect(err).NotTo(HaveOccurred())
-		created(ctx, rights("operator")...)
+		createObjects(ctx, rights("operator")...)
 
 		ports := []int32{freePort(), freePort()}
-		replicas := []*Certs{running(user.Config(), ports[0]), running(user.Config(), ports[1])}
+		replicas := []*Certs{startCerts(user.Config(), ports[0]), startCerts(user.Config(), ports[1])}
 		for _, c := range replicas {
 			Eventually(func() error { return c.Check(nil) }).Should(MatchError(ContainSubstring(
 				"waiting for %s and %s", installed.MutatingWebhook, installed.ValidatingWebhook)))
-			Expect(served(c)).NotTo(BeNil())
+			Expect(servedCertificate(c)).NotTo(BeNil())
 		}
 
 		w := &world{options: installed}
 		w.mutating = mutating(installed.MutatingWebhook, reference(ports[0]))
 		w.validating = validating(installed.ValidatingWebhook, reference(ports[1]))
-		created(ctx, service(ports))
+		createObjects(ctx, service(ports))
 		w.installed(ctx)
 		for _, c := range replicas {
 			Eventually(c.Ready()).Should(BeClosed())
 			Expect(c.Check(nil)).To(Succeed())
 		}
-		Eventually(reviewed).WithContext(ctx).Should(Succeed())
+		Eventually(createReviewedObject).WithContext(ctx).Should(Succeed())
 
 		for what, harm := range map[string]func(){
 			"deleting the Secret":        func() { w.deleted(ctx) },
@@ -68,24 +68,24 @@ var _ = Describe("Two managers that have only the rights of the markers", func()
 			"spoiling the certificate":   func() { w.harmed(ctx, func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("?") }) },
 		} {
 			By(what)
-			before := served(replicas[0])
+			before := servedCertificate(replicas[0])
 			harm()
 			Eventually(func() bool {
-				Expect(reviewed(ctx)).To(Succeed(), "after "+what)
-				a, b := served(replicas[0]), served(replicas[1])
+				Expect(createReviewedObject(ctx)).To(Succeed(), "after "+what)
+				a, b := servedCertificate(replicas[0]), servedCertificate(replicas[1])
 				return isSameCertificate(a, b) && !isSameCertificate(a, before)
 			}).WithPolling(10 * time.Millisecond).WithTimeout(20 * time.Second).Should(BeTrue())
 		}
 
 		w.wiped(ctx)
 		Eventually(w.bundles).WithArguments(ctx).Should(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
-		Eventually(reviewed).WithContext(ctx).Should(Succeed())
+		Eventually(createReviewedObject).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 })
 
 // running starts a manager as cmd/manager makes it, with a certificate that hands over after a
 // second. Only one of them is ever elected.
-func running(user *rest.Config, port int32) *Certs {
+func startCerts(user *rest.Config, port int32) *Certs {
 	GinkgoHelper()
 	skip := true
 	scheme := runtime.NewScheme() // one each, as a manager adds to its scheme
@@ -126,7 +126,7 @@ func running(user *rest.Config, port int32) *Certs {
 }
 
 // reviewed creates a ConfigMap that both webhooks have to let through.
-func reviewed(ctx context.Context) error {
+func createReviewedObject(ctx context.Context) error {
 	return admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "reviewed-", Namespace: installed.Namespace, Labels: map[string]string{"webhooks": installed.Namespace},
 	}}, client.DryRunAll)

@@ -10,7 +10,7 @@ import (
 
 const oldSecret, otherSecret = "abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba"
 
-func TestAPathSecretCanBeAnElementOfAPathAndIsNeverTheSame(t *testing.T) {
+func TestPathSecretIsUniqueValidPathElement(t *testing.T) {
 	a, b := newPathSecret(), newPathSecret()
 	if !aPathSecret.MatchString(a) || len(validation.IsDNS1123Subdomain(a)) > 0 || a == b {
 		t.Errorf("%q, %q", a, b)
@@ -23,7 +23,7 @@ func viewAtBirth(previous ...string) pathView {
 	return pathView{}.follow(pathSecrets{current: oldSecret, since: birth, injected: birth, previous: previous}, birth)
 }
 
-func TestNextReplacesAPathSecretOnceItMayBeKnownOrIsOld(t *testing.T) {
+func TestNextReplacesPathSecretWhenKnownOrOld(t *testing.T) {
 	pending := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}}, birth)
 	for name, test := range map[string]struct {
 		view     pathView
@@ -64,7 +64,7 @@ func TestNextReplacesAPathSecretOnceItMayBeKnownOrIsOld(t *testing.T) {
 	}
 }
 
-func TestNextReplacesNoPathSecretWhileTheOneBeforeIsAccepted(t *testing.T) {
+func TestNextKeepsPathSecretDuringGrace(t *testing.T) {
 	now := birth.Add(2 * pathLife) // as old, but it could not be injected before
 	view := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}}, birth)
 	next, _ := view.next(now, causeStart, []string{oldSecret})
@@ -77,7 +77,7 @@ func TestNextReplacesNoPathSecretWhileTheOneBeforeIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAPathSecretIsInjectedAfterTheHandover(t *testing.T) {
+func TestPathSecretIsInjectedAfterHandover(t *testing.T) {
 	p := pathView{}.follow(pathSecrets{current: newPathSecret(), since: birth, previous: []string{oldSecret}}, birth)
 	for _, at := range []struct {
 		after       time.Duration
@@ -101,7 +101,7 @@ func TestAPathSecretIsInjectedAfterTheHandover(t *testing.T) {
 	}
 }
 
-func TestAFormerPathSecretIsAcceptedForTheGraceAndKnownAfterIt(t *testing.T) {
+func TestFormerPathSecretIsAcceptedDuringGrace(t *testing.T) {
 	const older, unknown = "oooooooooooooooooooooooooo", "uuuuuuuuuuuuuuuuuuuuuuuuuu"
 	held := pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}, older: []string{older}}
 	view := pathView{}.follow(held, birth)
@@ -128,9 +128,9 @@ func TestAFormerPathSecretIsAcceptedForTheGraceAndKnownAfterIt(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers expects a later replica to use the
+// TestNewReplicaKeepsGraceTimesOfSecret expects a later replica to use the
 // times in the Secret, but none that is in the future.
-func TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers(t *testing.T) {
+func TestNewReplicaKeepsGraceTimesOfSecret(t *testing.T) {
 	for name, test := range map[string]struct {
 		now    time.Duration // since birth, when it was injected
 		former Standing
@@ -152,9 +152,9 @@ func TestAReplicaThatStartsTakesNoFormerPathSecretLongerThanOthers(t *testing.T)
 	}
 }
 
-// TestClocksThatDifferMakeNoMoreReplacements expects that two replicas whose clocks differ by a day
+// TestClockSkewCausesNoExtraReplacement expects that two replicas whose clocks differ by a day
 // do not replace each other's secrets.
-func TestClocksThatDifferMakeNoMoreReplacements(t *testing.T) {
+func TestClockSkewCausesNoExtraReplacement(t *testing.T) {
 	const skew = 24 * time.Hour
 	held, made := pathSecrets{}, 0
 	var fast, slow pathView
@@ -187,7 +187,7 @@ func TestOlderPathSecretsAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPathSecretIsNone(t *testing.T) {
+func TestInvalidPathSecretIsIgnored(t *testing.T) {
 	good := pathSecrets{current: oldSecret, since: birth, injected: birth, previous: []string{otherSecret}, older: []string{newPathSecret()}}
 	got := parsePathSecrets(good.data())
 	if got.current != oldSecret || !got.since.Equal(birth) || !got.injected.Equal(birth) || !slices.Equal(got.previous, good.previous) || !slices.Equal(got.older, good.older) {

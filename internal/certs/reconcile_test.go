@@ -19,23 +19,23 @@ var _ = Describe("A replica with its own certificate", func() {
 	It("is ready once both configurations trust it", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		c := w.replica(admin)
-		Expect(served(c)).To(BeNil())
+		Expect(servedCertificate(c)).To(BeNil())
 		Expect(c.Check(nil)).To(MatchError("webhook certificate: not loaded yet"))
 
 		_, err := pass(ctx, c) // makes the Secret
 		Expect(err).NotTo(HaveOccurred())
 		_, err = pass(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(served(c)).NotTo(BeNil())
+		Expect(servedCertificate(c)).NotTo(BeNil())
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
 
-		created(ctx, w.mutating)
+		createObjects(ctx, w.mutating)
 		_, err = pass(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.Ready()).NotTo(BeClosed())
 		Expect(c.Check(nil)).To(MatchError("webhook certificate: waiting for " + w.validating.Name))
 
-		created(ctx, w.validating)
+		createObjects(ctx, w.validating)
 		w.passed(ctx, c)
 		Expect(c.Ready()).To(BeClosed())
 		Expect(c.Check(nil)).To(Succeed())
@@ -84,7 +84,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			w := newWorld(ctx).installed(ctx)
 			c, other := w.replica(admin), w.replica(admin)
 			w.passed(ctx, c, other)
-			before := served(c)
+			before := servedCertificate(c)
 
 			if harm == nil {
 				w.deleted(ctx)
@@ -92,13 +92,13 @@ var _ = Describe("A replica with its own certificate", func() {
 				w.harmed(ctx, harm)
 			}
 			w.passed(ctx, c)
-			Expect(served(c)).To(BeIdenticalTo(before), "before the handover is over")
+			Expect(servedCertificate(c)).To(BeIdenticalTo(before), "before the handover is over")
 			w.accepted(ctx, c)
 			w.accepted(ctx, other)
 
 			w.later(handover)
 			w.passed(ctx, c)
-			Expect(isSameCertificate(served(c), before)).To(BeFalse())
+			Expect(isSameCertificate(servedCertificate(c), before)).To(BeFalse())
 			w.accepted(ctx, c)
 			w.accepted(ctx, other)
 
@@ -106,7 +106,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			w.passed(ctx, other, c, other)
 			w.later(handover)
 			w.passed(ctx, other)
-			Expect(isSameCertificate(served(c), served(other))).To(BeTrue())
+			Expect(isSameCertificate(servedCertificate(c), servedCertificate(other))).To(BeTrue())
 			w.accepted(ctx, c)
 			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
 			Expect(parseBundle(w.secret(ctx).Data["ca.crt"])).To(HaveLen(1))
@@ -123,12 +123,12 @@ var _ = Describe("A replica with its own certificate", func() {
 		w := newWorld(ctx).installed(ctx)
 		c := w.replica(admin)
 		w.passed(ctx, c)
-		before := served(c)
+		before := servedCertificate(c)
 		w.later(servingLife * 2 / 3)
 		w.passed(ctx, c)
 		w.later(handover)
 		w.passed(ctx, c)
-		Expect(isSameCertificate(served(c), before)).To(BeFalse())
+		Expect(isSameCertificate(servedCertificate(c), before)).To(BeFalse())
 		Expect(c.Check(nil)).To(Succeed())
 		w.accepted(ctx, c)
 	})
@@ -146,7 +146,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			},
 		}))
 		w.passed(ctx, c)
-		before := served(c)
+		before := servedCertificate(c)
 
 		refusing = true
 		w.deleted(ctx)
@@ -155,7 +155,7 @@ var _ = Describe("A replica with its own certificate", func() {
 		for range 3 {
 			_, err = pass(ctx, c)
 			Expect(err).To(MatchError(refused))
-			Expect(served(c)).To(BeIdenticalTo(before))
+			Expect(servedCertificate(c)).To(BeIdenticalTo(before))
 			w.accepted(ctx, c)
 			w.later(handover)
 		}
@@ -176,8 +176,8 @@ var _ = Describe("A replica with its own certificate", func() {
 				}
 				return nil
 			}
-			slow := w.replica(before(overtake))
-			slow.reader = before(overtake)
+			slow := w.replica(newClientBefore(overtake))
+			slow.reader = newClientBefore(overtake)
 
 			_, err := pass(ctx, slow)
 			Expect(err).NotTo(HaveOccurred())
@@ -206,7 +206,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			}
 			w.concurrently(ctx, replicas)
 			for _, c := range replicas[1:] {
-				Expect(isSameCertificate(served(c), served(replicas[0]))).To(BeTrue())
+				Expect(isSameCertificate(servedCertificate(c), servedCertificate(replicas[0]))).To(BeTrue())
 			}
 			w.later(overlap)
 			w.concurrently(ctx, replicas)
@@ -226,7 +226,7 @@ func (w *world) concurrently(ctx context.Context, replicas []*Certs) {
 				result, err := pass(ctx, c)
 				Expect(err).NotTo(HaveOccurred())
 				done = c.trouble.Load() == nil && c.next == nil
-				if served(c) != nil {
+				if servedCertificate(c) != nil {
 					w.accepted(ctx, c)
 				}
 				if c.next != nil {

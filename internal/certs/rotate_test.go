@@ -72,7 +72,7 @@ func handshakeWith(pair *tls.Certificate, bundle []byte, name string, now time.T
 }
 
 // healthy returns a Secret as the operator leaves it, one overlap ago.
-func healthy(t *testing.T) map[string][]byte {
+func healthySecret(t *testing.T) map[string][]byte {
 	t.Helper()
 	data, _ := nextData(t, birth, nil, nil)
 	return data
@@ -90,10 +90,10 @@ func pairOf(t *testing.T, pair *tls.Certificate, err error) (certificate, key []
 	return encodeBundle([]*x509.Certificate{pair.Leaf}), key
 }
 
-func TestNextRepairsWhatIsBrokenAndKeepsTheRest(t *testing.T) {
+func TestNextRepairsBrokenPartsAndKeepsRest(t *testing.T) {
 	const authority, certificate, nothing = "new authority and certificate", "new certificate", ""
 	month := birth.AddDate(0, 1, 0)
-	other := healthy(t)
+	other := healthySecret(t)
 	for name, test := range map[string]struct {
 		now  time.Time
 		harm func(data map[string][]byte)
@@ -129,7 +129,7 @@ func TestNextRepairsWhatIsBrokenAndKeepsTheRest(t *testing.T) {
 		}, "only the present authority is trusted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := healthy(t)
+			data := healthySecret(t)
 			test.harm(data)
 			before := maps.Clone(data)
 			after, news := nextData(t, test.now, data, nil)
@@ -143,8 +143,8 @@ func TestNextRepairsWhatIsBrokenAndKeepsTheRest(t *testing.T) {
 	}
 }
 
-func TestACertificateGetsTheNamesItLacksAndKeepsThoseItHas(t *testing.T) {
-	other, _ := parseHeld(healthy(t))
+func TestCertificateGetsMissingNamesAndKeepsOthers(t *testing.T) {
+	other, _ := parseHeld(healthySecret(t))
 	for _, want := range []string{"a.ns.svc", "b.ns.svc"} {
 		after, news, err := other.next(birth, []string{want}, nil)
 		if err != nil || news != "new certificate" {
@@ -160,10 +160,10 @@ func TestACertificateGetsTheNamesItLacksAndKeepsThoseItHas(t *testing.T) {
 	}
 }
 
-// TestALongLife makes passes for fifteen years, and now and then the Secret is deleted. A
+// TestRotationKeepsTrustForFifteenYears makes passes for fifteen years, and now and then the Secret is deleted. A
 // certificate that was served before a step is trusted after it, as the other replicas go on
 // serving it.
-func TestALongLife(t *testing.T) {
+func TestRotationKeepsTrustForFifteenYears(t *testing.T) {
 	data, injected := map[string][]byte(nil), []byte(nil)
 	certificates, authorities, widest := 0, 0, 0
 	for turn := range 15 * 365 / 3 {
@@ -204,7 +204,7 @@ func FuzzNext(f *testing.F) {
 	f.Add(uint8(2), uint16(40), []byte("AAAA"), int32(365*24))
 	f.Add(uint8(3), uint16(500), []byte("\n"), int32(-1000))
 	f.Fuzz(func(t *testing.T, key uint8, at uint16, with []byte, hours int32) {
-		data := healthy(t)
+		data := healthySecret(t)
 		name := []string{"tls.crt", "tls.key", "ca.crt", "ca.key"}[key%4]
 		place := int(at) % len(data[name])
 		data[name] = slices.Concat(data[name][:place], with, data[name][min(place+len(with), len(data[name])):])

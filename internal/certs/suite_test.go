@@ -42,7 +42,7 @@ var _ = BeforeSuite(func() {
 })
 
 // served returns the certificate that a replica serves, or nil.
-func served(c *Certs) *tls.Certificate {
+func servedCertificate(c *Certs) *tls.Certificate {
 	certificate, err := c.GetCertificate(nil)
 	if err != nil {
 		return nil
@@ -51,7 +51,7 @@ func served(c *Certs) *tls.Certificate {
 }
 
 // created makes objects that are deleted after the spec.
-func created(ctx context.Context, objects ...client.Object) {
+func createObjects(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
 		Expect(admin.Create(ctx, object)).To(Succeed())

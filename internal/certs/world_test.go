@@ -24,7 +24,7 @@ type world struct {
 
 func newWorld(ctx context.Context) *world {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "certs-"}}
-	created(ctx, namespace)
+	createObjects(ctx, namespace)
 	name := namespace.Name
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	return &world{
@@ -74,7 +74,7 @@ var configMapsAreCreated = []admissionv1.RuleWithOperations{{
 
 // installed makes both configurations.
 func (w *world) installed(ctx context.Context) *world {
-	created(ctx, w.mutating, w.validating)
+	createObjects(ctx, w.mutating, w.validating)
 	return w
 }
 
@@ -163,7 +163,7 @@ func (w *world) bundles(ctx context.Context) []string {
 // certificate.
 func (w *world) accepted(ctx context.Context, c *Certs) {
 	GinkgoHelper()
-	certificate := served(c) // read before the bundles: a later certificate is no excuse
+	certificate := servedCertificate(c) // read before the bundles: a later certificate is no excuse
 	Expect(certificate).NotTo(BeNil())
 	for _, bundle := range w.bundles(ctx) {
 		Expect(handshakeWith(certificate, []byte(bundle), w.options.names()[0], w.clock.Now())).To(Succeed())

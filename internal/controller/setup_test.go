@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestControllerThatCannotBeRegisteredIsReported registers each controller twice: no name is left
+// TestRegistrationFailureIsReported registers each controller twice: no name is left
 // for the second.
-func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
+func TestRegistrationFailureIsReported(t *testing.T) {
 	r := replica.New(replica.Options{})
 	for name, c := range map[string]interface{ SetupWithManager(manager.Manager) error }{
 		"allocationgc":   &allocationgc.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History},
@@ -34,7 +34,7 @@ func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 		"ippool":         &ippool.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mgr := unconnected(t)
+			mgr := newUnconnectedManager(t)
 			suite.Must(t, setup(mgr, c))
 			if err := setup(mgr, c); err == nil {
 				t.Error("a second one of the name is registered")
@@ -44,7 +44,7 @@ func TestControllerThatCannotBeRegisteredIsReported(t *testing.T) {
 }
 
 // unconnected returns a manager that is never started.
-func unconnected(t *testing.T) manager.Manager {
+func newUnconnectedManager(t *testing.T) manager.Manager {
 	t.Helper()
 	scheme, err := cluster.Scheme()
 	suite.Must(t, err)

@@ -14,7 +14,7 @@ import (
 )
 
 // claimed returns the record of a claim.
-func claimed() ipam.Record {
+func claimRecord() ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, UID: "1-2-3", Version: "42",
 		Block: netip.MustParsePrefix("10.0.0.0/24"), Pool: ipam.PoolNamed("p"), Class: "gold",
@@ -23,7 +23,7 @@ func claimed() ipam.Record {
 	}
 }
 
-func TestARecordIsReadAsItIsWritten(t *testing.T) {
+func TestRecordRoundTrips(t *testing.T) {
 	for name, edit := range map[string]func(*ipam.Record){
 		"of a claim":                     func(*ipam.Record) {},
 		"of a claim that has no UID yet": func(r *ipam.Record) { r.HolderUID = "" },
@@ -67,7 +67,7 @@ func TestARecordIsReadAsItIsWritten(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := claimed()
+			want := claimRecord()
 			edit(&want)
 			got, err := Record(Allocation(want))
 			if err != nil {
@@ -81,7 +81,7 @@ func TestARecordIsReadAsItIsWritten(t *testing.T) {
 }
 
 func TestAllocation(t *testing.T) {
-	got := Allocation(claimed())
+	got := Allocation(claimRecord())
 	want := &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c-12345678", UID: "1-2-3", ResourceVersion: "42", Finalizers: []string{v1alpha1.FinalizerHeld}},
 		Spec: v1alpha1.IPAllocationSpec{
@@ -122,42 +122,42 @@ func TestRecord(t *testing.T) {
 		},
 		"one with host bits is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "10.0.0.1/24" },
-			want:    unreadableOf(claimed().Block),
+			want:    unreadableOf(claimRecord().Block),
 			refused: `spec.cidr: Invalid value: "10.0.0.1/24": has host bits set: did you mean "10.0.0.0/24"?`,
 		},
 		"one with an IPv4-mapped block is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "::ffff:10.0.0.0/120" },
-			want:    unreadableOf(claimed().Block),
+			want:    unreadableOf(claimRecord().Block),
 			refused: `spec.cidr: Invalid value: "::ffff:10.0.0.0/120": is an IPv4-mapped IPv6 block: write it as IPv4`,
 		},
 		"one that lies nowhere is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef = nil },
-			want:    unreadableOf(claimed().Block),
+			want:    unreadableOf(claimRecord().Block),
 			refused: "spec.poolRef: Required value: set it or spec.routingDomain, to locate the block",
 		},
 		"one in a pool of another kind is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Kind = "Pool" },
-			want:    unreadableOf(claimed().Block),
+			want:    unreadableOf(claimRecord().Block),
 			refused: `spec.poolRef.kind: Unsupported value: "Pool": supported values: "IPPool", "LocalIPPool"`,
 		},
 		"one in a pool without name is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Name = "" },
-			want:    unreadableOf(claimed().Block),
+			want:    unreadableOf(claimRecord().Block),
 			refused: "spec.poolRef.name: Required value: set it, to locate the block",
 		},
 		"one in a LocalIPPool of no namespace is named": {
 			edit: func(a *v1alpha1.IPAllocation) {
 				a.Spec.Purpose, a.Spec.PoolRef.Kind = v1alpha1.PurposePool, v1alpha1.PoolKindLocalIPPool
 			},
-			want:    unreadableOf(claimed().Block),
+			want:    unreadableOf(claimRecord().Block),
 			refused: "spec.claimRef.namespace: Required value: set it to the namespace of the LocalIPPool",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			obj := Allocation(claimed())
+			obj := Allocation(claimRecord())
 			tc.edit(obj)
 			got, err := Record(obj)
-			want := claimed()
+			want := claimRecord()
 			tc.want(&want)
 			if messageOf(err) != tc.refused {
 				t.Errorf("got the error %q, want %q", messageOf(err), tc.refused)
@@ -170,16 +170,16 @@ func TestRecord(t *testing.T) {
 }
 
 func TestRecordOf(t *testing.T) {
-	if got, err := RecordOf(Allocation(claimed())); err != nil || got != claimed() {
+	if got, err := RecordOf(Allocation(claimRecord())); err != nil || got != claimRecord() {
 		t.Errorf("RecordOf an IPAllocation = %v, %v; want its record", got, err)
 	}
 	if got, err := RecordOf(&v1alpha1.IPClaim{}); err == nil || !strings.Contains(err.Error(), "IPClaim is not an IPAllocation") {
 		t.Errorf("RecordOf an IPClaim = %v, %v; want that it is no IPAllocation", got, err)
 	}
-	unreadable := Allocation(claimed())
+	unreadable := Allocation(claimRecord())
 	unreadable.Spec.CIDR = "here"
 	got, err := RecordOf(unreadable)
-	if err == nil || got != (ipam.Record{Name: claimed().Name, UID: "1-2-3", Version: "42"}) {
+	if err == nil || got != (ipam.Record{Name: claimRecord().Name, UID: "1-2-3", Version: "42"}) {
 		t.Errorf("RecordOf an unreadable one = %v, %v; want its name, UID and version, and why", got, err)
 	}
 }
@@ -194,10 +194,10 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-func TestARecordKeepsAsMuchOfAUsersNameAsItMay(t *testing.T) {
+func TestRecordTruncatesUserName(t *testing.T) {
 	for _, letter := range []string{"x", "ü", "\U0001F310"} {
 		for length, want := range map[int]int{0: 0, 1: 1, 1023: 1023, 1024: 1024, 1025: 1024, 5000: 1024} {
-			record := claimed()
+			record := claimRecord()
 			record.RequestedBy = strings.Repeat(letter, length)
 			if got := Allocation(record).Spec.RequestedBy; got != strings.Repeat(letter, want) {
 				t.Errorf("of %d times %s it keeps %d bytes, want %d times %[2]s", length, letter, len(got), want)

@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-func TestAClaimListsItsCandidates(t *testing.T) {
+func TestClaimListsCandidates(t *testing.T) {
 	block, pool := netip.MustParsePrefix("10.0.0.0/28"), ipam.PoolNamed("p")
 	holder := HolderOfClaim(ipam.Name{Namespace: "secret", Name: "other"})
 	var rows []messages.Row
@@ -89,7 +89,7 @@ func TestCandidatesAreBounded(t *testing.T) {
 	}
 }
 
-func TestReasonsOfPoolsInAMessage(t *testing.T) {
+func TestMessageListsPoolReasons(t *testing.T) {
 	full := &ipam.ExhaustedError{Bits: 32}
 	a, b := ipam.PoolResult{Pool: ipam.LocalPoolNamed("team", "a"), Err: full}, ipam.PoolResult{Pool: ipam.PoolNamed("b"), Err: &ipam.LimitError{}}
 	if got, want := CandidateReasons([]ipam.PoolResult{a, b}), "pool team/a: NoFreeBlock, pool b: LimitReached"; got != want {
@@ -100,7 +100,7 @@ func TestReasonsOfPoolsInAMessage(t *testing.T) {
 	}
 }
 
-func TestWhatIsFreeInACandidate(t *testing.T) {
+func TestSetFreeStatesFreeSpaceOfCandidate(t *testing.T) {
 	c := v1alpha1.CandidatePool{}
 	SetFree(&c, 20, space.CountOf64(4096))
 	if c.LargestFreePrefix != "/20" || c.Available != "4096" {
@@ -112,9 +112,9 @@ func TestWhatIsFreeInACandidate(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreReasonsOfCandidates expects that the API documents each verdict of the core, and
+// TestVerdictsAreCandidateReasons expects that the API documents each verdict of the core, and
 // no other.
-func TestVerdictsAreReasonsOfCandidates(t *testing.T) {
+func TestVerdictsAreCandidateReasons(t *testing.T) {
 	core, api := constants(t, "../ipam/request.go"), constants(t, "../../api/v1alpha1/candidates.go")
 	if diff := cmp.Diff(core, api); diff != "" || len(core) < 10 {
 		t.Errorf("the verdicts of the core are not the reasons of the API:\n%s", diff)

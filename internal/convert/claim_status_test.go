@@ -32,7 +32,7 @@ func conditionsOf(reason, message string, are ...string) []metav1.Condition {
 
 var ignoreTimes = cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
 
-func TestAClaimIsToldWhyItWaits(t *testing.T) {
+func TestWaitingClaimStatesReason(t *testing.T) {
 	pool, block := ipam.PoolNamed("p"), netip.MustParsePrefix("10.0.0.0/28")
 	exhausted := &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 28, Largest: 29}
 	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: "other"})
@@ -69,14 +69,14 @@ func TestAClaimIsToldWhyItWaits(t *testing.T) {
 	}
 }
 
-func TestAnErrorThatSaysNothingOfAClaimLeavesItsStatus(t *testing.T) {
+func TestUnrelatedErrorLeavesClaimStatus(t *testing.T) {
 	before := v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}
 	if diff := cmp.Diff(before, ClaimWaits(ipam.ErrNotSynced).Status(before)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestAClaimIsToldWhatItHolds(t *testing.T) {
+func TestBoundClaimStatesBlock(t *testing.T) {
 	network := &ipam.Network{
 		Length: 24, Gateway: netip.MustParseAddr("10.0.0.1"), DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("2001:db8::53")},
 		SearchDomains: []string{"example.com"}, MTU: 9000, VLAN: 42,
@@ -118,9 +118,9 @@ func TestAClaimIsToldWhatItHolds(t *testing.T) {
 	}
 }
 
-// TestAConflictTakesReadyFromAClaim covers a claim that is Bound, and expects that conditions that
+// TestConflictedClaimIsNotReady covers a claim that is Bound, and expects that conditions that
 // do not change keep their time.
-func TestAConflictTakesReadyFromAClaim(t *testing.T) {
+func TestConflictedClaimIsNotReady(t *testing.T) {
 	long := metav1.NewTime(time.Unix(1_700_000_000, 0))
 	outcome := ClaimBound(ipam.Record{Name: ipam.Name{Name: "c-1"}, Block: netip.MustParsePrefix("10.0.0.0/28"), Pool: ipam.PoolNamed("p")}, ipam.Pool{})
 	before := outcome.Status(v1alpha1.IPClaimStatus{})

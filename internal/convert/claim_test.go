@@ -94,9 +94,9 @@ func TestClaimSelectsByLabels(t *testing.T) {
 	}
 }
 
-// TestASelectorThatIsTooLargeIsNotRead covers a claim that is created or waits. A claim that has
+// TestOversizedSelectorIsRefused covers a claim that is created or waits. A claim that has
 // its block, as an earlier version bound it, is read without its selector.
-func TestASelectorThatIsTooLargeIsNotRead(t *testing.T) {
+func TestOversizedSelectorIsRefused(t *testing.T) {
 	many := func(n int) []v1alpha1.LabelValue { return slices.Repeat([]v1alpha1.LabelValue{"a"}, n) }
 	terms := func(n int) []v1alpha1.PoolSelectorExpression {
 		return slices.Repeat([]v1alpha1.PoolSelectorExpression{{Key: "zone", Operator: metav1.LabelSelectorOpExists}}, n)
@@ -182,7 +182,7 @@ func TestClaimRefuses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-func TestClaimRefusesSelectorsThatKubernetesDoes(t *testing.T) {
+func TestClaimRefusesInvalidSelectors(t *testing.T) {
 	var rows []messages.Row
 	for name, by := range map[string]v1alpha1.PoolSelectorExpression{
 		"an operator that there is not": {Key: "zone", Operator: "Like", Values: []v1alpha1.LabelValue{"a"}},

@@ -84,15 +84,15 @@ func FuzzPool(f *testing.F) {
 		obj.Name = "p"
 		spec := &obj.Spec
 		spec.CIDR, spec.IPFamily = cidr, families[int(flags)%len(families)]
-		spec.PrefixLength = optional(length)
+		spec.PrefixLength = optionalLength(length)
 		if parent != "" {
 			spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent}
 		}
-		spec.Ranges, spec.Reserved = listed(ranges), listed(reserved)
+		spec.Ranges, spec.Reserved = splitLines(ranges), splitLines(reserved)
 		if flags&4 != 0 {
 			spec.Network = &v1alpha1.PoolNetwork{PrefixLength: int32(network), Gateway: gateway, AllocateEdgeAddresses: flags&8 != 0}
 		}
-		spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: optional(shortest), MaxPrefixLength: optional(longest)}
+		spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: optionalLength(shortest), MaxPrefixLength: optionalLength(longest)}
 		pool, errs := Pool(obj)
 		for _, err := range errs {
 			if err.Detail == "" || !strings.HasPrefix(err.Field, "spec.") {
@@ -109,7 +109,7 @@ func FuzzPool(f *testing.F) {
 func checkPool(t *testing.T, obj *v1alpha1.IPPool, pool ipam.Pool) {
 	t.Helper()
 	spec := &obj.Spec
-	if printed(pool.CIDR) != spec.CIDR {
+	if formatBlock(pool.CIDR) != spec.CIDR {
 		t.Fatalf("%+v: CIDR %v", spec, pool.CIDR)
 	}
 	if spec.CIDR != "" && (pool.Family != ipam.FamilyOf(pool.CIDR) || pool.Length != pool.CIDR.Bits()) {
@@ -148,14 +148,14 @@ func checkWithheld(t *testing.T, spec *v1alpha1.IPPoolSpec, pool ipam.Pool) {
 	t.Helper()
 	if !pool.CIDR.IsValid() {
 		if pool.Withheld != nil {
-			t.Errorf("%+v: withholds %v of nothing", spec, written(pool.Withheld))
+			t.Errorf("%+v: withholds %v of nothing", spec, formatRanges(pool.Withheld))
 		}
 		return
 	}
-	for _, addr := range interesting(pool.CIDR, append(append([]string{gatewayIn(spec)}, spec.Ranges...), spec.Reserved...)) {
+	for _, addr := range sampleAddresses(pool.CIDR, append(append([]string{gatewayIn(spec)}, spec.Ranges...), spec.Reserved...)) {
 		withheld := pool.Withheld.Overlaps(netip.PrefixFrom(addr, addr.BitLen()))
 		if want := expectWithheld(spec, pool.CIDR, addr); withheld != want {
-			t.Fatalf("%+v: %v withheld: got %t, want %t; withheld is %v", spec.PoolSpec, addr, withheld, want, written(pool.Withheld))
+			t.Fatalf("%+v: %v withheld: got %t, want %t; withheld is %v", spec.PoolSpec, addr, withheld, want, formatRanges(pool.Withheld))
 		}
 	}
 }
@@ -163,7 +163,7 @@ func checkWithheld(t *testing.T, spec *v1alpha1.IPPoolSpec, pool ipam.Pool) {
 // expectWithheld reports whether an address is withheld by the API's documentation.
 func expectWithheld(spec *v1alpha1.IPPoolSpec, cidr netip.Prefix, addr netip.Addr) bool {
 	inAny := func(texts []string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool { return within(text, addr) })
+		return slices.ContainsFunc(texts, func(text string) bool { return isInRange(text, addr) })
 	}
 	if inAny(spec.Reserved) || len(spec.Ranges) > 0 && !inAny(spec.Ranges) {
 		return true
@@ -183,7 +183,7 @@ func expectWithheld(spec *v1alpha1.IPPoolSpec, cidr netip.Prefix, addr netip.Add
 }
 
 // within reports whether an address lies in a range as it is written.
-func within(text string, addr netip.Addr) bool {
+func isInRange(text string, addr netip.Addr) bool {
 	from, to, isRange := strings.Cut(text, "-")
 	if block, err := netip.ParsePrefix(text); err == nil {
 		return block.Contains(addr)
@@ -195,7 +195,7 @@ func within(text string, addr netip.Addr) bool {
 }
 
 // interesting returns the addresses of a block to look at.
-func interesting(cidr netip.Prefix, written []string) []netip.Addr {
+func sampleAddresses(cidr netip.Prefix, written []string) []netip.Addr {
 	var addrs []netip.Addr
 	if cidr.Addr().BitLen()-cidr.Bits() <= 10 {
 		for addr := cidr.Addr(); addr.IsValid() && cidr.Contains(addr); addr = addr.Next() {
@@ -243,7 +243,7 @@ func FuzzClaim(f *testing.F) {
 		obj := &v1alpha1.IPClaim{}
 		obj.Namespace, obj.Name = "team", "c"
 		spec := &obj.Spec
-		spec.ClassName, spec.CIDR, spec.PrefixLength, spec.IPFamily = class, cidr, optional(length), families[int(flags)%len(families)]
+		spec.ClassName, spec.CIDR, spec.PrefixLength, spec.IPFamily = class, cidr, optionalLength(length), families[int(flags)%len(families)]
 		if pool != "" {
 			spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool}
 		}
@@ -262,7 +262,7 @@ func FuzzClaim(f *testing.F) {
 		if (class != "" && pool != "") || (key != "" && class+pool != "") {
 			t.Errorf("%+v: accepted, with more than one of class, pool and selector", spec)
 		}
-		if printed(req.Block) != cidr || req.Class != class || req.Pool.Name != pool || (req.Selects != nil) != (key != "") {
+		if formatBlock(req.Block) != cidr || req.Class != class || req.Pool.Name != pool || (req.Selects != nil) != (key != "") {
 			t.Errorf("%+v: read as %+v", spec, req)
 		}
 		if req.Selects != nil && (!req.Selects(map[string]string{key: value}) || req.Selects(nil)) {
@@ -289,7 +289,7 @@ func FuzzRecord(f *testing.F) {
 		obj := &v1alpha1.IPAllocation{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "7", ResourceVersion: "8", Finalizers: []string{v1alpha1.FinalizerHeld}},
 			Spec: v1alpha1.IPAllocationSpec{
-				CIDR: cidr, IPFamily: familyIn(cidr), ClassName: class, RequestedBy: by,
+				CIDR: cidr, IPFamily: familyOfText(cidr), ClassName: class, RequestedBy: by,
 				ClaimRef: v1alpha1.ClaimReference{APIGroup: "ipam.cadastre.dev", Kind: "IPClaim", Name: holder, UID: types.UID(uid)},
 				Purpose:  []v1alpha1.AllocationPurpose{v1alpha1.PurposeClaim, v1alpha1.PurposePool}[flags&1],
 				// The API server fills in defaults, so that none are empty.
@@ -324,7 +324,7 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%+v: accepted, and lies nowhere", obj.Spec)
 		}
 		printed := Allocation(record)
-		if !equal(obj, printed) {
+		if !equalContent(obj, printed) {
 			t.Errorf("read %+v, wrote %+v", obj, printed)
 		}
 		if again, err := Record(printed); err != nil || again != record {
@@ -334,7 +334,7 @@ func FuzzRecord(f *testing.F) {
 }
 
 // equal compares the content of the two objects.
-func equal(a, b *v1alpha1.IPAllocation) bool {
+func equalContent(a, b *v1alpha1.IPAllocation) bool {
 	x, y := a.Spec, b.Spec
 	if (x.PoolRef == nil) != (y.PoolRef == nil) || x.PoolRef != nil && *x.PoolRef != *y.PoolRef || !x.ReleaseAfter.Equal(y.ReleaseAfter) {
 		return false
@@ -345,7 +345,7 @@ func equal(a, b *v1alpha1.IPAllocation) bool {
 }
 
 // familyIn returns the family of a text that is a block, and IPv4 of any other.
-func familyIn(text string) v1alpha1.IPFamily {
+func familyOfText(text string) v1alpha1.IPFamily {
 	if strings.Contains(text, ":") {
 		return v1alpha1.IPv6
 	}
@@ -353,7 +353,7 @@ func familyIn(text string) v1alpha1.IPFamily {
 }
 
 // printed returns a block as text, and an invalid block as the empty text.
-func printed(block netip.Prefix) string {
+func formatBlock(block netip.Prefix) string {
 	if !block.IsValid() {
 		return ""
 	}
@@ -361,7 +361,7 @@ func printed(block netip.Prefix) string {
 }
 
 // optional returns a length; nil for -1.
-func optional(bits int16) *int32 {
+func optionalLength(bits int16) *int32 {
 	if bits == -1 {
 		return nil
 	}
@@ -369,7 +369,7 @@ func optional(bits int16) *int32 {
 }
 
 // listed splits a list, one entry a line.
-func listed(text string) []string {
+func splitLines(text string) []string {
 	if text == "" {
 		return nil
 	}

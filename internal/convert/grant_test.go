@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-func TestGrantIsReadAsItIsWritten(t *testing.T) {
+func TestGrantRoundTrips(t *testing.T) {
 	for _, given := range []ipam.Grant{{}, {PoolUID: "1-2-3"}} {
 		text := GrantText(ipam.PoolNamed("p"), given)
 		if got := grant(map[string]string{v1alpha1.AnnotationUseGranted: text}, "p"); got == nil || *got != given {

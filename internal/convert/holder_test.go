@@ -9,7 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
+func TestPoolRecordNamesAreUnique(t *testing.T) {
 	long := strings.Repeat("a", 200) + "." + strings.Repeat("b", 52) // 253 characters
 	pools := []ipam.PoolKey{
 		ipam.PoolNamed("p"), ipam.PoolNamed("team.p"), ipam.PoolNamed("local.team.p"), ipam.PoolNamed(long),
@@ -52,9 +52,9 @@ func TestRecordsOfPoolsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName tries every character that a name can
+// TestClaimRecordNamesAreValid tries every character that a name can
 // have, beside the last, at the place where a long name is cut.
-func TestRecordsOfClaimsHaveValidNamesWhateverTheClaimsName(t *testing.T) {
+func TestClaimRecordNamesAreValid(t *testing.T) {
 	tail := strings.Repeat("z", longestName)
 	for name, claim := range map[string]string{
 		"short":                       "a",

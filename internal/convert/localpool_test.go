@@ -12,12 +12,12 @@ import (
 )
 
 // bothKinds returns pools of one spec: cluster-scoped, and of the namespace team.
-func bothKinds(spec v1alpha1.PoolSpec) (*v1alpha1.IPPool, *v1alpha1.LocalIPPool) {
+func poolsOfBothKinds(spec v1alpha1.PoolSpec) (*v1alpha1.IPPool, *v1alpha1.LocalIPPool) {
 	return &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.IPPoolSpec{PoolSpec: spec}},
 		&v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}, Spec: v1alpha1.LocalIPPoolSpec{PoolSpec: spec}}
 }
 
-func TestALocalPoolIsReadAsAnIPPoolButForItsPlace(t *testing.T) {
+func TestLocalPoolReadsLikeIPPool(t *testing.T) {
 	above := func(kind v1alpha1.PoolKind) v1alpha1.PoolSpec {
 		return v1alpha1.PoolSpec{CIDR: "10.0.1.0/24", ParentRef: &v1alpha1.PoolReference{Kind: kind, Name: "above"}}
 	}
@@ -39,7 +39,7 @@ func TestALocalPoolIsReadAsAnIPPoolButForItsPlace(t *testing.T) {
 		"one without a block, and bounds": {v1alpha1.PoolSpec{PrefixLength: new(int32(24)), ParentRef: above("").ParentRef}, ipam.PoolNamed("above")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			platform, local := bothKinds(tc.spec)
+			platform, local := poolsOfBothKinds(tc.spec)
 			want, errs := Pool(platform)
 			if len(errs) > 0 {
 				t.Fatal(errs)
@@ -53,7 +53,7 @@ func TestALocalPoolIsReadAsAnIPPoolButForItsPlace(t *testing.T) {
 	}
 }
 
-func TestParentsAreOfTheRightKind(t *testing.T) {
+func TestParentRefKindIsValidated(t *testing.T) {
 	spec := func(kind v1alpha1.PoolKind, name string) v1alpha1.PoolSpec {
 		return v1alpha1.PoolSpec{PrefixLength: new(int32(24)), ParentRef: &v1alpha1.PoolReference{Kind: kind, Name: name}}
 	}
@@ -70,7 +70,7 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 		"a LocalIPPool of the same name": {spec(v1alpha1.PoolKindLocalIPPool, "p"), []string{notLocal}, []string{itself}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			platform, local := bothKinds(tc.spec)
+			platform, local := poolsOfBothKinds(tc.spec)
 			_, errs := Pool(platform)
 			rows = append(rows, rowsOf("IPPool", errs...)...)
 			if diff := cmp.Diff(tc.platform, messagesOf(errs)); diff != "" {
@@ -85,8 +85,8 @@ func TestParentsAreOfTheRightKind(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestErrorsOfALocalPoolAreThoseOfAnIPPool expects the same faults of a spec in both kinds.
-func TestErrorsOfALocalPoolAreThoseOfAnIPPool(t *testing.T) {
+// TestLocalPoolErrorsMatchIPPool expects the same faults of a spec in both kinds.
+func TestLocalPoolErrorsMatchIPPool(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.PoolSpec{
 		"nothing at all":          {},
 		"host bits":               {CIDR: "10.0.0.1/24"},
@@ -99,7 +99,7 @@ func TestErrorsOfALocalPoolAreThoseOfAnIPPool(t *testing.T) {
 		"lengths it cannot have":  {CIDR: "10.0.0.0/24", Allocation: &v1alpha1.PoolAllocation{MinPrefixLength: new(int32(8))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			platform, local := bothKinds(spec)
+			platform, local := poolsOfBothKinds(spec)
 			_, want := Pool(platform)
 			_, got := Pool(local)
 			if diff := cmp.Diff(messagesOf(want), messagesOf(got)); diff != "" || len(want) == 0 {

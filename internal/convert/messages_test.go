@@ -33,8 +33,8 @@ func rowsOf(object string, errs ...*field.Error) []messages.Row {
 	return rows
 }
 
-// TestAClaimThatWaitsSaysWhatToDo covers the errors of the core.
-func TestAClaimThatWaitsSaysWhatToDo(t *testing.T) {
+// TestWaitingClaimStatesRemedy covers the errors of the core.
+func TestWaitingClaimStatesRemedy(t *testing.T) {
 	block, other := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.0.0/25")
 	pool := ipam.PoolNamed("p")
 	holder := HolderOfClaim(ipam.Name{Namespace: "team", Name: "other"})

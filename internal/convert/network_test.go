@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-func TestEdges(t *testing.T) {
+func TestSubnetEdges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		subnet string
 		want   []string
@@ -139,7 +139,7 @@ func TestPoolNetwork(t *testing.T) {
 			}
 			var withheld []string
 			if tc.cidr != "" {
-				withheld = written(space.NewRanges(pool.CIDR, ranges))
+				withheld = formatRanges(space.NewRanges(pool.CIDR, ranges))
 			}
 			if diff := cmp.Diff(tc.withheld, withheld); diff != "" {
 				t.Errorf("withheld (-want +got):\n%s", diff)
@@ -150,7 +150,7 @@ func TestPoolNetwork(t *testing.T) {
 }
 
 // written prints ranges as from-to.
-func written(ranges *space.Ranges) (texts []string) {
+func formatRanges(ranges *space.Ranges) (texts []string) {
 	for r := range ranges.All() {
 		texts = append(texts, r.From.String()+"-"+r.To.String())
 	}

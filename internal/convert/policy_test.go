@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func TestTheFirstErrorOfAnObjectIsThatOfItsCondition(t *testing.T) {
+func TestPolicyErrorStatesFirstFieldError(t *testing.T) {
 	cidr, length := field.NewPath("spec", "cidr"), field.NewPath("spec", "prefixLength")
 	for want, errs := range map[string]field.ErrorList{
 		"":                                   nil,

@@ -178,9 +178,9 @@ func TestPoolLimits(t *testing.T) {
 	}
 }
 
-// TestAPoolIsReadAgainWhereItsSpecHasChanged expects that a spec is read once; the fields beside
+// TestChangedPoolSpecIsReadAgain expects that a spec is read once; the fields beside
 // the spec are read again.
-func TestAPoolIsReadAgainWhereItsSpecHasChanged(t *testing.T) {
+func TestChangedPoolSpecIsReadAgain(t *testing.T) {
 	obj := poolOf(func(p *v1alpha1.IPPool) { p.UID, p.Generation, p.Spec.CIDR = "1", 1, "10.0.0.0/8" })
 	before, errs := Pool(obj)
 	if len(errs) > 0 || before.Spec != (ipam.Revision{UID: "1", Generation: 1}) {
@@ -298,7 +298,7 @@ func TestPoolRefuses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-func TestPoolReferenceIsTheInverseOfPoolKey(t *testing.T) {
+func TestPoolReferenceInvertsPoolKey(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ref  v1alpha1.PoolReference
 		want ipam.PoolKey
@@ -321,7 +321,7 @@ func TestPoolReferenceIsTheInverseOfPoolKey(t *testing.T) {
 	}
 }
 
-func TestCapacityWritesCountsOut(t *testing.T) {
+func TestCapacityFormatsCounts(t *testing.T) {
 	all := space.CountOf(netip.MustParsePrefix("::/0"))
 	one := space.CountOf(netip.MustParsePrefix("::/128"))
 	got := Capacity(all, one, all.Sub(one), space.Count{}, space.Count{})

@@ -88,7 +88,7 @@ func TestReadSpan(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-func TestSpansNameEachEntryThatIsWrong(t *testing.T) {
+func TestSpanErrorsNameEachInvalidEntry(t *testing.T) {
 	got, errs := spans(field.NewPath("spec", "reserved"), []string{"10.0.0.1", "here", "10.0.0.9-10.0.0.3", "10.0.0.8/30"}, netip.MustParsePrefix("10.0.0.0/24"))
 	want := []string{
 		`spec.reserved[1]: Invalid value: "here": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`,
@@ -193,7 +193,7 @@ func (w *twin) entries(random *rand.Rand, count int) (texts []string, covered [2
 	return texts, covered
 }
 
-func TestAPoolWithholdsExactlyWhatItDoesNotHandOut(t *testing.T) {
+func TestPoolWithheldSpaceMatchesTwin(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -219,7 +219,7 @@ func TestAPoolWithholdsExactlyWhatItDoesNotHandOut(t *testing.T) {
 		for i, want := range w.withheld {
 			got := pool.Withheld.Overlaps(netip.PrefixFrom(w.address(i), w.first.BitLen()))
 			if got != want {
-				t.Fatalf("seed %d, step %d: %+v: %v withheld: got %t, want %t; withheld is %v", seed, step, obj.Spec.PoolSpec, w.address(i), got, want, written(pool.Withheld))
+				t.Fatalf("seed %d, step %d: %+v: %v withheld: got %t, want %t; withheld is %v", seed, step, obj.Spec.PoolSpec, w.address(i), got, want, formatRanges(pool.Withheld))
 			}
 		}
 	}

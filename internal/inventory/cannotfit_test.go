@@ -13,7 +13,7 @@ import (
 )
 
 // withholding returns a /24 with some blocks withheld.
-func withholding(name string, blocks ...string) ipam.Pool {
+func newPoolWithholding(name string, blocks ...string) ipam.Pool {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	var ranges []space.Range
 	for _, block := range blocks {
@@ -25,8 +25,8 @@ func withholding(name string, blocks ...string) ipam.Pool {
 	}
 }
 
-func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
-	rejecting := withholding("rejecting", "10.0.0.0/26")
+func TestRequestThatNoPoolCanEverServeIsRefused(t *testing.T) {
+	rejecting := newPoolWithholding("rejecting", "10.0.0.0/26")
 	rejecting.OnExhaustion = ipam.OnExhaustionReject
 	for name, tc := range map[string]struct {
 		terms   ipam.Terms
@@ -35,18 +35,18 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 		missing string
 		policy  string
 	}{
-		"nothing is withheld":               {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a")}, []string{"a"}, "", ""},
-		"as large as the rest":              {ipam.Terms{Length: 25}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, []string{"a"}, "", ""},
-		"larger than the rest":              {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "no /24 can be handed out: the ranges and reserved addresses of pool a (10.0.0.0/24) leave a /25 at most, even when it is empty: ask for a smaller block, or change them", ""},
-		"another pool has it":               {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b")}, []string{"b"}, "", ""},
-		"the pool that has most is named":   {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.0/24"), withholding("b", "10.0.0.1/32", "10.0.0.129/32"), withholding("c", "10.0.0.1/32")}, nil, "pool c (10.0.0.0/24) leave a /25", ""},
-		"a later pool withholds all":        {ipam.Terms{Length: 24}, []ipam.Pool{withholding("a", "10.0.0.1/32"), withholding("b", "10.0.0.0/24")}, nil, "pool a (10.0.0.0/24) leave a /25", ""},
-		"all is withheld":                   {ipam.Terms{Length: 32}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, nil, "no /32 can be handed out: pool a (10.0.0.0/24) withholds all of its addresses: change its ranges or reserved", ""},
+		"nothing is withheld":               {ipam.Terms{Length: 24}, []ipam.Pool{newPoolWithholding("a")}, []string{"a"}, "", ""},
+		"as large as the rest":              {ipam.Terms{Length: 25}, []ipam.Pool{newPoolWithholding("a", "10.0.0.1/32")}, []string{"a"}, "", ""},
+		"larger than the rest":              {ipam.Terms{Length: 24}, []ipam.Pool{newPoolWithholding("a", "10.0.0.1/32")}, nil, "no /24 can be handed out: the ranges and reserved addresses of pool a (10.0.0.0/24) leave a /25 at most, even when it is empty: ask for a smaller block, or change them", ""},
+		"another pool has it":               {ipam.Terms{Length: 24}, []ipam.Pool{newPoolWithholding("a", "10.0.0.1/32"), newPoolWithholding("b")}, []string{"b"}, "", ""},
+		"the pool that has most is named":   {ipam.Terms{Length: 24}, []ipam.Pool{newPoolWithholding("a", "10.0.0.0/24"), newPoolWithholding("b", "10.0.0.1/32", "10.0.0.129/32"), newPoolWithholding("c", "10.0.0.1/32")}, nil, "pool c (10.0.0.0/24) leave a /25", ""},
+		"a later pool withholds all":        {ipam.Terms{Length: 24}, []ipam.Pool{newPoolWithholding("a", "10.0.0.1/32"), newPoolWithholding("b", "10.0.0.0/24")}, nil, "pool a (10.0.0.0/24) leave a /25", ""},
+		"all is withheld":                   {ipam.Terms{Length: 32}, []ipam.Pool{newPoolWithholding("a", "10.0.0.0/24")}, nil, "no /32 can be handed out: pool a (10.0.0.0/24) withholds all of its addresses: change its ranges or reserved", ""},
 		"a pool that does not let it wait":  {ipam.Terms{Length: 24}, []ipam.Pool{rejecting}, nil, "", "leave a /25 at most"},
-		"a class that does not let it wait": {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{withholding("a", "10.0.0.1/32")}, nil, "", "leave a /25 at most"},
+		"a class that does not let it wait": {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionReject}, []ipam.Pool{newPoolWithholding("a", "10.0.0.1/32")}, nil, "", "leave a /25 at most"},
 		"a class that does":                 {ipam.Terms{Length: 24, OnExhaustion: ipam.OnExhaustionWait}, []ipam.Pool{rejecting}, nil, "leave a /25 at most", ""},
 		"a pool without CIDR can fit later": {ipam.Terms{Length: 24}, []ipam.Pool{{Key: ipam.PoolNamed("child")}}, []string{"child"}, "", ""},
-		"no length is known yet":            {ipam.Terms{Length: ipam.NoLength}, []ipam.Pool{withholding("a", "10.0.0.0/24")}, []string{"a"}, "", ""},
+		"no length is known yet":            {ipam.Terms{Length: ipam.NoLength}, []ipam.Pool{newPoolWithholding("a", "10.0.0.0/24")}, []string{"a"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools, tooSmall, err := splitBySize(tc.terms, tc.pools)
@@ -71,7 +71,7 @@ func TestARequestThatNoPoolCouldEverServeIsToldSo(t *testing.T) {
 	}
 }
 
-func TestWhatBecomesOfARequestWithoutRoom(t *testing.T) {
+func TestExhaustionPolicyPrefersClass(t *testing.T) {
 	rejecting, waiting := ipam.Pool{OnExhaustion: ipam.OnExhaustionReject}, ipam.Pool{OnExhaustion: ipam.OnExhaustionWait}
 	for name, c := range map[string]struct {
 		terms ipam.Terms

@@ -39,9 +39,9 @@ func TestCatalogNotifiesListeners(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfPoolsThatAreGone covers users with the right to make pools: they can make and
+// TestDeletedPoolsLeaveNoState covers users with the right to make pools: they can make and
 // delete any number.
-func TestNothingIsKeptOfPoolsThatAreGone(t *testing.T) {
+func TestDeletedPoolsLeaveNoState(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("p"), ipam.LocalPoolNamed("team", "p")} {
 		c.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
@@ -53,9 +53,9 @@ func TestNothingIsKeptOfPoolsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestOfTwoDefaultClassesTheOlderCounts covers also two of an age: the one whose name comes first
+// TestOlderDefaultClassWins covers also two of an age: the one whose name comes first
 // counts.
-func TestOfTwoDefaultClassesTheOlderCounts(t *testing.T) {
+func TestOlderDefaultClassWins(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	class := func(name string, created time.Time) ClassEntry {
 		return ClassEntry{Class: ipam.Class{Name: name, Family: ipam.IPv4}, Default: true, Created: created}

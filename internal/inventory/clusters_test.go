@@ -9,9 +9,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestAPoolOfAClusterFollowsIt creates, pauses, resumes and deletes the Cluster of a namespace's
+// TestClusterPoolFollowsCluster creates, pauses, resumes and deletes the Cluster of a namespace's
 // own pool.
-func TestAPoolOfAClusterFollowsIt(t *testing.T) {
+func TestClusterPoolFollowsCluster(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	labels := map[string]string{v1alpha1.LabelCluster: "prod"}
 	own := ipam.Pool{Key: ipam.LocalPoolNamed("red", "own"), Labels: labels, Classes: []string{"gold"}}

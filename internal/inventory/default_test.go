@@ -14,7 +14,7 @@ func defaultOf(name string, created int64, replaces string) ClassEntry {
 	return entry
 }
 
-func TestWhichOfSeveralDefaultsCounts(t *testing.T) {
+func TestReplacingDefaultClassWins(t *testing.T) {
 	for name, c := range map[string]struct {
 		classes []ClassEntry
 		want    string
@@ -36,8 +36,8 @@ func TestWhichOfSeveralDefaultsCounts(t *testing.T) {
 	}
 }
 
-// TestAReplacedDefaultServesThoseWhoMayNotUseTheOther covers the time while both are annotated.
-func TestAReplacedDefaultServesThoseWhoMayNotUseTheOther(t *testing.T) {
+// TestReplacedDefaultServesTenantsWithoutNewOne covers the time while both are annotated.
+func TestReplacedDefaultServesTenantsWithoutNewOne(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	c.SetClass(defaultOf("a", 1, ""))
 	c.SetClass(defaultOf("b", 2, "a"))
@@ -47,9 +47,9 @@ func TestAReplacedDefaultServesThoseWhoMayNotUseTheOther(t *testing.T) {
 	}
 }
 
-// TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne lets the view of before the switch read
+// TestDefaultSwitchReadLiveAlwaysHasDefault lets the view of before the switch read
 // the objects that were stored after it, past the watch, in every possible order.
-func TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne(t *testing.T) {
+func TestDefaultSwitchReadLiveAlwaysHasDefault(t *testing.T) {
 	before, old, next := build.Class("a").Default().Obj(), build.Class("a").Obj(), build.Class("b").Default().Obj()
 	before.ResourceVersion, old.ResourceVersion, next.ResourceVersion = "1", "3", "2"
 	for name, read := range map[string]func(*Catalog){
@@ -57,7 +57,7 @@ func TestASwitchOfTheDefaultThatIsReadLiveIsNeverWithoutOne(t *testing.T) {
 		"a list, in which the class that is none comes first": func(*Catalog) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *Catalog) {
+			runInBubble(t, func(t *testing.T, c *Catalog) {
 				c.onClassUpdate(before)
 				defer c.Listen(func(Change) { hasDefault(t, c) })()
 				read(c)

@@ -11,9 +11,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func TestSinceWhenAPoolIsOpen(t *testing.T) {
+func TestOpenSinceIsFirstReadyTime(t *testing.T) {
 	first, since := metav1.NewTime(time.Date(2029, 1, 1, 0, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	a := unstarted()
+	a := newUnsyncedCatalog()
 	for name, c := range map[string]struct {
 		first      *metav1.Time
 		conditions []metav1.Condition
@@ -34,8 +34,8 @@ func TestSinceWhenAPoolIsOpen(t *testing.T) {
 	}
 }
 
-func TestAClassIsKnownWhileItCanBeRead(t *testing.T) {
-	a := unstarted()
+func TestUnreadableClassIsRemoved(t *testing.T) {
+	a := newUnsyncedCatalog()
 	class := build.Class("gold").Length(28).Obj()
 	class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
 	a.onClassUpdate(class)

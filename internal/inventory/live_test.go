@@ -54,10 +54,10 @@ func newReader(t *testing.T, each time.Duration, objects ...client.Object) *read
 	return r
 }
 
-// TestAPoolThatIsGoneDoesNotReturnByALateRead covers a read that was made before the pool was
+// TestLateReadDoesNotRestoreDeletedPool covers a read that was made before the pool was
 // deleted, and is recorded after. The functions that follow the watch are not called for a read.
-func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalog) {
+func TestLateReadDoesNotRestoreDeletedPool(t *testing.T) {
+	runInBubble(t, func(t *testing.T, c *Catalog) {
 		var followed []bool
 		c.Follow(Follower{Pool: func(_ v1alpha1.Pool, exists bool) { followed = append(followed, exists) }})
 		child := build.Pool("child").Child("p", 30).Obj()
@@ -82,10 +82,10 @@ func TestAPoolThatIsGoneDoesNotReturnByALateRead(t *testing.T) {
 	})
 }
 
-// TestALiveReadIsNeverOlderThanTheWatch covers pools and classes. A read without news notifies of
+// TestLiveReadIsNeverOlderThanWatch covers pools and classes. A read without news notifies of
 // nothing.
-func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalog) {
+func TestLiveReadIsNeverOlderThanWatch(t *testing.T) {
+	runInBubble(t, func(t *testing.T, c *Catalog) {
 		at := func(version string, classes ...string) *v1alpha1.IPPool {
 			return build.Versioned(build.Pool("q").CIDR("10.1.0.0/24").Classes(classes...).Obj(), version)
 		}
@@ -118,10 +118,10 @@ func TestALiveReadIsNeverOlderThanTheWatch(t *testing.T) {
 	})
 }
 
-// TestLiveListsAreSharedAndOneASecond sends many requests at once, for several seconds, all of
+// TestLiveListsAreSharedOncePerSecond sends many requests at once, for several seconds, all of
 // which name a missing object.
-func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalog) {
+func TestLiveListsAreSharedOncePerSecond(t *testing.T) {
+	runInBubble(t, func(t *testing.T, c *Catalog) {
 		live := newReader(t, 20*time.Millisecond)
 		var all sync.WaitGroup
 		began := time.Now()
@@ -152,8 +152,8 @@ func TestLiveListsAreSharedAndOneASecond(t *testing.T) {
 	})
 }
 
-// TestAListIsFreshForASecond expects another list after that.
-func TestAListIsFreshForASecond(t *testing.T) {
+// TestLiveListIsFreshForOneSecond expects another list after that.
+func TestLiveListIsFreshForOneSecond(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	l := newLiveReads(clock)
 	if l.isFresh() {
@@ -171,9 +171,9 @@ func TestAListIsFreshForASecond(t *testing.T) {
 	}
 }
 
-// TestAPoolThatTheWatchShowsAtOnceIsWaitedFor covers a pool that comes just after all were listed.
-func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalog) {
+// TestRequestWaitsForPoolOnItsWay covers a pool that comes just after all were listed.
+func TestRequestWaitsForPoolOnItsWay(t *testing.T) {
+	runInBubble(t, func(t *testing.T, c *Catalog) {
 		live := newReader(t, 0)
 		missing := ipam.Request{Class: "missing"}
 		if err := c.Refresh(t.Context(), live, missing); err != nil {
@@ -194,9 +194,9 @@ func TestAPoolThatTheWatchShowsAtOnceIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestOnlySoManyThatAreGoneAreRemembered expects a bound: the first of them could appear again in a
+// TestRememberedDeletionsAreBounded expects a bound: the first of them could appear again in a
 // late read.
-func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
+func TestRememberedDeletionsAreBounded(t *testing.T) {
 	l := newLiveReads(nil)
 	named := func(n int) *v1alpha1.IPPool { return build.Versioned(build.Pool(fmt.Sprint("p-", n)).Obj(), "5") }
 	nothing := func() {}
@@ -214,8 +214,8 @@ func TestOnlySoManyThatAreGoneAreRemembered(t *testing.T) {
 	}
 }
 
-// TestALiveReadIsComparedWithTheOneBefore covers an object that the watch has not shown.
-func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
+// TestLiveReadIsComparedWithPreviousRead covers an object that the watch has not shown.
+func TestLiveReadIsComparedWithPreviousRead(t *testing.T) {
 	l, entered := newLiveReads(nil), 0
 	for _, step := range []struct {
 		version string
@@ -228,8 +228,8 @@ func TestALiveReadIsComparedWithTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissingIsReadLive covers reads by name, and lists of all.
-func TestWhatIsMissingIsReadLive(t *testing.T) {
+// TestMissingObjectIsReadLive covers reads by name, and lists of all.
+func TestMissingObjectIsReadLive(t *testing.T) {
 	there := []client.Object{
 		build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), build.Pool("own").CIDR("10.2.0.0/24").In("ns"),
 		build.Class("gold").Length(28).Obj(), build.Class("lone").Length(28).Obj(),
@@ -252,7 +252,7 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 		"a list that cannot be made":          {ipam.Request{Claim: claim}, errCut, 1, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *Catalog) {
+			runInBubble(t, func(t *testing.T, c *Catalog) {
 				live := newReader(t, 0, there...)
 				live.Reader = interceptor.NewClient(live.Reader.(client.WithWatch), interceptor.Funcs{
 					Get: func(ctx context.Context, k client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -292,9 +292,9 @@ func TestWhatIsMissingIsReadLive(t *testing.T) {
 	}
 }
 
-// TestARequestThatIsOverWaitsForNoList expects that the list goes on for the other requests.
-func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *Catalog) {
+// TestCanceledRequestDoesNotWaitForList expects that the list goes on for the other requests.
+func TestCanceledRequestDoesNotWaitForList(t *testing.T) {
+	runInBubble(t, func(t *testing.T, c *Catalog) {
 		live := newReader(t, time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -306,7 +306,7 @@ func TestARequestThatIsOverWaitsForNoList(t *testing.T) {
 }
 
 // inBubble runs a test on an empty catalog, within a bubble that has its own time.
-func inBubble(t *testing.T, test func(*testing.T, *Catalog)) {
+func runInBubble(t *testing.T, test func(*testing.T, *Catalog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, New(Options{Ledger: emptyLedger()})) })
 }

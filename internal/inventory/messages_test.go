@@ -13,7 +13,7 @@ import (
 
 // ofEverySort returns a catalog with pools and classes from which a claim of the namespace team
 // gets nothing.
-func ofEverySort() *Catalog {
+func newMixedCatalog() *Catalog {
 	c := New(Options{Ledger: emptyLedger()})
 	c.SetProject("team", "team")
 	c.TrackClusters()
@@ -50,9 +50,9 @@ func ofEverySort() *Catalog {
 	return c
 }
 
-// TestWhatIsNotServedSaysWhatToDo covers claims, and one pool, that cannot be served.
-func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
-	c := ofEverySort()
+// TestUnservedRequestStatesRemedy covers claims, and one pool, that cannot be served.
+func TestUnservedRequestStatesRemedy(t *testing.T) {
+	c := newMixedCatalog()
 	four, six := netip.MustParsePrefix("10.9.0.0/28"), netip.MustParsePrefix("2001:db8::/64")
 	named := func(pool string) ipam.Request { return ipam.Request{Pool: ipam.PoolNamed(pool), Length: 28} }
 	with := func(r ipam.Request, edit func(*ipam.Request)) ipam.Request {
@@ -102,7 +102,7 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
-	rows = append(rows, excluded(t, c, ipam.Pool{Key: ipam.PoolNamed("six"), Family: ipam.IPv6}), excluded(t, c, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv4}))
+	rows = append(rows, exclusionError(t, c, ipam.Pool{Key: ipam.PoolNamed("six"), Family: ipam.IPv6}), exclusionError(t, c, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv4}))
 	_, err := c.ResolvePool(ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("plain"), Family: ipam.IPv4, Length: 24})
 	if err == nil {
 		t.Fatal("a child as large as its parent is served")
@@ -112,7 +112,7 @@ func TestWhatIsNotServedSaysWhatToDo(t *testing.T) {
 
 // excluded returns the error for a claim about a pool that names its class and does not back
 // it.
-func excluded(t *testing.T, c *Catalog, pool ipam.Pool) messages.Row {
+func exclusionError(t *testing.T, c *Catalog, pool ipam.Pool) messages.Row {
 	t.Helper()
 	pool.Classes = []string{"gold"}
 	c.SetPool(pool)

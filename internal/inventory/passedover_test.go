@@ -9,10 +9,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARequestIsToldOfEachPoolThatItMayUse expects the reason for each pool that the request can
+// TestErrorListsEachUsablePool expects the reason for each pool that the request can
 // use, and no other pool.
-func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
-	c := unstarted()
+func TestErrorListsEachUsablePool(t *testing.T) {
+	c := newUnsyncedCatalog()
 	c.SetProject("team", "red")
 	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 26, Lengths: ipam.Lengths{Max: 32}, LocalPools: true}})
 	add := func(pool ipam.Pool, change func(*ipam.Pool)) {
@@ -21,17 +21,17 @@ func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
 		c.SetPool(pool)
 	}
 	six := func(p *ipam.Pool) { p.Family, p.CIDR = ipam.IPv6, netip.MustParsePrefix("2001:db8::/64") }
-	add(withholding("a-paused"), func(p *ipam.Pool) { p.Paused = true })
-	add(withholding("b-holes", "10.0.0.1/32", "10.0.0.65/32", "10.0.0.129/32", "10.0.0.193/32"), func(*ipam.Pool) {})
-	add(withholding("c-six"), six)
-	add(withholding("d-small-blocks"), func(p *ipam.Pool) { p.Lengths.Min = 28 })
-	add(withholding("e-going"), func(p *ipam.Pool) { p.Terminating = true })
-	add(withholding("f-new"), func(p *ipam.Pool) { p.CIDR = netip.Prefix{} })
-	add(withholding("g-unrecorded"), func(*ipam.Pool) {})
-	add(withholding("hidden"), func(p *ipam.Pool) { p.Visibility, p.Project = ipam.VisibilityConsumer, "secret" })
-	add(withholding("platform"), func(p *ipam.Pool) { p.Visibility = ipam.VisibilityPlatform })
-	add(withholding("z-own"), func(p *ipam.Pool) { p.Key, p.Paused = ipam.LocalPoolNamed("team", "z-own"), true })
-	add(withholding("others"), func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("others", "own") })
+	add(newPoolWithholding("a-paused"), func(p *ipam.Pool) { p.Paused = true })
+	add(newPoolWithholding("b-holes", "10.0.0.1/32", "10.0.0.65/32", "10.0.0.129/32", "10.0.0.193/32"), func(*ipam.Pool) {})
+	add(newPoolWithholding("c-six"), six)
+	add(newPoolWithholding("d-small-blocks"), func(p *ipam.Pool) { p.Lengths.Min = 28 })
+	add(newPoolWithholding("e-going"), func(p *ipam.Pool) { p.Terminating = true })
+	add(newPoolWithholding("f-new"), func(p *ipam.Pool) { p.CIDR = netip.Prefix{} })
+	add(newPoolWithholding("g-unrecorded"), func(*ipam.Pool) {})
+	add(newPoolWithholding("hidden"), func(p *ipam.Pool) { p.Visibility, p.Project = ipam.VisibilityConsumer, "secret" })
+	add(newPoolWithholding("platform"), func(p *ipam.Pool) { p.Visibility = ipam.VisibilityPlatform })
+	add(newPoolWithholding("z-own"), func(p *ipam.Pool) { p.Key, p.Paused = ipam.LocalPoolNamed("team", "z-own"), true })
+	add(newPoolWithholding("others"), func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("others", "own") })
 
 	res, err := c.Resolve(ipam.Request{Claim: ipam.Name{Namespace: "team", Name: "x"}, Class: "gold", Length: ipam.NoLength})
 	if err == nil || len(res.Pools) > 0 || !slices.Equal(res.PassedOver, ipam.PoolsOf(err)) {
@@ -52,13 +52,13 @@ func TestARequestIsToldOfEachPoolThatItMayUse(t *testing.T) {
 	}
 }
 
-// TestARequestIsToldOfNoPoolThatItMayNotName covers also the pools of a class that it cannot use.
-func TestARequestIsToldOfNoPoolThatItMayNotName(t *testing.T) {
-	c := unstarted()
+// TestErrorOmitsPoolsThatRequestCannotName covers also the pools of a class that it cannot use.
+func TestErrorOmitsPoolsThatRequestCannotName(t *testing.T) {
+	c := newUnsyncedCatalog()
 	c.SetProject("team", "red")
 	hidden := ipam.Class{Name: "hidden", Native: true, Family: ipam.IPv4, Visibility: ipam.VisibilityConsumer, Project: "secret"}
 	c.SetClass(ClassEntry{Class: hidden})
-	pool := withholding("owned")
+	pool := newPoolWithholding("owned")
 	pool.Project, pool.Classes, pool.Labels, pool.Paused = "secret", []string{"hidden"}, map[string]string{"zone": "a"}, true
 	c.SetPool(pool)
 	claim := ipam.Name{Namespace: "team", Name: "x"}
@@ -77,8 +77,8 @@ func TestARequestIsToldOfNoPoolThatItMayNotName(t *testing.T) {
 	}
 }
 
-func TestTheClassesOfANamespace(t *testing.T) {
-	c := unstarted()
+func TestClassesForNamespace(t *testing.T) {
+	c := newUnsyncedCatalog()
 	c.SetProject("team", "red")
 	for i, class := range []ipam.Class{
 		{Name: "silver", Family: ipam.IPv4}, {Name: "gold", Family: ipam.IPv4}, {Name: "six", Family: ipam.IPv6},
@@ -87,7 +87,7 @@ func TestTheClassesOfANamespace(t *testing.T) {
 		{Name: "platform", Family: ipam.IPv4, Visibility: ipam.VisibilityPlatform},
 	} {
 		class.Native = true
-		c.SetClass(asDefault(class, int64(10-i)))
+		c.SetClass(defaultEntry(class, int64(10-i)))
 	}
 	var got []string
 	for _, class := range c.ClassesFor(ipam.Request{Claim: ipam.Name{Namespace: "team", Name: "x"}}) {
@@ -105,15 +105,15 @@ func TestTheClassesOfANamespace(t *testing.T) {
 }
 
 // asDefault returns a class as a default one of its family.
-func asDefault(class ipam.Class, created int64) ClassEntry {
+func defaultEntry(class ipam.Class, created int64) ClassEntry {
 	entry := defaultClass(class.Name, class.Family, created)
 	entry.Class = class
 	return entry
 }
 
-// TestWhereTheHolderIsNotNamedThePoolsStillAre covers an error for a stranger.
-func TestWhereTheHolderIsNotNamedThePoolsStillAre(t *testing.T) {
-	c := unstarted()
+// TestErrorWithHiddenHolderNamesPools covers an error for a stranger.
+func TestErrorWithHiddenHolderNamesPools(t *testing.T) {
+	c := newUnsyncedCatalog()
 	c.SetProject("team", "red")
 	c.SetProject("theirs", "secret")
 	block := netip.MustParsePrefix("10.0.0.0/28")

@@ -41,7 +41,7 @@ func largestPool(random *rand.Rand, n int) *v1alpha1.IPPool {
 	return pool
 }
 
-func unstarted() *Catalog {
+func newUnsyncedCatalog() *Catalog {
 	return New(Options{Ledger: ledger.New(ledger.Options{Clock: clocktesting.NewFakeClock(metav1.Now().Time)})})
 }
 
@@ -54,9 +54,9 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestAPoolWithAllItCanStateTakes64KiB takes the median, as other code can allocate while it
+// TestLargestPoolTakes64KiB takes the median, as other code can allocate while it
 // measures.
-func TestAPoolWithAllItCanStateTakes64KiB(t *testing.T) {
+func TestLargestPoolTakes64KiB(t *testing.T) {
 	const most = 64 << 10
 	var sizes []int64
 	for range 3 {
@@ -73,7 +73,7 @@ func TestAPoolWithAllItCanStateTakes64KiB(t *testing.T) {
 func sizeOfPool(t *testing.T) int64 {
 	t.Helper()
 	const pools = 100
-	random, a := rand.New(rand.NewPCG(1, 2)), unstarted()
+	random, a := rand.New(rand.NewPCG(1, 2)), newUnsyncedCatalog()
 	a.onPoolUpdate(largestPool(random, pools))
 	before := heapInUse()
 	for n := range pools {
@@ -87,9 +87,9 @@ func sizeOfPool(t *testing.T) int64 {
 	return each
 }
 
-func TestAnEventOfAPoolWhoseSpecIsUnchangedCostsNothing(t *testing.T) {
+func TestPoolEventWithUnchangedSpecCostsNothing(t *testing.T) {
 	const most = 4 << 10 // bytes
-	a, pool := unstarted(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
+	a, pool := newUnsyncedCatalog(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
 	a.onPoolUpdate(pool)
 	pool.ResourceVersion, pool.Status.Allocations = "2", 7
 	result := testing.Benchmark(func(b *testing.B) {
@@ -103,7 +103,7 @@ func TestAnEventOfAPoolWhoseSpecIsUnchangedCostsNothing(t *testing.T) {
 	}
 }
 
-func TestWhatAnEventOfAPoolChangesIsTakenOver(t *testing.T) {
+func TestPoolUpdateIsApplied(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.IPPool){
 		"a new spec":       func(p *v1alpha1.IPPool) { p.Generation, p.Spec.Reserved = 2, p.Spec.Reserved[:1] },
 		"another pool":     func(p *v1alpha1.IPPool) { p.UID, p.Spec.Reserved = "other", p.Spec.Reserved[:1] },
@@ -112,12 +112,12 @@ func TestWhatAnEventOfAPoolChangesIsTakenOver(t *testing.T) {
 		"that it is going": func(p *v1alpha1.IPPool) { p.DeletionTimestamp = new(metav1.Now()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, pool := unstarted(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
+			a, pool := newUnsyncedCatalog(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
 			a.onPoolUpdate(pool)
 			edited := pool.DeepCopy()
 			edit(edited)
 			a.onPoolUpdate(edited)
-			fresh := unstarted()
+			fresh := newUnsyncedCatalog()
 			fresh.onPoolUpdate(edited)
 			got, _ := a.Pool(ipam.PoolNamed("p0"))
 			want, _ := fresh.Pool(ipam.PoolNamed("p0"))

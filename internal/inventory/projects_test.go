@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T) {
+func TestNamespaceIsProjectOfItsNameUnlessLabelIsUsed(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
 	var notifications []string
 	c.Listen(func(e Change) { notifications = append(notifications, e.Namespace) })
@@ -47,7 +47,7 @@ func TestANamespaceIsTheProjectOfItsNameOnlyWhereNobodyHasTheLabel(t *testing.T)
 	}
 }
 
-func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
+func TestStoppedListenerIsNotNotified(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
 	var notifications []string
 	note := func(who string) func(Change) {
@@ -64,7 +64,7 @@ func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 	}
 }
 
-func TestNobodyJoinsAProjectByTheNameOfANamespace(t *testing.T) {
+func TestNamespaceNameDoesNotJoinProject(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
 	c.SetProject("ours", "red")
 	c.SetProject("red", "")

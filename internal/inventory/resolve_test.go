@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-func TestAClaimThatSaysNothingIsOfTheDefaultFamilyWhateverDefaultsThereAre(t *testing.T) {
+func TestEmptyClaimHasDefaultFamily(t *testing.T) {
 	four, six := defaultClass("four", ipam.IPv4, 1), defaultClass("six", ipam.IPv6, 2)
 	hidden := defaultClass("hidden", ipam.IPv4, 0)
 	hidden.Visibility, hidden.Project = ipam.VisibilityConsumer, "others"
@@ -57,9 +57,9 @@ func TestAClaimThatSaysNothingIsOfTheDefaultFamilyWhateverDefaultsThereAre(t *te
 	}
 }
 
-// TestSelectorsAreEvaluatedOutsideTheLock covers the lock that every create takes: a selector that
+// TestSelectorsAreEvaluatedOutsideLock covers the lock that every create takes: a selector that
 // takes it itself ends.
-func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
+func TestSelectorsAreEvaluatedOutsideLock(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	for _, key := range []ipam.PoolKey{ipam.PoolNamed("a"), ipam.PoolNamed("b"), ipam.LocalPoolNamed("team", "c"), ipam.LocalPoolNamed("other", "d")} {
 		c.SetPool(ipam.Pool{Key: key, Labels: map[string]string{"name": key.Name}})
@@ -77,7 +77,7 @@ func defaultClass(name string, family ipam.Family, created int64) ClassEntry {
 	return ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: family}, Default: true, Created: time.Unix(created, 0)}
 }
 
-func TestASelectorFindsOnlyWhatTheNamespaceMayUse(t *testing.T) {
+func TestSelectorFindsOnlyUsablePools(t *testing.T) {
 	a := New(Options{Ledger: emptyLedger(), PlatformProject: "the-platform"})
 	for name, visible := range map[string]ipam.Pool{
 		"shared":   {Visibility: ipam.VisibilityShared},
@@ -106,9 +106,9 @@ func TestASelectorFindsOnlyWhatTheNamespaceMayUse(t *testing.T) {
 	}
 }
 
-// TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout expects an answer that does not show that a
+// TestClassWithHiddenPoolsLooksEmpty expects an answer that does not show that a
 // hidden pool backs the class; nor must the message state that none does.
-func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
+func TestClassWithHiddenPoolsLooksEmpty(t *testing.T) {
 	a := New(Options{Ledger: emptyLedger()})
 	class := &ipam.Class{Name: "gold", Family: ipam.IPv4}
 	request := ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "c"}, Tenant: ipam.Tenant{Project: "red"}}
@@ -121,9 +121,9 @@ func TestAClassWhosePoolsAreHiddenIsAnsweredAsOneWithout(t *testing.T) {
 	}
 }
 
-// TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass covers a child that has no CIDR yet.
-func TestAPoolOfWhichTheFamilyIsNotKnownMayBackAnyClass(t *testing.T) {
-	a := unstarted()
+// TestPoolOfUnknownFamilyBacksAnyClass covers a child that has no CIDR yet.
+func TestPoolOfUnknownFamilyBacksAnyClass(t *testing.T) {
+	a := newUnsyncedCatalog()
 	for name, family := range map[string]ipam.Family{"four": ipam.IPv4, "six": ipam.IPv6, "unknown": ""} {
 		a.SetPool(ipam.Pool{Key: ipam.PoolNamed(name), Family: family, Classes: []string{"gold"}})
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestForHowLongABlockIsKept judges by the block's class first, then by its pool.
-func TestForHowLongABlockIsKept(t *testing.T) {
-	a := unstarted()
+// TestKeepingPrefersClassOverPool judges by the block's class first, then by its pool.
+func TestKeepingPrefersClassOverPool(t *testing.T) {
+	a := newUnsyncedCatalog()
 	a.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Retention: 1, ReuseDelay: 2}})
 	a.SetPool(ipam.Pool{Key: ipam.PoolNamed("p"), Retention: 3, ReuseDelay: 4})
 	for name, c := range map[string]struct {

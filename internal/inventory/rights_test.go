@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-func TestARightIsAskedForWhereItIsAllThatLacks(t *testing.T) {
+func TestRightIsAskedOnlyIfNothingElseIsMissing(t *testing.T) {
 	c := New(Options{Ledger: emptyLedger()})
 	c.SetProject("red", "red")
 	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("free")})
@@ -41,7 +41,7 @@ func TestARightIsAskedForWhereItIsAllThatLacks(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotBeUsedIsToldAsWhatDoesNotExist(t *testing.T) {
+func TestForbiddenPoolLooksMissing(t *testing.T) {
 	for _, c := range []struct {
 		request ipam.Request
 		want    string

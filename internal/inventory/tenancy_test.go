@@ -21,7 +21,7 @@ func twoTenants() *Catalog {
 	return c
 }
 
-func everything(map[string]string) bool { return true }
+func matchAll(map[string]string) bool { return true }
 
 func keysOf(pools []ipam.Pool) []ipam.PoolKey {
 	keys := []ipam.PoolKey{}
@@ -42,7 +42,7 @@ func TestCatalogShowsNamespaceItsOwnPools(t *testing.T) {
 		if got := backing(from, "gold"); !slices.Equal(got, want) {
 			t.Errorf("from %q, pools of the class: got %v, want %v", from, got, want)
 		}
-		if got := keysOf(c.PoolsWhere(from, everything)); !slices.Equal(got, want) {
+		if got := keysOf(c.PoolsWhere(from, matchAll)); !slices.Equal(got, want) {
 			t.Errorf("from %q, pools by label: got %v, want %v", from, got, want)
 		}
 	}
@@ -61,9 +61,9 @@ func TestCatalogShowsNamespaceItsOwnPools(t *testing.T) {
 
 // TestLocalPoolsBackOnlyClassesThatAllowThem changes a class, and resolves claims by it.
 func TestLocalPoolsBackOnlyClassesThatAllowThem(t *testing.T) {
-	c := unstarted()
+	c := newUnsyncedCatalog()
 	c.SetProject("red", "red")
-	own := withholding("own")
+	own := newPoolWithholding("own")
 	own.Key, own.Classes = ipam.LocalPoolNamed("red", "own"), []string{"gold"}
 	c.SetPool(own)
 	others := own
@@ -87,7 +87,7 @@ func TestLocalPoolsBackOnlyClassesThatAllowThem(t *testing.T) {
 	}
 }
 
-func TestWhoHoldsABlockIsForTheSameProjectToKnow(t *testing.T) {
+func TestHolderIsNamedOnlyToSameProject(t *testing.T) {
 	a := twoTenants()
 	a.platformProject = "the-platform"
 	a.SetProject("platform-a", "the-platform")

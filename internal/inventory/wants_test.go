@@ -9,7 +9,7 @@ import (
 )
 
 // withPool returns a catalog that knows the namespace ns, and a pool.
-func withPool() (*Catalog, ipam.Pool) {
+func newCatalogWithPool() (*Catalog, ipam.Pool) {
 	c := New(Options{Ledger: emptyLedger()})
 	pool := ipam.Pool{
 		Key: ipam.PoolNamed("p"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/29"),
@@ -20,10 +20,10 @@ func withPool() (*Catalog, ipam.Pool) {
 	return c, pool
 }
 
-// TestWhatAWaiterWantsSaysTheLimitOfItsClass expects the limit, by which a waiter is passed over
+// TestWantsIncludeClassLimit expects the limit, by which a waiter is passed over
 // while its project has reached it.
-func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
-	c, pool := withPool()
+func TestWantsIncludeClassLimit(t *testing.T) {
+	c, pool := newCatalogWithPool()
 	limit := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
 	pool.Classes = []string{"gold"}
 	c.SetPool(pool)
@@ -38,9 +38,9 @@ func TestWhatAWaiterWantsSaysTheLimitOfItsClass(t *testing.T) {
 	}
 }
 
-// TestWhoIsAlikeIsResolvedOnce counts the resolutions of many waiters.
-func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
-	c, pool := withPool()
+// TestEqualRequestsAreResolvedOnce counts the resolutions of many waiters.
+func TestEqualRequestsAreResolvedOnce(t *testing.T) {
+	c, pool := newCatalogWithPool()
 	requests := c.NewWantsCache()
 	all := func(map[string]string) bool { return true }
 	for _, test := range []struct {
@@ -65,10 +65,10 @@ func TestWhoIsAlikeIsResolvedOnce(t *testing.T) {
 	}
 }
 
-// TestAChildAsLargeAsItsParentIsNotInLine covers a child that is against policy: no claim waits
+// TestChildAsLargeAsParentIsNotQueued covers a child that is against policy: no claim waits
 // behind it when the parent is empty.
-func TestAChildAsLargeAsItsParentIsNotInLine(t *testing.T) {
-	c, pool := withPool()
+func TestChildAsLargeAsParentIsNotQueued(t *testing.T) {
+	c, pool := newCatalogWithPool()
 	for length, want := range map[int]int{29: 0, 30: 1} {
 		got := c.Wants(ipam.Pool{Key: ipam.PoolNamed("child"), Home: pool.Key, Length: length}.ParentRequest())
 		if len(got.Pools) != want {

@@ -2,7 +2,7 @@ package ipam
 
 import "testing"
 
-func TestNumbersHaveTheirNouns(t *testing.T) {
+func TestFormatCountAddsNoun(t *testing.T) {
 	for want, got := range map[string]string{
 		"0 blocks":       FormatCount(0, "block"),
 		"1 block":        FormatCount(1, "block"),

@@ -8,7 +8,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-func TestErrorsSayWhatIsWrongWithWhichValue(t *testing.T) {
+func TestErrorsStateProblemAndValue(t *testing.T) {
 	pools := []PoolKey{PoolNamed("p"), PoolNamed("q")}
 	limit := &LimitError{Subject: "pool r", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
 	block, held := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.0.0/25")

@@ -90,8 +90,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFittingSaysWhichFieldToChange covers terms that no pool fits.
-func TestFittingSaysWhichFieldToChange(t *testing.T) {
+// TestFittingErrorNamesFieldToChange covers terms that no pool fits.
+func TestFittingErrorNamesFieldToChange(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
 	for name, c := range map[string]struct {
 		terms Terms
@@ -115,7 +115,7 @@ func TestFittingSaysWhichFieldToChange(t *testing.T) {
 	}
 }
 
-func TestAClassAllowsRetentionForItsPools(t *testing.T) {
+func TestClassAllowsRetentionForItsPools(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
 	terms := Terms{Class: "gold", Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}
 	if fitting, _, err := terms.Fitting([]Pool{pool}); err != nil || len(fitting) != 1 {
@@ -127,7 +127,7 @@ func TestAClassAllowsRetentionForItsPools(t *testing.T) {
 	}
 }
 
-func TestAPoolOfSingleAddressesFitsOne(t *testing.T) {
+func TestSingleAddressPoolFitsOneAddress(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 32}}
 	for name, terms := range map[string]Terms{
 		"one address":      {Family: IPv4, Length: 32, Single: true},
@@ -141,9 +141,9 @@ func TestAPoolOfSingleAddressesFitsOne(t *testing.T) {
 	}
 }
 
-// TestAPoolThatWaitsForItsParentFits expects that a request fits if the pool can hand out its block
+// TestPoolWaitingForParentFits expects that a request fits if the pool can hand out its block
 // later: a request that is refused because a manifest was applied first would not be sent again.
-func TestAPoolThatWaitsForItsParentFits(t *testing.T) {
+func TestPoolWaitingForParentFits(t *testing.T) {
 	waits := Pool{Key: PoolNamed("p"), Home: PoolNamed("parent"), Lengths: Lengths{0, 128}}
 	four := waits
 	four.Family, four.Lengths.Max = IPv4, 32
@@ -166,7 +166,7 @@ func TestAPoolThatWaitsForItsParentFits(t *testing.T) {
 	}
 }
 
-func TestTheLargestBlockOfAPool(t *testing.T) {
+func TestLargestBlockOfPool(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	for name, c := range map[string]struct {
 		withheld []string
@@ -185,7 +185,7 @@ func TestTheLargestBlockOfAPool(t *testing.T) {
 	}
 }
 
-func TestNamesOfSpaces(t *testing.T) {
+func TestPoolKeyString(t *testing.T) {
 	for want, key := range map[string]PoolKey{
 		"pool p": PoolNamed("p"), "pool ns/p": LocalPoolNamed("ns", "p"),
 		"routing domain d": DomainNamed("d", IPv4), "routing domain ns/d": LocalDomainNamed("ns", "d", IPv6),
@@ -199,7 +199,7 @@ func TestNamesOfSpaces(t *testing.T) {
 	}
 }
 
-func TestPoolNamesItsClasses(t *testing.T) {
+func TestPoolNamesClasses(t *testing.T) {
 	p := Pool{Classes: []string{"gold", "silver"}}
 	if !p.Names("gold") || !p.Names("silver") || p.Names("lead") || p.Names("") {
 		t.Errorf("gold %t, silver %t, lead %t, none %t", p.Names("gold"), p.Names("silver"), p.Names("lead"), p.Names(""))
@@ -251,7 +251,7 @@ func TestRank(t *testing.T) {
 	}
 }
 
-func TestWhatARequestMayUseAndName(t *testing.T) {
+func TestRequestMayUseAndMayName(t *testing.T) {
 	red := Tenant{Project: "red"}
 	claim := Request{Claim: Name{"team", "c"}, Tenant: red}
 	beside := Request{Child: LocalPoolNamed("team", "q"), Tenant: red}
@@ -287,7 +287,7 @@ func TestWhatARequestMayUseAndName(t *testing.T) {
 	}
 }
 
-func TestGrantIsForThePoolThatItWasGivenFor(t *testing.T) {
+func TestGrantAppliesOnlyToItsPool(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Project: "blue", Spec: Revision{UID: "present"}}
 	for _, c := range []struct {
 		grant *Grant
@@ -300,7 +300,7 @@ func TestGrantIsForThePoolThatItWasGivenFor(t *testing.T) {
 	}
 }
 
-func TestNoTwoSpacesHaveTheSameKey(t *testing.T) {
+func TestPoolKeysAreUnique(t *testing.T) {
 	seen := map[PoolKey]string{}
 	for what, key := range map[string]PoolKey{
 		"a pool": PoolNamed("default"), "a local one": LocalPoolNamed("team", "default"), "another's": LocalPoolNamed("other", "default"),

@@ -17,7 +17,7 @@ func usage(t *testing.T, blocks ...string) Usage {
 	return u
 }
 
-func TestALimitIsForBlocksAndForAddresses(t *testing.T) {
+func TestLimitCoversBlocksAndAddresses(t *testing.T) {
 	two, three := space.CountOf64(2), space.CountOf64(3)
 	for name, c := range map[string]struct {
 		limit   Limit
@@ -57,7 +57,7 @@ func TestALimitIsForBlocksAndForAddresses(t *testing.T) {
 	}
 }
 
-func TestALimitIsSetByEitherOfItsParts(t *testing.T) {
+func TestLimitIsSetByEitherPart(t *testing.T) {
 	for want, limits := range map[bool][]Limit{
 		false: {{}},
 		true:  {{Blocks: Maximum{Set: true}}, {Addresses: Maximum{Set: true}}, {Maximum{Set: true}, Maximum{Set: true}}},

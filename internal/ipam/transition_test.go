@@ -97,7 +97,7 @@ func TestNextState(t *testing.T) {
 	}
 }
 
-func TestAClassSaysFirstForHowLongABlockIsKept(t *testing.T) {
+func TestKeepingPrefersClass(t *testing.T) {
 	pool := &Pool{ReuseDelay: time.Hour, Retention: 2 * time.Hour}
 	for name, c := range map[string]struct {
 		class *Class

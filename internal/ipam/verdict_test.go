@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestWhatAnErrorMeansForAPool(t *testing.T) {
+func TestErrorMapsToVerdict(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	taken := &TakenError{Block: block, Holder: Holder{Kind: "IPClaim", Name: "a"}}
 	for want, err := range map[Verdict]error{
@@ -35,7 +35,7 @@ func TestWhatAnErrorMeansForAPool(t *testing.T) {
 	}
 }
 
-func TestErrorsCarryWhatWasDecidedAboutEachPool(t *testing.T) {
+func TestErrorsCarryResultOfEachPool(t *testing.T) {
 	cause := &ExhaustedError{Bits: 24, Pools: []PoolKey{PoolNamed("a")}}
 	pools := []PoolResult{{PoolNamed("a"), cause}}
 	err := fmt.Errorf("binding: %w", WithPools(cause, pools))
@@ -53,7 +53,7 @@ func TestErrorsCarryWhatWasDecidedAboutEachPool(t *testing.T) {
 	}
 }
 
-func TestResultsAreInAnOrderThatStays(t *testing.T) {
+func TestPoolResultsHaveStableOrder(t *testing.T) {
 	b, a, own := PoolNamed("b"), PoolNamed("a"), LocalPoolNamed("team", "z")
 	results := []PoolResult{{b, nil}, {a, nil}, {own, nil}}
 	SortByPool(results)
@@ -62,8 +62,8 @@ func TestResultsAreInAnOrderThatStays(t *testing.T) {
 	}
 }
 
-// TestAMessageNamesAFewPools covers any number of pools: conditions are bounded.
-func TestAMessageNamesAFewPools(t *testing.T) {
+// TestMessageNamesFewPools covers any number of pools: conditions are bounded.
+func TestMessageNamesFewPools(t *testing.T) {
 	e := &ExhaustedError{Bits: 24}
 	for i := range 1000 {
 		e.Pools = append(e.Pools, PoolNamed(fmt.Sprintf("p%03d", i)))

@@ -32,7 +32,7 @@ type passes struct {
 }
 
 // inPasses calls do in a bubble, with a controller that does nothing.
-func inPasses(t *testing.T, do func(*passes)) {
+func runPasses(t *testing.T, do func(*passes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &passes{
 			Backoff: NewBackoff(clock.RealClock{}, "test", nil), began: time.Now(), at: map[string][]time.Duration{},
@@ -110,7 +110,7 @@ func overQuota(req reconcile.Request) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, req.Name, errors.New("exceeded quota: none, requested: count/ipaddresses=1, used: count/ipaddresses=3, limited: count/ipaddresses=3"))
 }
 
-func TestAFailedPassDoesNotCauseTheNextOne(t *testing.T) {
+func TestFailedPassDoesNotCauseNextPass(t *testing.T) {
 	var milliseconds []time.Duration
 	for _, ms := range []int{0, 5, 15, 35, 75, 125, 205, 365, 685, 1325, 2325, 3325} {
 		milliseconds = append(milliseconds, time.Duration(ms)*time.Millisecond)
@@ -119,11 +119,11 @@ func TestAFailedPassDoesNotCauseTheNextOne(t *testing.T) {
 		"it causes no event":                   func(*passes, reconcile.Request) {},
 		"it causes an event each time":         func(p *passes, req reconcile.Request) { p.queue.Add(req) },
 		"it causes another event a bit later":  func(p *passes, req reconcile.Request) { p.queue.AddAfter(req, time.Millisecond) },
-		"the object is patched all the time":   func(p *passes, req reconcile.Request) { go patched(p, req) },
+		"the object is patched all the time":   func(p *passes, req reconcile.Request) { go runPatchingClient(p, req) },
 		"it is reported, and causes one event": func(p *passes, req reconcile.Request) { p.queue.Add(req) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPasses(t, func(p *passes) {
+			runPasses(t, func(p *passes) {
 				p.err = overQuota
 				if name == "it is reported, and causes one event" {
 					p.err = func(req reconcile.Request) error { return Reported(overQuota(req)) }
@@ -150,15 +150,15 @@ func TestAFailedPassDoesNotCauseTheNextOne(t *testing.T) {
 }
 
 // patched runs a client that changes the object for a while.
-func patched(p *passes, req reconcile.Request) {
+func runPatchingClient(p *passes, req reconcile.Request) {
 	for range 100 {
 		time.Sleep(3 * time.Millisecond)
 		p.queue.Add(req)
 	}
 }
 
-func TestAThousandRefusedObjectsAreTriedAFewTimesASecondAndServedAtOnce(t *testing.T) {
-	inPasses(t, func(p *passes) {
+func TestManyRefusedObjectsShareBackOffAndRecoverAtOnce(t *testing.T) {
+	runPasses(t, func(p *passes) {
 		p.err = overQuota
 		for i := range 1000 {
 			p.add(fmt.Sprint("c", i))
@@ -180,10 +180,10 @@ func TestAThousandRefusedObjectsAreTriedAFewTimesASecondAndServedAtOnce(t *testi
 	})
 }
 
-// TestASuccessCausesFewTriesWhileTheCauseLasts covers a pass that succeeds because its object is
+// TestSuccessCausesFewRetriesWhileCauseLasts covers a pass that succeeds because its object is
 // deleted, which is no evidence for the others.
-func TestASuccessCausesFewTriesWhileTheCauseLasts(t *testing.T) {
-	inPasses(t, func(p *passes) {
+func TestSuccessCausesFewRetriesWhileCauseLasts(t *testing.T) {
+	runPasses(t, func(p *passes) {
 		deleted := map[string]bool{}
 		p.err = func(req reconcile.Request) error {
 			if deleted[req.Name] {
@@ -208,8 +208,8 @@ func TestASuccessCausesFewTriesWhileTheCauseLasts(t *testing.T) {
 	})
 }
 
-func TestAnObjectIsTriedAgainWithinAMinuteHoweverOftenItFailed(t *testing.T) {
-	inPasses(t, func(p *passes) {
+func TestFailedObjectIsRetriedWithinOneMinute(t *testing.T) {
+	runPasses(t, func(p *passes) {
 		p.err = overQuota
 		const objects = 3000
 		for i := range objects {
@@ -229,8 +229,8 @@ func TestAnObjectIsTriedAgainWithinAMinuteHoweverOftenItFailed(t *testing.T) {
 	})
 }
 
-func TestAnEventBringsTheNextPassForward(t *testing.T) {
-	inPasses(t, func(p *passes) {
+func TestEventBringsNextPassForward(t *testing.T) {
+	runPasses(t, func(p *passes) {
 		fixed := false
 		p.err = func(req reconcile.Request) error {
 			if fixed && req.Name == "c500" {
@@ -251,8 +251,8 @@ func TestAnEventBringsTheNextPassForward(t *testing.T) {
 	})
 }
 
-func TestACauseDelaysNoObjectThatFailsForAnother(t *testing.T) {
-	inPasses(t, func(p *passes) {
+func TestCauseDelaysOnlyItsOwnObjects(t *testing.T) {
+	runPasses(t, func(p *passes) {
 		p.err = overQuota
 		for i := range 1000 {
 			p.add(fmt.Sprint("c", i))
@@ -276,7 +276,7 @@ func TestACauseDelaysNoObjectThatFailsForAnother(t *testing.T) {
 	})
 }
 
-func TestAPassThatPanicsFails(t *testing.T) {
+func TestPanickingPassFails(t *testing.T) {
 	b := NewBackoff(clock.RealClock{}, "test", nil)
 	if err := b.Start(t.Context(), workqueue.NewTypedRateLimitingQueue(b.Limiter())); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-func TestBudgetIsSpentByEachNameAndComesBack(t *testing.T) {
+func TestBudgetIsSpentPerNameAndRefills(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Unix(0, 0))
 	b := NewBudget(now, 2, 0.5)
 	spend := func(name string) string {
@@ -32,7 +32,7 @@ func TestBudgetIsSpentByEachNameAndComesBack(t *testing.T) {
 	}
 }
 
-func TestBudgetKeepsABoundedNumberOfNames(t *testing.T) {
+func TestBudgetNamesAreBounded(t *testing.T) {
 	b := NewBudget(testclock.NewFakePassiveClock(time.Unix(0, 0)), 1, 1)
 	for i := range 3 * budgetNames {
 		b.Spend(fmt.Sprint(i))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestAnAPIServerThatHasJustStartedSaysNothingOfTheObject(t *testing.T) {
+func TestMissingPathIsNotObjectNotFound(t *testing.T) {
 	claims := schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ipclaims"}
 	for name, c := range map[string]struct {
 		err  error
@@ -35,7 +35,7 @@ func TestAnAPIServerThatHasJustStartedSaysNothingOfTheObject(t *testing.T) {
 
 // uncalled returns the error of an API server that could not call a webhook, over a connection that
 // differs each time.
-func uncalled(port int) error {
+func webhookCallError(port int) error {
 	return apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io": failed to call webhook: Post "https://10.0.0.%d:443/secret?timeout=10s": context deadline exceeded`, port))
 }
 
@@ -43,13 +43,13 @@ func overQuotaOf(used int) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, "a", fmt.Errorf("exceeded quota: none, requested: count/ipaddresses=1, used: count/ipaddresses=%d, limited: count/ipaddresses=%d", used, used))
 }
 
-func TestTheTextOfARefusalIsTheSameEachTime(t *testing.T) {
+func TestRefusalTextIsStable(t *testing.T) {
 	for name, c := range map[string]struct {
 		err         func(int) error
 		text, cause string
 	}{
 		"a webhook that cannot be called": {
-			uncalled,
+			webhookCallError,
 			`failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io", which does not answer`,
 			`failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io"`,
 		},
@@ -95,18 +95,18 @@ func TestTheTextOfARefusalIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-func TestTheTextOfARefusalKeepsWhatWasBeingDone(t *testing.T) {
+func TestRefusalTextKeepsContext(t *testing.T) {
 	const want = `creating it: failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io", which does not answer`
-	if got := StableText(fmt.Errorf("creating it: %w", uncalled(1))); got != want {
+	if got := StableText(fmt.Errorf("creating it: %w", webhookCallError(1))); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func TestARequestWithoutTheAnswerOfAWebhookIsNotDone(t *testing.T) {
+func TestUnansweredWebhookIsRejection(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool
-	}{{uncalled(1), true}, {overQuotaOf(1), true}, {apierrors.NewInternalError(errors.New("etcd")), false}, {errors.New("cut"), false}} {
+	}{{webhookCallError(1), true}, {overQuotaOf(1), true}, {apierrors.NewInternalError(errors.New("etcd")), false}, {errors.New("cut"), false}} {
 		if got := IsRejected(c.err); got != c.want {
 			t.Errorf("%v: rejected: %v, want %v", c.err, got, c.want)
 		}

@@ -26,7 +26,7 @@ func (n *noted) Eventf(regarding, _ runtime.Object, _, _, _, note string, args .
 	n.notes = append(n.notes, fmt.Sprintf(note, args...))
 }
 
-func TestANamespaceHasSoManyEvents(t *testing.T) {
+func TestEventsOfNamespaceAreBounded(t *testing.T) {
 	now, to := clocktesting.NewFakePassiveClock(time.Now()), &noted{}
 	e := NewEvents(to, scheme.Scheme, now, logr.Discard())
 	in := func(namespace string, times int) int {
@@ -52,9 +52,9 @@ func TestANamespaceHasSoManyEvents(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneObjectAreOneSeries covers an object that was written between two events, which is
+// TestEventsOfOneObjectFormOneSeries covers an object that was written between two events, which is
 // a difference to the recorder of client-go.
-func TestEventsOfOneObjectAreOneSeries(t *testing.T) {
+func TestEventsOfOneObjectFormOneSeries(t *testing.T) {
 	to := &noted{}
 	e := NewEvents(to, scheme.Scheme, clocktesting.NewFakePassiveClock(time.Now()), logr.Discard())
 	for _, version := range []string{"7", "8"} {
@@ -72,7 +72,7 @@ func TestEventsOfOneObjectAreOneSeries(t *testing.T) {
 	}
 }
 
-func TestAnEventOfWhatHasNoKindIsLeftOut(t *testing.T) {
+func TestEventOfUnknownKindIsDropped(t *testing.T) {
 	to := &noted{}
 	NewEvents(to, runtime.NewScheme(), clocktesting.NewFakePassiveClock(time.Now()), logr.Discard()).
 		Eventf(&corev1.ConfigMap{}, nil, corev1.EventTypeNormal, "Reason", "Action", "note")

@@ -11,8 +11,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestWhatAnInformerTells covers also deletions that the informer missed.
-func TestWhatAnInformerTells(t *testing.T) {
+// TestHandlerCallsForInformerEvents covers also deletions that the informer missed.
+func TestHandlerCallsForInformerEvents(t *testing.T) {
 	var calls []string
 	h := Handler(
 		func(c *v1alpha1.IPClaim) { calls = append(calls, "take "+string(c.UID)) },

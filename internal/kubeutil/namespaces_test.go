@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestOnlyRequestsOfTheNamespacesPass(t *testing.T) {
+func TestOnlyRequestsOfServedNamespacesPass(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespaces Namespaces
 		pass       []string

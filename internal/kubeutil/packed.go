@@ -20,7 +20,7 @@ type Packed interface {
 //
 // It is for kinds with a hundred thousand objects, of which little is read: the Go type of an
 // API object, with its fields for everything that it may have, takes several times as much
-// memory as its content. An IPClaim takes 1467 bytes, 127 when packed (TestAPackedClaimIsSmall
+// memory as its content. An IPClaim takes 1467 bytes, 127 when packed (TestPackedClaimIsSmall
 // of the ipclaim controller); with 60,000 claims, which are trimmed in any case, packing saves a
 // third of the operator's heap. Each read unpacks: it allocates an object.
 //

@@ -143,9 +143,9 @@ func TestHandlersAreNotifiedOfObjects(t *testing.T) {
 	}
 }
 
-// TestAMissedDeletionComesAsAnObject covers a deletion that only the list after a broken watch
+// TestMissedDeletionIsDeliveredAsObject covers a deletion that only the list after a broken watch
 // shows.
-func TestAMissedDeletionComesAsAnObject(t *testing.T) {
+func TestMissedDeletionIsDeliveredAsObject(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
 	_, notes := runPacked(t, source, 0)
@@ -157,8 +157,8 @@ func TestAMissedDeletionComesAsAnObject(t *testing.T) {
 	}
 }
 
-// TestTheStoreShowsObjects expects objects from a store that keeps them packed.
-func TestTheStoreShowsObjects(t *testing.T) {
+// TestPackedStoreReturnsObjects expects objects from a store that keeps them packed.
+func TestPackedStoreReturnsObjects(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	source.Add(secret("a", "one", "", "x"))
 	source.Add(secret("b", "whole", "", "y"))
@@ -204,9 +204,9 @@ func TestTheStoreShowsObjects(t *testing.T) {
 	}
 }
 
-// TestWhatIsPackedIsNotPackedAgain covers client-go, which also transforms the objects that it has
+// TestPackedObjectIsNotPackedAgain covers client-go, which also transforms the objects that it has
 // stored already.
-func TestWhatIsPackedIsNotPackedAgain(t *testing.T) {
+func TestPackedObjectIsNotPackedAgain(t *testing.T) {
 	var transform cache.TransformFunc
 	i := PackedInformer(transforming{cache.NewSharedIndexInformer(nil, &corev1.Secret{}, 0, nil), &transform}, packSecret)
 	if got, err := transform(secret("a", "one", "1", "x")); err != nil || got != (packedSecret{"a", "one", "1", "x"}) {

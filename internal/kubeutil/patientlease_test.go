@@ -35,7 +35,7 @@ func (l *scriptedLease) Update(context.Context, resourcelock.LeaderElectionRecor
 	return l.err
 }
 
-func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
+func TestLeaseIsLostOnlyToAnotherHolder(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	stall := context.DeadlineExceeded
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
@@ -72,7 +72,7 @@ func TestALeaseIsLostToSomebodyElseAlone(t *testing.T) {
 	}
 }
 
-func TestALeaseThatWasGivenBackIsNotHeld(t *testing.T) {
+func TestReleasedLeaseIsNotHeld(t *testing.T) {
 	inner := &scriptedLease{}
 	lease := NewPatientLease(inner, logr.Discard())
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}

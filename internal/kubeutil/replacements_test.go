@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-func TestAReplacementIsADeletionAndACreation(t *testing.T) {
+func TestReplacementIsDeletionAndCreation(t *testing.T) {
 	var notified []string
 	h := SplitReplacements(handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ Queue) {

@@ -26,7 +26,7 @@ func (s syncing) WaitForSync(context.Context) error {
 	return s.err
 }
 
-func TestASourceStartsWhenTheOneBeforeItHasSynced(t *testing.T) {
+func TestSourceStartsAfterPreviousHasSynced(t *testing.T) {
 	var notes []string
 	plain := source.Func(func(context.Context, Queue) error {
 		notes = append(notes, "plain starts")
@@ -41,7 +41,7 @@ func TestASourceStartsWhenTheOneBeforeItHasSynced(t *testing.T) {
 	}
 }
 
-func TestASourceThatFailsEndsIt(t *testing.T) {
+func TestFailedSourceEndsStart(t *testing.T) {
 	var notes []string
 	failed := errors.New("no cache")
 	err := OrderedSources(syncing{"first", &notes, failed}, syncing{"second", &notes, nil}).Start(t.Context(), nil)

@@ -62,7 +62,7 @@ func readRecords(body io.Reader) (*internalversion.List, error) {
 	return readList[v1alpha1.IPAllocation](body, withoutManagedFields)
 }
 
-func TestAListIsReadWhole(t *testing.T) {
+func TestListIsReadCompletely(t *testing.T) {
 	for _, count := range []int{0, 1, 3} {
 		want, text := recordList(t, count)
 		// The API server writes the fields of an unstructured list in the order of their names.
@@ -95,9 +95,9 @@ func TestAListIsReadWhole(t *testing.T) {
 	}
 }
 
-// TestHalfAListIsNone cuts a list after each of its bytes: blocks that are in use would be handed
+// TestTruncatedListIsRefused cuts a list after each of its bytes: blocks that are in use would be handed
 // out if the received part counted as the whole list.
-func TestHalfAListIsNone(t *testing.T) {
+func TestTruncatedListIsRefused(t *testing.T) {
 	_, text := recordList(t, 2)
 	for length := range len(text) {
 		if list, err := readRecords(strings.NewReader(text[:length])); err == nil {
@@ -109,7 +109,7 @@ func TestHalfAListIsNone(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeTransformedIsRefused(t *testing.T) {
+func TestFailedTransformIsRefused(t *testing.T) {
 	_, text := recordList(t, 1)
 	for name, transform := range map[string]cache.TransformFunc{
 		"an error":  func(any) (any, error) { return nil, io.ErrNoProgress },
@@ -121,7 +121,7 @@ func TestWhatCannotBeTransformedIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoListIsRefused(t *testing.T) {
+func TestInvalidListIsRefused(t *testing.T) {
 	for _, text := range []string{
 		`null`, `[]`, `"items"`, `{}`,
 		`{"items":[]}`,

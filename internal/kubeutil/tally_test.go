@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func TestObjectsAreCountedByTheirLastKey(t *testing.T) {
+func TestTallyCountsObjectsByLastKey(t *testing.T) {
 	tally := NewTally[string]()
 	h := tally.Handler(func(obj any) (string, bool) {
 		key, _ := obj.(string)

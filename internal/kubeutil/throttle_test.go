@@ -30,7 +30,7 @@ func TestThrottleSchedules(t *testing.T) {
 	}
 }
 
-func TestThrottleIsTakenOnceAnInterval(t *testing.T) {
+func TestThrottleIsTakenOncePerInterval(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	throttle := NewThrottle(time.Second, clock)
 	for _, step := range []struct {

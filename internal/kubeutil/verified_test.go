@@ -78,7 +78,7 @@ func (h *history) source() *cache.ListWatch {
 }
 
 // shown returns the events of one watch, in short.
-func shown(t *testing.T, s *VerifiedSource) []string {
+func watchEvents(t *testing.T, s *VerifiedSource) []string {
 	t.Helper()
 	w, err := s.Watch(metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -95,7 +95,7 @@ func shown(t *testing.T, s *VerifiedSource) []string {
 	return texts
 }
 
-func TestAWatchIsResumedOnlyInTheHistoryThatWasSeen(t *testing.T) {
+func TestWatchIsResumedOnlyInSeenHistory(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// then happens after a list at revision 1, and a watch that showed the
@@ -165,11 +165,11 @@ func TestAWatchIsResumedOnlyInTheHistoryThatWasSeen(t *testing.T) {
 			h.write(watch.Added, "a")
 			h.write(watch.Added, "b")
 			h.write("", "")
-			if diff := cmp.Diff([]string{"ADDED a 2", "ADDED b 3", "BOOKMARK  4"}, shown(t, s)); diff != "" {
+			if diff := cmp.Diff([]string{"ADDED a 2", "ADDED b 3", "BOOKMARK  4"}, watchEvents(t, s)); diff != "" {
 				t.Fatalf("the first watch (-want +got):\n%s", diff)
 			}
 			c.then(h)
-			if diff := cmp.Diff(c.want, shown(t, s)); diff != "" {
+			if diff := cmp.Diff(c.want, watchEvents(t, s)); diff != "" {
 				t.Errorf("the second watch (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(c.wentBack, wentBack); diff != "" {
@@ -179,14 +179,14 @@ func TestAWatchIsResumedOnlyInTheHistoryThatWasSeen(t *testing.T) {
 			if _, err := s.List(metav1.ListOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if got := shown(t, s); len(got) > 0 || len(wentBack) != len(c.wentBack) {
+			if got := watchEvents(t, s); len(got) > 0 || len(wentBack) != len(c.wentBack) {
 				t.Errorf("after another list: shown %q, reported %q", got, wentBack)
 			}
 		})
 	}
 }
 
-func TestAWatchRunsOnceTheLastEventHasComeAgain(t *testing.T) {
+func TestWatchRunsAfterLastEventRepeats(t *testing.T) {
 	h, shows := &history{revision: 1}, watch.NewFake()
 	from := h.source()
 	s := NewVerifiedSource(from, Verification{WentBack: func(string, string) {}})
@@ -194,7 +194,7 @@ func TestAWatchRunsOnceTheLastEventHasComeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.write(watch.Added, "a")
-	shown(t, s)
+	watchEvents(t, s)
 	is := func(when string, want bool) {
 		t.Helper()
 		if got := s.IsRunning(); got != want {
@@ -218,7 +218,7 @@ func TestAWatchRunsOnceTheLastEventHasComeAgain(t *testing.T) {
 	is("when it is stopped,", false)
 }
 
-func TestAListThatShowsThatTheStoreHasGoneBackIsReported(t *testing.T) {
+func TestListThatShowsRollbackIsReported(t *testing.T) {
 	h, reported := &history{revision: 7}, 0
 	s := NewVerifiedSource(h.source(), Verification{WentBack: func(string, string) { reported++ }})
 	for range 2 {
@@ -232,8 +232,8 @@ func TestAListThatShowsThatTheStoreHasGoneBackIsReported(t *testing.T) {
 	}
 }
 
-// TestThatTheStoreHasGoneBackIsReportedOnce covers any number of writes that show it.
-func TestThatTheStoreHasGoneBackIsReportedOnce(t *testing.T) {
+// TestRollbackIsReportedOnce covers any number of writes that show it.
+func TestRollbackIsReportedOnce(t *testing.T) {
 	h, reported := &history{revision: 7}, 0
 	s := NewVerifiedSource(h.source(), Verification{WentBack: func(string, string) { reported++ }})
 	if _, err := s.List(metav1.ListOptions{}); err != nil {
@@ -251,19 +251,19 @@ func TestThatTheStoreHasGoneBackIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestEveryListIsAQuorumRead(t *testing.T) {
+func TestEveryListIsQuorumRead(t *testing.T) {
 	h := &history{revision: 7}
 	s := NewVerifiedSource(h.source(), Verification{})
 	if _, err := s.List(metav1.ListOptions{ResourceVersion: "0", Limit: 500}); err != nil {
 		t.Fatal(err)
 	}
-	shown(t, s)
+	watchEvents(t, s)
 	if diff := cmp.Diff([]metav1.ListOptions{{}, {Limit: 1}}, h.lists); diff != "" {
 		t.Errorf("requested (-want +got):\n%s", diff)
 	}
 }
 
-func TestRevisionsAreComparedAtMostOnceASecond(t *testing.T) {
+func TestRevisionsAreComparedAtMostOncePerSecond(t *testing.T) {
 	h, clock := &history{revision: 7}, clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := NewVerifiedSource(h.source(), Verification{Clock: clock, Random: rand.New(rand.NewPCG(1, 2))})
 	if _, err := s.List(metav1.ListOptions{}); err != nil {
@@ -274,7 +274,7 @@ func TestRevisionsAreComparedAtMostOnceASecond(t *testing.T) {
 		watching := make(chan struct{})
 		go func() {
 			defer close(watching)
-			shown(t, s)
+			watchEvents(t, s)
 		}()
 		for !isClosed(watching) {
 			if clock.HasWaiters() {
@@ -299,9 +299,9 @@ func isClosed(done chan struct{}) bool {
 	}
 }
 
-// TestAFilteredWatchEndsWhenItIsStopped covers a Reflector that stops a watch while an event is on
+// TestFilteredWatchEndsWhenStopped covers a Reflector that stops a watch while an event is on
 // its way.
-func TestAFilteredWatchEndsWhenItIsStopped(*testing.T) {
+func TestFilteredWatchEndsWhenStopped(*testing.T) {
 	from := watch.NewFakeWithChanSize(1, false)
 	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true }, func() {})
 	from.Action(watch.Added, &corev1.ConfigMap{})

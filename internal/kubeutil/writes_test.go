@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestWhatAPassDidIsCounted(t *testing.T) {
+func TestWritesOfPassAreCounted(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refused" {
 			to.WriteHeader(http.StatusForbidden)

@@ -14,9 +14,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew shows a record that is known to be stored
+// TestUnseenStoredRecordRestartsWatch shows a record that is known to be stored
 // at once, late, never, or only after every wait for it has ended.
-func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
+func TestUnseenStoredRecordRestartsWatch(t *testing.T) {
 	const silence = 2 * time.Second
 	for name, c := range map[string]struct {
 		shownAfter, grace, waits time.Duration
@@ -32,7 +32,7 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 				l := New(Options{Clock: clock.RealClock{}, Silence: silence})
 				relists := 0
 				l.relist = func() { relists++ }
-				must(t, feed{l}.Replace(listed(), "0"))
+				must(t, feed{l}.Replace(recordList(), "0"))
 				record := allocation("a", "1", "1", "10.0.0.0/28")
 				show := func() { must(t, feed{l}.Add(record)) }
 				began := time.Now()
@@ -54,9 +54,9 @@ func TestAStoredRecordThatIsNotShownMakesTheWatchBeginAnew(t *testing.T) {
 	}
 }
 
-// TestARequestWaitsForAReleaseThatIsOnItsWay frees blocks, or not, in the time in which a request
+// TestRequestWaitsForPendingRelease frees blocks, or not, in the time in which a request
 // waits for one.
-func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
+func TestRequestWaitsForPendingRelease(t *testing.T) {
 	const grace, deadline = time.Second, 5 * time.Second
 	other := ipam.PoolNamed("other")
 	terminating := func(name, uid string) *v1alpha1.IPAllocation {
@@ -113,7 +113,7 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 				l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute})
 				l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
 				l.Describe(ipam.Pool{Key: other, Home: home, CIDR: netip.MustParsePrefix("10.9.0.0/16"), Family: ipam.IPv4})
-				must(t, feed{l}.Replace(append(listed(own(other, "10.9.0.0/16")), c.there...), "0"))
+				must(t, feed{l}.Replace(append(recordList(poolRecord(other, "10.9.0.0/16")), c.there...), "0"))
 				for after, event := range c.events {
 					defer time.AfterFunc(after, func() { must(t, event(feed{l})) }).Stop()
 				}
@@ -136,13 +136,13 @@ func TestARequestWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// TestAReleaseBeforeIsNotWaitedFor frees a block between two looks.
-func TestAReleaseBeforeIsNotWaitedFor(t *testing.T) {
+// TestRequestDoesNotWaitForEarlierRelease frees a block between two looks.
+func TestRequestDoesNotWaitForEarlierRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute})
 		l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
 		record := allocation("a", "1", "1", "10.0.0.0/28")
-		must(t, feed{l}.Replace(listed(record), "0"))
+		must(t, feed{l}.Replace(recordList(record), "0"))
 		began, before := time.Now(), l.Frees([]ipam.PoolKey{key})
 		must(t, feed{l}.Delete(record))
 		if !l.AwaitRelease(t.Context(), []ipam.PoolKey{key}, ipam.Holder{}, before, 0) || time.Since(began) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-func TestTheAddressAheadStaysWithinItsFamily(t *testing.T) {
+func TestOffsetAddrStaysWithinFamily(t *testing.T) {
 	for _, c := range []struct {
 		block string
 		n     uint64
@@ -29,15 +29,15 @@ func TestTheAddressAheadStaysWithinItsFamily(t *testing.T) {
 	}
 }
 
-// TestWhoeverLostARaceGoesOnFromElsewhere lets another replica be faster, after which blocks are
+// TestLostRaceSpreadsNextBlocks lets another replica be faster, after which blocks are
 // taken one after the other from a random one on, for a while.
-func TestWhoeverLostARaceGoesOnFromElsewhere(t *testing.T) {
+func TestLostRaceSpreadsNextBlocks(t *testing.T) {
 	all := netip.MustParsePrefix("10.0.0.0/8")
 	elsewhere := map[netip.Prefix]bool{}
 	for seed := range uint64(20) {
 		l := newLedger(seed)
 		l.Describe(ipam.Pool{Key: key, Home: home, CIDR: all, Family: ipam.IPv4})
-		must(t, feed{l}.Replace([]any{own(key, all.String())}, "0"))
+		must(t, feed{l}.Replace([]any{poolRecord(key, all.String())}, "0"))
 		first := mustHold(t, l, ask("a")).Block
 		b := l.poolViews[key]
 		b.startSpreading(l.options.Clock.Now())
@@ -60,10 +60,10 @@ func TestWhoeverLostARaceGoesOnFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestARecordOnItsWayIsCountedAsSuch moves a record in and out of its release, again and again.
-func TestARecordOnItsWayIsCountedAsSuch(t *testing.T) {
+// TestPendingReleaseIsCounted moves a record in and out of its release, again and again.
+func TestPendingReleaseIsCounted(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28")), "0"))
+	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28")), "0"))
 	name := ipam.Name{Namespace: "ns", Name: "a"}
 	check := func(when string, leaving int) {
 		t.Helper()
@@ -97,10 +97,10 @@ func TestARecordOnItsWayIsCountedAsSuch(t *testing.T) {
 	}
 }
 
-// TestAClaimMayBeSeenBeforeItsRecord covers the two watches, which are independent.
-func TestAClaimMayBeSeenBeforeItsRecord(t *testing.T) {
+// TestClaimSeenBeforeItsRecordIsCounted covers the two watches, which are independent.
+func TestClaimSeenBeforeItsRecordIsCounted(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	name := ipam.Name{Namespace: "ns", Name: "a"}
 	unclaimed := func(when string, want string) {
 		t.Helper()
@@ -129,11 +129,11 @@ func TestAClaimMayBeSeenBeforeItsRecord(t *testing.T) {
 	}
 }
 
-// TestARecordOfOurNameWithAnotherBlockIsNotOurs covers two replicas that make the record of one
+// TestRecordWithOtherBlockDoesNotConfirmHold covers two replicas that make the record of one
 // name: one has made it with its own block.
-func TestARecordOfOurNameWithAnotherBlockIsNotOurs(t *testing.T) {
+func TestRecordWithOtherBlockDoesNotConfirmHold(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	h := mustHold(t, l, ask("a"))
 	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.64/28")))
 	if err := h.Confirm(t.Context(), "1"); err == nil {
@@ -141,12 +141,12 @@ func TestARecordOfOurNameWithAnotherBlockIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone forgets pools with and without records.
-func TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone(t *testing.T) {
+// TestForgottenPoolKeepsOnlyItsRecords forgets pools with and without records.
+func TestForgottenPoolKeepsOnlyItsRecords(t *testing.T) {
 	l := newLedger(1)
 	empty := ipam.PoolNamed("empty")
 	l.Describe(ipam.Pool{Key: empty, Home: home, CIDR: netip.MustParsePrefix("10.9.0.0/16"), Family: ipam.IPv4})
-	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "0"))
+	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28")), "0"))
 	for _, pool := range []ipam.PoolKey{empty, key, unknown} {
 		l.Forget(pool)
 	}
@@ -162,7 +162,7 @@ func TestAPoolThatIsForgottenIsKeptWithItsRecordsAlone(t *testing.T) {
 func TestListenersAreNotifiedOfConflictsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
-		must(t, feed{l}.Replace(listed(), "0"))
+		must(t, feed{l}.Replace(recordList(), "0"))
 		must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
 		must(t, feed{l}.Add(allocation("b", "2", "2", "10.0.0.0/30")))
 		notified := 0

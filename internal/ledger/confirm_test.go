@@ -15,15 +15,15 @@ import (
 )
 
 // marked returns a pool's own record that is being released.
-func marked(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
+func markForRelease(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
 	m := o.DeepCopy()
 	m.Spec.State, m.ResourceVersion = v1alpha1.AllocationReleasing, version
 	return m
 }
 
-func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
-	mine, pools := allocation("a", "1", "2", "10.0.0.0/28"), own(key, small.String())
-	other := own(ipam.PoolNamed("other"), "10.0.0.0/16")
+func TestConfirmationNeedsPoolRecord(t *testing.T) {
+	mine, pools := allocation("a", "1", "2", "10.0.0.0/28"), poolRecord(key, small.String())
+	other := poolRecord(ipam.PoolNamed("other"), "10.0.0.0/16")
 	for name, c := range map[string]struct {
 		events func(f feed) error
 		want   error
@@ -31,13 +31,13 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 		"it exists":  {func(f feed) error { return f.Add(mine) }, nil},
 		"it is gone": {func(f feed) error { return errors.Join(f.Delete(pools), f.Add(mine)) }, ErrPoolClosed},
 		"it is being released": {
-			func(f feed) error { return errors.Join(f.Update(marked(pools, "2")), f.Add(mine)) }, ErrPoolClosed,
+			func(f feed) error { return errors.Join(f.Update(markForRelease(pools, "2")), f.Add(mine)) }, ErrPoolClosed,
 		},
 		"it was to be released, and is not any more": {
 			func(f feed) error {
 				again := pools.DeepCopy()
 				again.ResourceVersion = "3"
-				return errors.Join(f.Update(marked(pools, "2")), f.Update(again), f.Add(mine))
+				return errors.Join(f.Update(markForRelease(pools, "2")), f.Update(again), f.Add(mine))
 			}, nil,
 		},
 		"it is being deleted": {
@@ -49,7 +49,7 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 		},
 		"it is of another block than the pool has": {
 			func(f feed) error {
-				return errors.Join(f.Delete(pools), f.Add(own(key, "10.0.1.0/24")), f.Add(mine))
+				return errors.Join(f.Delete(pools), f.Add(poolRecord(key, "10.0.1.0/24")), f.Add(mine))
 			}, ErrPoolClosed,
 		},
 		"another pool's overlaps it, and was recorded first": {
@@ -66,12 +66,12 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 			}, ErrPoolClosed,
 		},
 		"a list shows it marked": {
-			func(f feed) error { return f.Replace([]any{mine, marked(pools, "2")}, "9") }, ErrPoolClosed,
+			func(f feed) error { return f.Replace([]any{mine, markForRelease(pools, "2")}, "9") }, ErrPoolClosed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			must(t, feed{l}.Replace(listed(), "0"))
+			must(t, feed{l}.Replace(recordList(), "0"))
 			h := mustHold(t, l, ask("a"))
 			must(t, c.events(feed{l}))
 			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
@@ -81,15 +81,15 @@ func TestABlockIsConfirmedOnlyWhileItsPoolsOwnRecordIsThere(t *testing.T) {
 	}
 }
 
-func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
+func TestChildPoolNeedsParentRecord(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	child := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
 		Block: small.Masked(), State: ipam.StateBound, Holder: convert.HolderOfPool(ipam.PoolNamed("child")),
 	})
 	child.Spec.CIDR = "10.0.0.0/28"
-	must(t, feed{l}.Update(marked(own(key, small.String()), "2")))
+	must(t, feed{l}.Update(markForRelease(poolRecord(key, small.String()), "2")))
 	must(t, feed{l}.Add(child))
 	record, _ := convert.Record(child)
 	if err := l.CheckConfirmed(record); !errors.Is(err, ErrPoolClosed) {
@@ -97,13 +97,13 @@ func TestAChildPoolNeedsItsParentsOwnRecord(t *testing.T) {
 	}
 }
 
-// TestTheRecordThatCameFirstStaysConfirmed covers two records that overlap, for any cause.
-func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
+// TestFirstOfOverlappingRecordsStaysConfirmed covers two records that overlap, for any cause.
+func TestFirstOfOverlappingRecordsStaysConfirmed(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	parse := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := convert.Record(o); return r }
 	isTaken := func(err error) bool { _, ok := errors.AsType[*ipam.TakenError](err); return ok }
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	must(t, feed{l}.Add(first))
 	must(t, feed{l}.Add(second))
 	if err := l.CheckConfirmed(parse(first)); err != nil {
@@ -112,7 +112,7 @@ func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 	if err := l.CheckConfirmed(parse(second)); !isTaken(err) {
 		t.Errorf("the second: %v, want that the block is taken", err)
 	}
-	must(t, feed{l}.Replace(listed(first, second), "3"))
+	must(t, feed{l}.Replace(recordList(first, second), "3"))
 	if err := l.CheckConfirmed(parse(first)); err != nil {
 		t.Errorf("the first, after a list: %v, want that it is confirmed still", err)
 	}
@@ -126,39 +126,39 @@ func TestTheRecordThatCameFirstStaysConfirmed(t *testing.T) {
 		t.Errorf("listeners were notified of %v, want the deletion of a and the confirmation of b", changed)
 	}
 	fresh := newLedger(1)
-	must(t, feed{fresh}.Replace(listed(first, second), "3"))
+	must(t, feed{fresh}.Replace(recordList(first, second), "3"))
 	if !isTaken(fresh.CheckConfirmed(parse(first))) || !isTaken(fresh.CheckConfirmed(parse(second))) {
 		t.Error("a list does not show which was first: want that neither is confirmed")
 	}
 }
 
-func TestAPoolsRecordCanBeReleasedOnceTheMarkIsSeenAndNothingIsRecorded(t *testing.T) {
+func TestMarkedEmptyPoolRecordCanBeReleased(t *testing.T) {
 	l := newLedger(1)
-	pools, block := own(key, small.String()), allocation("a", "1", "2", "10.0.0.0/28")
-	record, _ := convert.Record(marked(pools, "2"))
+	pools, block := poolRecord(key, small.String()), allocation("a", "1", "2", "10.0.0.0/28")
+	record, _ := convert.Record(markForRelease(pools, "2"))
 	check := func(when string, want ReleaseVerdict) {
 		t.Helper()
 		if got := l.Release(record, "1", key); got != want {
 			t.Errorf("%s: got %d, want %d", when, got, want)
 		}
 	}
-	must(t, feed{l}.Replace(listed(block), "0"))
+	must(t, feed{l}.Replace(recordList(block), "0"))
 	check("before the mark is seen", NotShown)
-	must(t, feed{l}.Update(marked(pools, "2")))
+	must(t, feed{l}.Update(markForRelease(pools, "2")))
 	check("with a block", InUse)
 	must(t, feed{l}.Delete(block))
 	check("without", Unused)
-	must(t, feed{l}.Update(marked(pools, "3")))
+	must(t, feed{l}.Update(markForRelease(pools, "3")))
 	check("when another process marked it again", Overtaken)
 	must(t, feed{l}.Delete(pools))
 	check("when it is gone, or the view is older", Overtaken)
 }
 
-func TestTheOneRecordedLaterExceedsTheLimit(t *testing.T) {
+func TestLaterRecordExceedsLimit(t *testing.T) {
 	l := newLedger(1)
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}}
 	l.Describe(pool)
-	must(t, feed{l}.Replace(listed(inProject("red", allocation("x", "9", "1", "10.0.0.16/28"))), "0"))
+	must(t, feed{l}.Replace(recordList(setRecordProject("red", allocation("x", "9", "1", "10.0.0.16/28"))), "0"))
 	askIn := func(project string, a Ask) Ask { a.Project = project; return a }
 	h := mustHold(t, l, askIn("red", ask("a")))
 	if _, err := l.Hold(askIn("red", ask("b"))); !isLimit(err) {
@@ -189,7 +189,7 @@ func TestTheOneRecordedLaterExceedsTheLimit(t *testing.T) {
 	}
 }
 
-func TestAListConfirmsPoolsBeforeTheirBlocks(t *testing.T) {
+func TestListConfirmsPoolsBeforeBlocks(t *testing.T) {
 	l := newLedger(1)
 	var changedNames []string
 	l.Follow(func(c Change) {
@@ -197,19 +197,19 @@ func TestAListConfirmsPoolsBeforeTheirBlocks(t *testing.T) {
 			changedNames = append(changedNames, c.Record.Name.Name)
 		}
 	})
-	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "1"))
+	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28")), "1"))
 	if len(changedNames) != 0 {
 		t.Errorf("%v were confirmed in a second step, want none", changedNames)
 	}
 }
 
-func TestARequestCountsOnceForALimit(t *testing.T) {
+func TestRequestCountsOnceTowardLimit(t *testing.T) {
 	l := newLedger(1)
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}})
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	reds := func(name string) Ask { a := ask(name); a.Project = "red"; return a }
 	h := mustHold(t, l, reds("a"))
-	must(t, feed{l}.Add(inProject("red", allocation("a", "1", "1", h.Block.String()))))
+	must(t, feed{l}.Add(setRecordProject("red", allocation("a", "1", "1", h.Block.String()))))
 	second := mustHold(t, l, reds("b")) // the first is recorded, and not confirmed yet
 	second.Drop()
 	mustHold(t, l, reds("c"))
@@ -218,10 +218,10 @@ func TestARequestCountsOnceForALimit(t *testing.T) {
 	}
 }
 
-func TestARecordThatALiveClaimNamesWasConfirmedBeforeTheClaimWasStored(t *testing.T) {
+func TestRecordNamedByLiveClaimIsConfirmed(t *testing.T) {
 	l := newLedger(1)
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
-	must(t, feed{l}.Replace(listed(first, second), "3"))
+	must(t, feed{l}.Replace(recordList(first, second), "3"))
 	record, _ := convert.Record(first)
 	if err := l.CheckConfirmed(record); err == nil {
 		t.Error("it is confirmed before it is known that a claim names it")
@@ -232,11 +232,11 @@ func TestARecordThatALiveClaimNamesWasConfirmedBeforeTheClaimWasStored(t *testin
 	}
 }
 
-func TestBlocksAreConfirmedWhenThePoolIsDescribed(t *testing.T) {
+func TestBlocksAreConfirmedWhenPoolIsDescribed(t *testing.T) {
 	l := New(Options{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Silence: time.Minute})
 	l.Describe(ipam.Pool{Key: key, Home: ipam.DomainNamed("other", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
 	mine := allocation("a", "1", "2", "10.0.0.0/28")
-	must(t, feed{l}.Replace(listed(mine), "0"))
+	must(t, feed{l}.Replace(recordList(mine), "0"))
 	record, _ := convert.Record(mine)
 	if err := l.CheckConfirmed(record); !errors.Is(err, ErrPoolClosed) {
 		t.Errorf("got %v, want ErrPoolClosed: the own record is in another routing domain", err)
@@ -247,11 +247,11 @@ func TestBlocksAreConfirmedWhenThePoolIsDescribed(t *testing.T) {
 	}
 }
 
-func TestALimitOfAClassIsOverAllItsPools(t *testing.T) {
+func TestClassLimitCoversAllPools(t *testing.T) {
 	l := newLedger(1)
 	elsewhere := allocation("x", "9", "1", "10.9.0.0/28")
 	elsewhere.Spec.PoolRef.Name, elsewhere.Spec.ClassName, elsewhere.Spec.Project = "q", "c", "red"
-	must(t, feed{l}.Replace(listed(elsewhere), "0"))
+	must(t, feed{l}.Replace(recordList(elsewhere), "0"))
 	a := ask("a")
 	a.Project, a.Class = "red", "c"
 	a.ClassLimit = ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(31)}}
@@ -262,9 +262,9 @@ func TestALimitOfAClassIsOverAllItsPools(t *testing.T) {
 	mustHold(t, l, a).Drop()
 }
 
-func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
+func TestUnclaimedRecordsAreBoundedToShareOfPool(t *testing.T) {
 	l := newLedger(1) // 256 addresses, of which 16 are withheld: a share is 30 of them, or 4 blocks
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	single := func(name string) Ask {
 		a := ask(name)
 		a.Bits, a.UnclaimedLimit = 32, 1000
@@ -285,7 +285,7 @@ func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
 	mustHold(t, l, other)
 	large := New(Options{Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Silence: time.Minute})
 	large.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
-	must(t, feed{large}.Replace(listed(), "0"))
+	must(t, feed{large}.Replace(recordList(), "0"))
 	for n := range 4 {
 		quarter := ask(string(rune('A' + n)))
 		quarter.Bits, quarter.UnclaimedLimit = 27, 1000
@@ -299,7 +299,7 @@ func TestUnclaimedRecordsOfANamespaceAreBoundedToAShareOfThePool(t *testing.T) {
 }
 
 // inProject returns an object with a project.
-func inProject(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
+func setRecordProject(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 	o.Spec.Project = project
 	return o
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestBothRecordsOfAConflictAreNotified stores two records that overlap, and a third one that
+// TestConflictNotifiesBothRecords stores two records that overlap, and a third one that
 // overlaps neither.
-func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
+func TestConflictNotifiesBothRecords(t *testing.T) {
 	first, second, other := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"), allocation("c", "3", "3", "10.0.0.16/30")
 	l := newLedger(1)
 	clock := l.options.Clock.(*clocktesting.FakeClock)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	must(t, feed{l}.Add(first))
 	must(t, feed{l}.Add(second))
 	must(t, feed{l}.Add(other))
@@ -58,16 +58,16 @@ func TestBothRecordsOfAConflictAreNotified(t *testing.T) {
 	conflict("when one is gone", "a", "")
 
 	fresh := newLedger(1)
-	must(t, feed{fresh}.Replace(listed(first, second), "3"))
+	must(t, feed{fresh}.Replace(recordList(first, second), "3"))
 	if n := len(fresh.Conflicts()); n != 2 {
 		t.Errorf("%d conflicts in a first list, want both at once: they may be old", n)
 	}
 }
 
-// TestRecordsThatLiveClaimsNameMayBeInConflict stores two records as admission makes them, without
+// TestRecordsNamedByLiveClaimsCanConflict stores two records as admission makes them, without
 // the UID of a claim: a claim that names each of them confirms both, and does not hide that they
 // overlap.
-func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
+func TestRecordsNamedByLiveClaimsCanConflict(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	claimed := func(l *Ledger) {
 		l.SetClaimed(ipam.Name{Namespace: "ns", Name: "a"}, true)
@@ -75,24 +75,24 @@ func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 	}
 	for name, show := range map[string]func(*Ledger){
 		"claims after records": func(l *Ledger) {
-			must(t, feed{l}.Replace(listed(), "0"))
+			must(t, feed{l}.Replace(recordList(), "0"))
 			must(t, feed{l}.Add(first))
 			must(t, feed{l}.Add(second))
 			claimed(l)
 		},
 		"claims before records": func(l *Ledger) {
-			must(t, feed{l}.Replace(listed(), "0"))
+			must(t, feed{l}.Replace(recordList(), "0"))
 			claimed(l)
 			must(t, feed{l}.Add(first))
 			must(t, feed{l}.Add(second))
 		},
 		"a first list": func(l *Ledger) {
-			must(t, feed{l}.Replace(listed(first, second), "2"))
+			must(t, feed{l}.Replace(recordList(first, second), "2"))
 			claimed(l)
 		},
 		"a first list, after claims": func(l *Ledger) {
 			claimed(l)
-			must(t, feed{l}.Replace(listed(first, second), "2"))
+			must(t, feed{l}.Replace(recordList(first, second), "2"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestRecordsThatLiveClaimsNameMayBeInConflict(t *testing.T) {
 	}
 }
 
-// TestARecordThatNoClaimEverNamedIsKnown covers records whose claim this process would have seen.
-func TestARecordThatNoClaimEverNamedIsKnown(t *testing.T) {
+// TestNeverClaimedRecordIsKnown covers records whose claim this process would have seen.
+func TestNeverClaimedRecordIsKnown(t *testing.T) {
 	made := allocation("a", "1", "1", "10.0.0.0/28")
 	name := ipam.Name{Namespace: "ns", Name: "a"}
 	record, _ := convert.Record(made)
@@ -149,18 +149,18 @@ func TestARecordThatNoClaimEverNamedIsKnown(t *testing.T) {
 		}, false},
 		"it was made while the watch was cut": {func(l *Ledger) {
 			l.MarkClaimsKnown()
-			must(t, feed{l}.Replace(listed(made), "1"))
+			must(t, feed{l}.Replace(recordList(made), "1"))
 		}, false},
 		"it was made before the watch was cut": {func(l *Ledger) {
 			l.MarkClaimsKnown()
 			must(t, feed{l}.Add(made))
-			must(t, feed{l}.Replace(listed(made), "1"))
+			must(t, feed{l}.Replace(recordList(made), "1"))
 		}, true},
 		"it is not there": {func(l *Ledger) { l.MarkClaimsKnown() }, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := newLedger(1)
-			must(t, feed{l}.Replace(listed(), "0"))
+			must(t, feed{l}.Replace(recordList(), "0"))
 			test.show(l)
 			if got := l.WasNeverClaimed(record); got != test.want {
 				t.Errorf("never claimed: %t, want %t", got, test.want)

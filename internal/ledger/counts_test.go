@@ -21,7 +21,7 @@ func TestCountsAgainstTwin(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		w := &world{ledger: newLedger(seed), random: random, objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}}
 		claimed := map[string]bool{}
-		must(t, feed{w.ledger}.Replace(listed(), "0"))
+		must(t, feed{w.ledger}.Replace(recordList(), "0"))
 		for step := range 400 {
 			name := strconv.Itoa(random.IntN(30))
 			switch obj := w.objects[name]; {
@@ -37,14 +37,14 @@ func TestCountsAgainstTwin(t *testing.T) {
 			default:
 				w.act(t, step)
 			}
-			if diff := cmp.Diff(heldByTwin(w.objects, claimed), w.ledger.Counts()[0].Held); diff != "" {
+			if diff := cmp.Diff(twinUsage(w.objects, claimed), w.ledger.Counts()[0].Held); diff != "" {
 				t.Fatalf("seed %d, step %d: (-want +got)\n%s", seed, step, diff)
 			}
 		}
 	}
 }
 
-func heldByTwin(objects map[string]*v1alpha1.IPAllocation, claimed map[string]bool) (held [standings]ipam.Usage) {
+func twinUsage(objects map[string]*v1alpha1.IPAllocation, claimed map[string]bool) (held [standings]ipam.Usage) {
 	for name, obj := range objects {
 		standing := Unclaimed
 		switch {
@@ -60,10 +60,10 @@ func heldByTwin(objects map[string]*v1alpha1.IPAllocation, claimed map[string]bo
 	return held
 }
 
-func TestTheLagIsThatOfTheOldestRecordThatIsNotShown(t *testing.T) {
+func TestLagIsThatOfOldestUnseenRecord(t *testing.T) {
 	l := newLedger(1)
 	clock := l.options.Clock.(*clocktesting.FakeClock)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	h := mustHold(t, l, ask("a"))
 	clock.Step(time.Second)
 	if lag := l.Lag(); lag != 0 {
@@ -84,11 +84,11 @@ func TestTheLagIsThatOfTheOldestRecordThatIsNotShown(t *testing.T) {
 	}
 }
 
-func TestAccountsAreOfWhatIsLimited(t *testing.T) {
+func TestAccountsCoverOnlyLimitedUsage(t *testing.T) {
 	l := newLedger(1)
 	obj := allocation("a", "uid", "1", "10.0.0.0/28")
 	obj.Spec.Project, obj.Spec.ClassName = "team", "gold"
-	must(t, feed{l}.Replace(listed(obj), "0"))
+	must(t, feed{l}.Replace(recordList(obj), "0"))
 	got := l.Accounts(func(class string, _ ipam.PoolKey) bool { return class == "gold" })
 	want := []Account{{Project: "team", Class: "gold", Usage: ipam.UsageOf(netip.MustParsePrefix("10.0.0.0/28"))}}
 	if diff := cmp.Diff(want, got); diff != "" {

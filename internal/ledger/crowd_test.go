@@ -13,16 +13,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestReplicasKeepOutOfEachOthersWay plays replicas that fill one pool, each with several requests
+// TestReplicasRarelyCollide plays replicas that fill one pool, each with several requests
 // under way at a time that do not know of the others'. A record that gives way was written in vain.
-func TestReplicasKeepOutOfEachOthersWay(t *testing.T) {
+func TestReplicasRarelyCollide(t *testing.T) {
 	seeds := uint64(5)
 	if testing.Short() {
 		seeds = 2
 	}
 	for replicas := 2; replicas <= 3; replicas++ {
 		for seed := range seeds {
-			recorded, vain := crowd(t, replicas, seed)
+			recorded, vain := simulateCrowd(t, replicas, seed)
 			t.Logf("%d replicas, seed %d: %d of %d records written in vain", replicas, seed, vain, recorded)
 			if vain*50 > recorded {
 				t.Errorf("%d replicas, seed %d: %d of %d records written in vain, want one in fifty at most", replicas, seed, vain, recorded)
@@ -33,13 +33,13 @@ func TestReplicasKeepOutOfEachOthersWay(t *testing.T) {
 
 // crowd lets replicas record blocks in rounds: all find, then all record, in the order of the
 // requests, and all see the new records.
-func crowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
+func simulateCrowd(t *testing.T, replicas int, seed uint64) (recorded, vain int) {
 	const rounds, underWay = 150, 16
 	crowded := make([]*Ledger, replicas)
 	for i := range crowded {
 		crowded[i] = newLedger(seed*10 + uint64(i))
 		crowded[i].Describe(ipam.Pool{Key: key, Home: home, CIDR: netip.MustParsePrefix("10.0.0.0/12"), Family: ipam.IPv4})
-		must(t, feed{crowded[i]}.Replace([]any{own(key, "10.0.0.0/12")}, "1"))
+		must(t, feed{crowded[i]}.Replace([]any{poolRecord(key, "10.0.0.0/12")}, "1"))
 	}
 	for round := range rounds {
 		holds := make([][]*Hold, replicas)

@@ -14,14 +14,14 @@ import (
 )
 
 // inDomain returns a request for a block of a routing domain, as a root pool makes it for its CIDR.
-func inDomain(name, block string) Ask {
+func askInDomain(name, block string) Ask {
 	return Ask{
 		Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: name, Family: ipam.IPv4}, Block: netip.MustParsePrefix(block), Bits: 24,
 		Record: ipam.Name{Namespace: "system", Name: "ippool." + name}, Holder: ipam.Holder{Kind: "IPPool", Name: name},
 	}
 }
 
-func TestARoutingDomainThatNobodyUsesIsForgotten(t *testing.T) {
+func TestUnusedRoutingDomainIsForgotten(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(nil, "1"))
 	before := len(l.poolViews)
@@ -32,7 +32,7 @@ func TestARoutingDomainThatNobodyUsesIsForgotten(t *testing.T) {
 		}
 	}
 	for i := range 100 {
-		asked := inDomain(fmt.Sprint("domain-", i), "10.1.0.0/24")
+		asked := askInDomain(fmt.Sprint("domain-", i), "10.1.0.0/24")
 		if _, err := l.Peek(asked); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestARoutingDomainThatNobodyUsesIsForgotten(t *testing.T) {
 	}
 	expect("after questions", 0)
 
-	asked := inDomain("domain", "10.1.0.0/24")
+	asked := askInDomain("domain", "10.1.0.0/24")
 	hold := mustHold(t, l, asked)
 	expect("while a block is held", 1)
 	hold.Drop()
@@ -66,11 +66,11 @@ func TestARoutingDomainThatNobodyUsesIsForgotten(t *testing.T) {
 	}
 }
 
-func TestARoutingDomainIsKeptWhileARequestAwaitsSomethingThere(t *testing.T) {
+func TestAwaitedRoutingDomainIsKept(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(nil, "1"))
-	keys := []ipam.PoolKey{inDomain("domain", "10.1.0.0/24").Pool}
-	hold := mustHold(t, l, inDomain("domain", "10.1.0.0/24"))
+	keys := []ipam.PoolKey{askInDomain("domain", "10.1.0.0/24").Pool}
+	hold := mustHold(t, l, askInDomain("domain", "10.1.0.0/24"))
 	wake := make(chan struct{}, 1)
 	l.subscribe(keys, wake)
 	hold.Drop()
@@ -88,7 +88,7 @@ func TestARoutingDomainIsKeptWhileARequestAwaitsSomethingThere(t *testing.T) {
 	}
 }
 
-func TestABlockThatCoolsDownIsNotOnItsWayAlthoughItsRecordIsDeleted(t *testing.T) {
+func TestCoolingBlockOfDeletedRecordIsNotPending(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(nil, "1"))
 	for state, want := range map[ipam.State]bool{ipam.StateBound: true, ipam.StateRetained: true, ipam.StateCooling: false} {

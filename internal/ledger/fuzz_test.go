@@ -32,7 +32,7 @@ func FuzzEvents(f *testing.F) {
 			ledger: newLedger(1), objects: map[string]*v1alpha1.IPAllocation{},
 			holds: map[string]*Hold{}, formers: map[string]types.UID{}, verdicts: map[string]*watchVerdict{},
 		}
-		must(t, feed{p.ledger}.Replace(listed(), "0"))
+		must(t, feed{p.ledger}.Replace(recordList(), "0"))
 		for len(script) >= 3 && p.step < 300 {
 			p.step++
 			p.play(t, script[0]%8, strconv.Itoa(int(script[1]%8)), script[2])
@@ -141,7 +141,7 @@ func (p *played) list(t *testing.T, keep byte) {
 			all = append(all, p.objects[name])
 		}
 	}
-	must(t, feed{p.ledger}.Replace(listed(all...), "1"))
+	must(t, feed{p.ledger}.Replace(recordList(all...), "1"))
 	for name := range p.objects {
 		p.sight(name)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // networked returns the pool with a gateway, and without the edges of its subnet withheld.
-func networked(gateway string) ipam.Pool {
+func poolWithGateway(gateway string) ipam.Pool {
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Network: &ipam.Network{Length: 24}}
 	if gateway != "" {
 		pool.Network.Gateway = netip.MustParseAddr(gateway)
@@ -25,7 +25,7 @@ func networked(gateway string) ipam.Pool {
 }
 
 // recorded returns an address with the gateway that was handed out with it.
-func recorded(name, addr, gateway string) *v1alpha1.IPAllocation {
+func addressWithGateway(name, addr, gateway string) *v1alpha1.IPAllocation {
 	obj := allocation(name, "uid-"+name, "1", addr+"/32")
 	obj.Spec.Gateway = gateway
 	return obj
@@ -37,9 +37,9 @@ func askForOne(name string) Ask {
 	return a
 }
 
-// TestFormerGatewayIsWithheldWhileAnAddressHasIt covers every event that ends that, and events that
+// TestFormerGatewayIsWithheldWhileInUse covers every event that ends that, and events that
 // do not.
-func TestFormerGatewayIsWithheldWhileAnAddressHasIt(t *testing.T) {
+func TestFormerGatewayIsWithheldWhileInUse(t *testing.T) {
 	one := netip.MustParsePrefix("10.0.0.1/32")
 	for name, tc := range map[string]struct {
 		then func(*testing.T, *Ledger, *v1alpha1.IPAllocation)
@@ -59,29 +59,29 @@ func TestFormerGatewayIsWithheldWhileAnAddressHasIt(t *testing.T) {
 			obj.ResourceVersion, obj.Spec.Gateway = "2", "10.0.0.2"
 			must(t, feed{l}.Update(obj))
 		}, true},
-		"the pool is described by another spec": {func(_ *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) { l.Describe(networked("10.0.0.3")) }, false},
+		"the pool is described by another spec": {func(_ *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) { l.Describe(poolWithGateway("10.0.0.3")) }, false},
 		"a block around it is freed": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
 			around := allocation("around", "uid-around", "1", "10.0.0.0/30")
 			must(t, feed{l}.Add(around))
 			must(t, feed{l}.Delete(around))
 		}, false},
 		"another address of the gateway goes": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
-			other := recorded("other", "10.0.0.77", "10.0.0.1")
+			other := addressWithGateway("other", "10.0.0.77", "10.0.0.1")
 			must(t, feed{l}.Add(other))
 			must(t, feed{l}.Delete(other))
 		}, false},
 		"the gateway is a recorded address, which goes": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
-			other := recorded("other", "10.0.0.1", "10.0.0.2")
+			other := addressWithGateway("other", "10.0.0.1", "10.0.0.2")
 			must(t, feed{l}.Add(other))
 			must(t, feed{l}.Delete(other))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			l.Describe(networked("10.0.0.1"))
-			held := recorded("a", "10.0.0.9", "10.0.0.1")
-			must(t, feed{l}.Replace(listed(held), "1"))
-			l.Describe(networked("10.0.0.2"))
+			l.Describe(poolWithGateway("10.0.0.1"))
+			held := addressWithGateway("a", "10.0.0.9", "10.0.0.1")
+			must(t, feed{l}.Replace(recordList(held), "1"))
+			l.Describe(poolWithGateway("10.0.0.2"))
 			tc.then(t, l, held)
 			wanted := askForOne("b")
 			wanted.Block = one
@@ -96,11 +96,11 @@ func TestFormerGatewayIsWithheldWhileAnAddressHasIt(t *testing.T) {
 	}
 }
 
-func TestNextAddressIsNotTheFormerGateway(t *testing.T) {
+func TestNextAddressSkipsFormerGateway(t *testing.T) {
 	l := newLedger(1)
-	l.Describe(networked("10.0.0.0"))
-	must(t, feed{l}.Replace(listed(recorded("a", "10.0.0.9", "10.0.0.0"), recorded("b", "10.0.0.8", "10.0.0.0")), "1"))
-	l.Describe(networked("10.0.0.1"))
+	l.Describe(poolWithGateway("10.0.0.0"))
+	must(t, feed{l}.Replace(recordList(addressWithGateway("a", "10.0.0.9", "10.0.0.0"), addressWithGateway("b", "10.0.0.8", "10.0.0.0")), "1"))
+	l.Describe(poolWithGateway("10.0.0.1"))
 	if h := mustHold(t, l, askForOne("c")); h.Block.Addr().String() != "10.0.0.2" || h.Gateway().String() != "10.0.0.1" {
 		t.Errorf("got %s with the gateway %s", h.Block, h.Gateway())
 	}
@@ -109,13 +109,13 @@ func TestNextAddressIsNotTheFormerGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayOfARequestIsWithheld changes a pool while a request is under way.
-func TestGatewayOfARequestIsWithheld(t *testing.T) {
+// TestGatewayOfRequestIsWithheld changes a pool while a request is under way.
+func TestGatewayOfRequestIsWithheld(t *testing.T) {
 	l := newLedger(1)
-	l.Describe(networked("10.0.0.0"))
-	must(t, feed{l}.Replace(listed(), "1"))
+	l.Describe(poolWithGateway("10.0.0.0"))
+	must(t, feed{l}.Replace(recordList(), "1"))
 	h := mustHold(t, l, askForOne("a"))
-	l.Describe(networked("10.0.0.255"))
+	l.Describe(poolWithGateway("10.0.0.255"))
 	if next := mustHold(t, l, askForOne("b")); next.Block.Addr().String() != "10.0.0.2" {
 		t.Errorf("got %s, want the one after the first request and its gateway", next.Block)
 	}
@@ -125,9 +125,9 @@ func TestGatewayOfARequestIsWithheld(t *testing.T) {
 	}
 }
 
-// TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway lets another replica, which does not know
+// TestAddressUsedAsEarlierGatewayIsNotConfirmed lets another replica, which does not know
 // of the new gateway yet, hand out the old one.
-func TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway(t *testing.T) {
+func TestAddressUsedAsEarlierGatewayIsNotConfirmed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		block string
 		bits  int
@@ -141,12 +141,12 @@ func TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			l.Describe(networked("10.0.0.255"))
-			must(t, feed{l}.Replace(listed(), "1"))
+			l.Describe(poolWithGateway("10.0.0.255"))
+			must(t, feed{l}.Replace(recordList(), "1"))
 			a := ask("a")
 			a.Bits = tc.bits
 			h := mustHold(t, l, a)
-			other := recorded("other", "10.0.0.77", "10.0.0.0")
+			other := addressWithGateway("other", "10.0.0.77", "10.0.0.0")
 			if tc.first {
 				must(t, feed{l}.Add(other))
 			}
@@ -161,14 +161,14 @@ func TestAddressIsNotConfirmedIfAnEarlierOneHasItAsGateway(t *testing.T) {
 	}
 }
 
-// TestRecordThatStatesNoGatewayCountsWithThatOfItsPool covers records from before they stated one.
-func TestRecordThatStatesNoGatewayCountsWithThatOfItsPool(t *testing.T) {
+// TestRecordWithoutGatewayCountsPoolGateway covers records from before they stated one.
+func TestRecordWithoutGatewayCountsPoolGateway(t *testing.T) {
 	former := netip.MustParseAddr("10.0.0.1")
 	l := New(Options{})
-	must(t, feed{l}.Replace(listed(allocation("old", "1", "1", "10.0.0.9/32"), allocation("block", "2", "1", "10.0.0.16/28")), "1"))
-	l.Describe(networked("10.0.0.1"))
-	l.Describe(networked("10.0.0.2"))
-	l.Describe(networked("10.0.0.3"))
+	must(t, feed{l}.Replace(recordList(allocation("old", "1", "1", "10.0.0.9/32"), allocation("block", "2", "1", "10.0.0.16/28")), "1"))
+	l.Describe(poolWithGateway("10.0.0.1"))
+	l.Describe(poolWithGateway("10.0.0.2"))
+	l.Describe(poolWithGateway("10.0.0.3"))
 	if all, with := l.CountHandedOut(key, former); all != 1 || with != 1 {
 		t.Errorf("%d addresses are held, %d with the first gateway; want 1 and 1", all, with)
 	}
@@ -179,10 +179,10 @@ func TestRecordThatStatesNoGatewayCountsWithThatOfItsPool(t *testing.T) {
 	if got := l.FormerGateways(key); len(got) > 0 {
 		t.Errorf("the former gateways are %s once the record is gone", got)
 	}
-	l.Describe(networked(""))
+	l.Describe(poolWithGateway(""))
 	must(t, feed{l}.Add(allocation("new", "3", "1", "10.0.0.9/32")))
-	l.Describe(networked("10.0.0.2"))
-	l.Describe(networked("10.0.0.3"))
+	l.Describe(poolWithGateway("10.0.0.2"))
+	l.Describe(poolWithGateway("10.0.0.3"))
 	if got := l.FormerGateways(key); len(got) > 0 {
 		t.Errorf("the former gateways are %s, and the pool had none when the address was handed out", got)
 	}
@@ -190,9 +190,9 @@ func TestRecordThatStatesNoGatewayCountsWithThatOfItsPool(t *testing.T) {
 
 func TestFormerGatewaysAreCountedAsWithheld(t *testing.T) {
 	l := newLedger(1)
-	l.Describe(networked("10.0.0.1"))
-	must(t, feed{l}.Replace(listed(recorded("a", "10.0.0.9", "10.0.0.1"), recorded("b", "10.0.0.8", "10.0.0.7"), recorded("c", "10.0.0.7", "fe80::1")), "1"))
-	l.Describe(networked("10.0.0.2"))
+	l.Describe(poolWithGateway("10.0.0.1"))
+	must(t, feed{l}.Replace(recordList(addressWithGateway("a", "10.0.0.9", "10.0.0.1"), addressWithGateway("b", "10.0.0.8", "10.0.0.7"), addressWithGateway("c", "10.0.0.7", "fe80::1")), "1"))
+	l.Describe(poolWithGateway("10.0.0.2"))
 	c, _ := l.Capacity(key)
 	got := []string{c.Total.String(), c.Allocated.String(), c.Available.String(), c.Withheld.String(), c.OutOfRange.String()}
 	// Withheld are the gateway, and the former ones .1 and .7, of which .7 is held.
@@ -201,11 +201,11 @@ func TestFormerGatewaysAreCountedAsWithheld(t *testing.T) {
 	}
 }
 
-// TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder covers a dump without records.
-func TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder(t *testing.T) {
+// TestGatewayOfUsedAddressIsThatOfHolder covers a dump without records.
+func TestGatewayOfUsedAddressIsThatOfHolder(t *testing.T) {
 	l := newLedger(1)
-	l.Describe(networked("10.0.0.2"))
-	must(t, feed{l}.Replace(listed(), "1"))
+	l.Describe(poolWithGateway("10.0.0.2"))
+	must(t, feed{l}.Replace(recordList(), "1"))
 	a := askForOne("a")
 	a.Block, a.InUse, a.Gateway = netip.MustParsePrefix("10.0.0.9/32"), true, netip.MustParseAddr("10.0.0.1")
 	if got := mustHold(t, l, a).Gateway(); got != a.Gateway {
@@ -213,23 +213,23 @@ func TestGatewayOfAnAddressThatIsInUseIsThatOfItsHolder(t *testing.T) {
 	}
 }
 
-// TestHolderAtLooksInTheWholeRoutingDomain covers a gateway outside of its pool.
-func TestHolderAtLooksInTheWholeRoutingDomain(t *testing.T) {
+// TestHolderAtSearchesWholeRoutingDomain covers a gateway outside of its pool.
+func TestHolderAtSearchesWholeRoutingDomain(t *testing.T) {
 	parent, sibling := ipam.PoolNamed("parent"), ipam.PoolNamed("sibling")
 	below := func(name, cidr string) *v1alpha1.IPAllocation {
-		obj := own(ipam.PoolNamed(name), cidr)
+		obj := poolRecord(ipam.PoolNamed(name), cidr)
 		obj.Spec.RoutingDomain, obj.Spec.PoolRef = "", &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent.Name}
 		return obj
 	}
-	elsewhere := recorded("b", "10.0.0.200", "")
+	elsewhere := addressWithGateway("b", "10.0.0.200", "")
 	elsewhere.Spec.PoolRef.Name = sibling.Name
 	l := New(Options{})
 	pool := ipam.Pool{Key: key, Home: parent, CIDR: netip.MustParsePrefix("10.0.0.0/25")}
 	l.Describe(ipam.Pool{Key: parent, Home: home, CIDR: small})
 	l.Describe(pool)
 	must(t, feed{l}.Replace([]any{
-		own(parent, small.String()), below(key.Name, "10.0.0.0/25"), below(sibling.Name, "10.0.0.128/25"),
-		recorded("a", "10.0.0.9", ""), elsewhere,
+		poolRecord(parent, small.String()), below(key.Name, "10.0.0.0/25"), below(sibling.Name, "10.0.0.128/25"),
+		addressWithGateway("a", "10.0.0.9", ""), elsewhere,
 	}, "1"))
 	for addr, want := range map[string]string{"10.0.0.9": "a", "10.0.0.200": "b", "10.0.0.8": "", "10.0.0.201": "", "10.1.0.1": ""} {
 		if record, ok := l.HolderAt(pool, netip.MustParseAddr(addr)); record.Holder.Name != want || ok != (want != "") {

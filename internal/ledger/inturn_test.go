@@ -11,9 +11,9 @@ type turnFunc func(Room, netip.Prefix) (bool, netip.Prefix)
 
 func (f turnFunc) MayTake(room Room, block netip.Prefix) (bool, netip.Prefix) { return f(room, block) }
 
-// TestWhatOthersWantIsPassedOver expects the hold of the first free block that no other waiter
+// TestHoldSkipsBlocksWantedByOthers expects the hold of the first free block that no other waiter
 // wants.
-func TestWhatOthersWantIsPassedOver(t *testing.T) {
+func TestHoldSkipsBlocksWantedByOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		wanted []string
 		block  string // the block of the request
@@ -27,7 +27,7 @@ func TestWhatOthersWantIsPassedOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			must(t, feed{l}.Replace(listed(), "1"))
+			must(t, feed{l}.Replace(recordList(), "1"))
 			newcomer := ask("a")
 			if c.block != "" {
 				newcomer.Block = netip.MustParsePrefix(c.block)

@@ -16,21 +16,21 @@ import (
 )
 
 // confirmed reports whether the view shows the record and it is confirmed.
-func confirmed(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) error {
+func checkRecordConfirmed(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) error {
 	t.Helper()
 	return l.CheckConfirmed(recordOf(t, obj))
 }
 
-// TestABlockIsConfirmedWhenItsPoolIsOpenAgain covers a block that was recorded while its pool was
+// TestBlockIsConfirmedWhenPoolReopens covers a block that was recorded while its pool was
 // closed.
-func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
-	mine, pools := allocation("a", "1", "5", "10.0.0.0/28"), own(key, small.String())
+func TestBlockIsConfirmedWhenPoolReopens(t *testing.T) {
+	mine, pools := allocation("a", "1", "5", "10.0.0.0/28"), poolRecord(key, small.String())
 	unmarked := pools.DeepCopy()
 	unmarked.ResourceVersion = "6"
-	other := own(ipam.PoolNamed("other"), "10.0.0.0/16")
+	other := poolRecord(ipam.PoolNamed("other"), "10.0.0.0/16")
 	for name, c := range map[string]struct{ closed, opened func(feed) error }{
 		"the mark is taken off": {
-			func(f feed) error { return errors.Join(f.Add(pools), f.Update(marked(pools, "2"))) },
+			func(f feed) error { return errors.Join(f.Add(pools), f.Update(markForRelease(pools, "2"))) },
 			func(f feed) error { return f.Update(unmarked) },
 		},
 		"the rival of the own record is gone": {
@@ -45,7 +45,7 @@ func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
 			must(t, f.Replace(nil, "0"))
 			must(t, c.closed(f))
 			must(t, f.Add(mine))
-			if err := confirmed(t, l, mine); !errors.Is(err, ErrPoolClosed) {
+			if err := checkRecordConfirmed(t, l, mine); !errors.Is(err, ErrPoolClosed) {
 				t.Fatalf("while it is closed: %v", err)
 			}
 			notified := 0
@@ -55,7 +55,7 @@ func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
 				}
 			})
 			must(t, c.opened(f))
-			if err := confirmed(t, l, mine); err != nil || notified != 1 {
+			if err := checkRecordConfirmed(t, l, mine); err != nil || notified != 1 {
 				t.Errorf("when it is open: %v, notified %d times, want once", err, notified)
 			}
 			if n := len(l.poolViews[key].unconfirmedEntries); n != 0 {
@@ -65,22 +65,22 @@ func TestABlockIsConfirmedWhenItsPoolIsOpenAgain(t *testing.T) {
 	}
 }
 
-// TestABlockOfAPoolWithoutSpecIsConfirmed covers a pool whose spec is not known: its own record
+// TestBlockOfPoolWithoutSpecIsConfirmed covers a pool whose spec is not known: its own record
 // states its block.
-func TestABlockOfAPoolWithoutSpecIsConfirmed(t *testing.T) {
+func TestBlockOfPoolWithoutSpecIsConfirmed(t *testing.T) {
 	l := newLedger(1)
 	other := ipam.PoolNamed("other")
 	mine := allocation("a", "1", "5", "10.1.0.0/28")
 	mine.Spec.PoolRef.Name = other.Name
-	must(t, feed{l}.Replace([]any{own(other, "10.1.0.0/24"), mine}, "0"))
-	if err := confirmed(t, l, mine); err != nil {
+	must(t, feed{l}.Replace([]any{poolRecord(other, "10.1.0.0/24"), mine}, "0"))
+	if err := checkRecordConfirmed(t, l, mine); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestARecordThatIsGoneIsNotConfirmedLater expects that a record is forgotten that was not
+// TestDeletedRecordIsNotConfirmedLater expects that a record is forgotten that was not
 // confirmed, and is gone.
-func TestARecordThatIsGoneIsNotConfirmedLater(t *testing.T) {
+func TestDeletedRecordIsNotConfirmedLater(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "5", "10.0.0.0/28")
 	must(t, feed{l}.Replace([]any{mine}, "0"))
@@ -90,10 +90,10 @@ func TestARecordThatIsGoneIsNotConfirmedLater(t *testing.T) {
 	}
 }
 
-// TestAPoolOfAnotherCIDRHasOtherBlocks covers a pool that is made again with another CIDR.
-func TestAPoolOfAnotherCIDRHasOtherBlocks(t *testing.T) {
+// TestRecreatedPoolWithNewCIDRHasNewBlocks covers a pool that is made again with another CIDR.
+func TestRecreatedPoolWithNewCIDRHasNewBlocks(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	pool := l.poolViews[key].pool
 	pool.CIDR = netip.MustParsePrefix("10.5.0.0/24")
 	l.Describe(pool)
@@ -102,12 +102,12 @@ func TestAPoolOfAnotherCIDRHasOtherBlocks(t *testing.T) {
 	}
 }
 
-// TestAConflictLastsUntilTheLastRivalIsGone covers a record that overlaps several: it is in
+// TestConflictLastsUntilLastRivalIsGone covers a record that overlaps several: it is in
 // conflict as long as one of them exists.
-func TestAConflictLastsUntilTheLastRivalIsGone(t *testing.T) {
+func TestConflictLastsUntilLastRivalIsGone(t *testing.T) {
 	l := newLedger(1)
 	large, first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"), allocation("c", "3", "3", "10.0.0.4/30")
-	must(t, feed{l}.Replace(listed(first, second), "0"))
+	must(t, feed{l}.Replace(recordList(first, second), "0"))
 	must(t, feed{l}.Add(large))
 	l.options.Clock.(*clocktesting.FakeClock).Step(conflictAfter)
 	for _, gone := range []*v1alpha1.IPAllocation{first, second} {
@@ -126,7 +126,7 @@ func TestAConflictLastsUntilTheLastRivalIsGone(t *testing.T) {
 func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
-	must(t, feed{l}.Replace(listed(mine), "0"))
+	must(t, feed{l}.Replace(recordList(mine), "0"))
 	var addedNames, changedVersions []string
 	l.Listen(func(c Change) {
 		if c.Kind == Added {
@@ -146,11 +146,11 @@ func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	}
 }
 
-// TestANameIsNotClaimedForGood expects that a record is unclaimed that is made under the name of an
+// TestNewRecordOfClaimedNameIsUnclaimed expects that a record is unclaimed that is made under the name of an
 // earlier one, which a claim had.
-func TestANameIsNotClaimedForGood(t *testing.T) {
+func TestNewRecordOfClaimedNameIsUnclaimed(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	name := ipam.Name{Namespace: "ns", Name: "a"}
 	l.SetClaimed(name, true) // the claim is shown before the record
 	first := allocation("a", "1", "1", "10.0.0.0/28")
@@ -163,12 +163,12 @@ func TestANameIsNotClaimedForGood(t *testing.T) {
 	}
 }
 
-// TestWhatIsInUseIsTaken expects that a request for a block in use is refused with the name of the
+// TestBlockInUseIsTaken expects that a request for a block in use is refused with the name of the
 // other holder.
-func TestWhatIsInUseIsTaken(t *testing.T) {
+func TestBlockInUseIsTaken(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
-	must(t, feed{l}.Replace(listed(mine), "0"))
+	must(t, feed{l}.Replace(recordList(mine), "0"))
 	again := ask("b")
 	again.Block, again.InUse = netip.MustParsePrefix("10.0.0.0/30"), true
 	_, err := l.Hold(again)
@@ -180,13 +180,13 @@ func TestWhatIsInUseIsTaken(t *testing.T) {
 	mustHold(t, l, again)
 }
 
-// TestASilentWatchBeginsAnew expects that a record that is acknowledged and not shown restarts the
+// TestSilentWatchIsRestarted expects that a record that is acknowledged and not shown restarts the
 // watch, once.
-func TestASilentWatchBeginsAnew(t *testing.T) {
+func TestSilentWatchIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 0))})
 		l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
-		must(t, feed{l}.Replace(listed(), "0"))
+		must(t, feed{l}.Replace(recordList(), "0"))
 		ended := 0
 		l.relist = func() { ended++ }
 		h := mustHold(t, l, ask("a"))
@@ -198,7 +198,7 @@ func TestASilentWatchBeginsAnew(t *testing.T) {
 			t.Errorf("the watch ended %d times before its time", relists)
 		}
 		time.Sleep(2 * time.Nanosecond) //nolint:forbidigo // of the time in the bubble
-		must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "2"))
+		must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28")), "2"))
 		if err := <-outcome; err != nil {
 			t.Error(err)
 		}
@@ -210,10 +210,10 @@ func TestASilentWatchBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestAHoldWhoseRecordIsGoneBeforeItIsShownIsLost covers a record whose creation is acknowledged.
-func TestAHoldWhoseRecordIsGoneBeforeItIsShownIsLost(t *testing.T) {
+// TestHoldOfUnseenDeletedRecordIsLost covers a record whose creation is acknowledged.
+func TestHoldOfUnseenDeletedRecordIsLost(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	h := mustHold(t, l, ask("a"))
 	mine := allocation("a", "1", "1", h.Block.String())
 	must(t, errors.Join(feed{l}.Add(mine), feed{l}.Delete(mine)))
@@ -222,11 +222,11 @@ func TestAHoldWhoseRecordIsGoneBeforeItIsShownIsLost(t *testing.T) {
 	}
 }
 
-// TestAHoldCountsUntilItsRecordDoes expects that a hold counts for its project until its record
+// TestHoldCountsUntilRecordCounts expects that a hold counts for its project until its record
 // does, and that the two count once.
-func TestAHoldCountsUntilItsRecordDoes(t *testing.T) {
+func TestHoldCountsUntilRecordCounts(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	one := account{project: "red", pool: key}
 	held, another := ask("a"), ask("b")
 	held.Project, another.Project = "red", "red"
@@ -254,7 +254,7 @@ func TestAHoldCountsUntilItsRecordDoes(t *testing.T) {
 // one block.
 func TestOccupantsAreBounded(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/28"), allocation("c", "3", "3", "10.0.0.0/28")), "0"))
+	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/28"), allocation("c", "3", "3", "10.0.0.0/28")), "0"))
 	for most, want := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3} {
 		if first, all := l.Occupants(key, most); len(first) != want || all != 3 {
 			t.Errorf("of at most %d: %d of %d", most, len(first), all)
@@ -262,13 +262,13 @@ func TestOccupantsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsIsNotifiedUntilItWaitsNoMore expects that a waiter is notified of a claim that names
+// TestWaiterIsNotifiedOnlyWhileWaiting expects that a waiter is notified of a claim that names
 // a record, but not after its wait has ended.
-func TestWhoWaitsIsNotifiedUntilItWaitsNoMore(t *testing.T) {
+func TestWaiterIsNotifiedOnlyWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
 		mine := allocation("a", "1", "1", "10.0.0.0/28")
-		must(t, feed{l}.Replace(listed(mine), "0"))
+		must(t, feed{l}.Replace(recordList(mine), "0"))
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

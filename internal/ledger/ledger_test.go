@@ -46,7 +46,7 @@ func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 }
 
 // own returns the record of a root pool's own CIDR.
-func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
+func poolRecord(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "uid-of-" + pool.Name, Version: "1",
 		Block: netip.MustParsePrefix(cidr), Pool: home, Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
@@ -55,7 +55,7 @@ func own(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 }
 
 // listed returns a list of records, with the pool's own.
-func listed(records ...any) []any { return append(records, own(key, small.String())) }
+func recordList(records ...any) []any { return append(records, poolRecord(key, small.String())) }
 
 func ask(name string) Ask {
 	return Ask{Pool: key, Bits: 28, Record: ipam.Name{Namespace: "ns", Name: name}, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name}}
@@ -77,18 +77,18 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestNothingIsHeldBeforeTheFirstList(t *testing.T) {
+func TestHoldBeforeFirstListFails(t *testing.T) {
 	l := newLedger(1)
 	if _, err := l.Hold(ask("a")); !errors.Is(err, ipam.ErrNotSynced) {
 		t.Errorf("got %v, want ErrNotSynced", err)
 	}
-	must(t, feed{l}.Replace(listed(), "1"))
+	must(t, feed{l}.Replace(recordList(), "1"))
 	mustHold(t, l, ask("a"))
 }
 
-func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
+func TestTurnIsCheckedAgainstCurrentRoom(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "1"))
+	must(t, feed{l}.Replace(recordList(), "1"))
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	first, newcomer := ask("a"), ask("b")
 	h := mustHold(t, l, first)
@@ -114,12 +114,12 @@ func TestWhoMayTakeABlockIsAskedOfWhatIsFreeAtThatMoment(t *testing.T) {
 	}
 }
 
-// TestEveryBlockThatBecomesFreeIsTold frees blocks in each possible way.
-func TestEveryBlockThatBecomesFreeIsTold(t *testing.T) {
+// TestEveryFreedBlockIsNotified frees blocks in each possible way.
+func TestEveryFreedBlockIsNotified(t *testing.T) {
 	l := newLedger(1)
 	var freed []string
 	l.OnFree(func(pool ipam.PoolKey, block netip.Prefix) { freed = append(freed, pool.Name+" "+block.String()) })
-	must(t, feed{l}.Replace(listed(), "1"))
+	must(t, feed{l}.Replace(recordList(), "1"))
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -172,11 +172,11 @@ func TestConfirm(t *testing.T) {
 		},
 		"a list has no order: with a rival it is not": {
 			func(f feed) error {
-				return f.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")), "2")
+				return f.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")), "2")
 			}, ErrLost,
 		},
 		"without a rival it is": {
-			func(f feed) error { return f.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28")), "2") }, nil,
+			func(f feed) error { return f.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28")), "2") }, nil,
 		},
 		"one that is gone again is not": {
 			func(f feed) error {
@@ -198,7 +198,7 @@ func TestConfirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			must(t, feed{l}.Replace(listed(), "0"))
+			must(t, feed{l}.Replace(recordList(), "0"))
 			h := mustHold(t, l, ask("a"))
 			must(t, c.events(feed{l}))
 			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
@@ -208,12 +208,12 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestConfirmAfterAnotherOfTheName uses the name of a claim's record again after the first gave
+// TestConfirmAfterFormerRecordOfSameName uses the name of a claim's record again after the first gave
 // way, whose events can still be under way.
-func TestConfirmAfterAnotherOfTheName(t *testing.T) {
+func TestConfirmAfterFormerRecordOfSameName(t *testing.T) {
 	l := newLedger(1)
 	former := allocation("a", "1", "1", "10.0.0.128/28")
-	must(t, feed{l}.Replace(listed(former), "1"))
+	must(t, feed{l}.Replace(recordList(former), "1"))
 	h := mustHold(t, l, ask("a"))
 	going := allocation("a", "1", "2", "10.0.0.128/28")
 	now := metav1.Now()
@@ -226,9 +226,9 @@ func TestConfirmAfterAnotherOfTheName(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
+func TestUnconfirmedHoldIsDropped(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	h := mustHold(t, l, ask("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -240,9 +240,9 @@ func TestARecordThatIsNotSeenIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedRecordIsReportedWhenItAppears(t *testing.T) {
+func TestAbandonedRecordIsReportedOnArrival(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	var abandoned []string
 	l.Listen(func(c Change) {
 		if c.Kind == Abandoned {
@@ -256,7 +256,7 @@ func TestAnAbandonedRecordIsReportedWhenItAppears(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
+func TestOnlyFirstListIsInitial(t *testing.T) {
 	l := newLedger(1)
 	var initial []string
 	l.Follow(func(c Change) {
@@ -265,17 +265,17 @@ func TestOnlyTheFirstListIsOfWhatWasThereBefore(t *testing.T) {
 		}
 	})
 	a, b, c := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28"), allocation("c", "3", "1", "10.0.0.32/28")
-	must(t, feed{l}.Replace(listed(a), "1"))
+	must(t, feed{l}.Replace(recordList(a), "1"))
 	must(t, feed{l}.Add(b))
-	must(t, feed{l}.Replace(listed(a, b, c), "2"))
+	must(t, feed{l}.Replace(recordList(a, b, c), "2"))
 	if fmt.Sprint(initial) != "[1 uid-of-p]" {
 		t.Errorf("notified that %v existed before, want [1 uid-of-p]", initial)
 	}
 }
 
-func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
+func TestStoppedListenerIsNotNotified(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	var notifications []string
 	note := func(who string) func(Change) {
 		return func(c Change) { notifications = append(notifications, who+" of "+c.Record.UID) }
@@ -295,7 +295,7 @@ func TestWhoStopsListeningIsToldNoMore(t *testing.T) {
 
 func TestUnboundRecordsAreBounded(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")), "1"))
+	must(t, feed{l}.Replace(recordList(allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")), "1"))
 	bounded := ask("a")
 	bounded.UnclaimedLimit = 2
 	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
@@ -309,13 +309,13 @@ func TestUnboundRecordsAreBounded(t *testing.T) {
 	}
 }
 
-func TestRecordsOfLocalPoolsAreBoundedByTheirOwnNamespace(t *testing.T) {
+func TestLocalPoolRecordsAreBoundedByOwnNamespace(t *testing.T) {
 	l := newLedger(1)
 	record := ipam.Record{
 		Name: ipam.Name{Namespace: "operator", Name: "localippool.ns.p"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
 		Block: netip.MustParsePrefix("10.0.0.0/28"), State: ipam.StateBound, Holder: ipam.Holder{Kind: "LocalIPPool", Namespace: "ns", Name: "p"},
 	}
-	must(t, feed{l}.Replace(listed(convert.Allocation(record)), "1"))
+	must(t, feed{l}.Replace(recordList(convert.Allocation(record)), "1"))
 	bounded := ask("a")
 	bounded.UnclaimedLimit, bounded.Holder.Namespace = 1, "ns"
 	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
@@ -335,7 +335,7 @@ func TestViewAgainstTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := &world{ledger: newLedger(seed), random: random, objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}}
-		must(t, feed{w.ledger}.Replace(listed(), "0"))
+		must(t, feed{w.ledger}.Replace(recordList(), "0"))
 		for step := range 400 {
 			w.act(t, step)
 			if got, want := counts(w.ledger), twin(w.objects, w.holds); got != want {
@@ -393,7 +393,7 @@ func (w *world) act(t *testing.T, step int) {
 			}
 			list = append(list, obj)
 		}
-		must(t, feed{l}.Replace(listed(list...), strconv.Itoa(step)))
+		must(t, feed{l}.Replace(recordList(list...), strconv.Itoa(step)))
 	}
 }
 

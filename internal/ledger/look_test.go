@@ -29,9 +29,9 @@ func recordOf(t *testing.T, obj *v1alpha1.IPAllocation) ipam.Record {
 	return record
 }
 
-// TestWhatAPoolHasIsCounted stores blocks in withheld space too, whose addresses are counted twice,
+// TestCapacityCountsPoolContents stores blocks in withheld space too, whose addresses are counted twice,
 // for each way in which the pool becomes known.
-func TestWhatAPoolHasIsCounted(t *testing.T) {
+func TestCapacityCountsPoolContents(t *testing.T) {
 	l := newLedger(1)
 	check := func(when, want string, utilized float64) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestWhatAPoolHasIsCounted(t *testing.T) {
 			t.Errorf("%s: got %s (%t), utilized %v; want %s, %v", when, got, ok, l.Utilized(key), want, utilized)
 		}
 	}
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	check("empty", "total 256, allocated 0, available 240, withheld 16, out of range 0, records 0, largest /25", 16./256)
 	within, straddling := allocation("a", "1", "1", "10.0.0.36/30"), allocation("b", "2", "1", "10.0.0.32/27")
 	must(t, feed{l}.Add(within))
@@ -68,7 +68,7 @@ func TestWhatAPoolHasIsCounted(t *testing.T) {
 func TestRoom(t *testing.T) {
 	l := newLedger(1)
 	block := netip.MustParsePrefix
-	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.128/25"), allocation("b", "2", "1", "10.0.0.64/26")), "0"))
+	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.128/25"), allocation("b", "2", "1", "10.0.0.64/26")), "0"))
 	seen := allocation("c", "3", "1", "10.9.0.0/28")
 	seen.Spec.PoolRef.Name = "seen" // a pool that itself has not been seen
 	must(t, feed{l}.Add(seen))
@@ -106,7 +106,7 @@ func TestRoom(t *testing.T) {
 func TestRoomWithinLimits(t *testing.T) {
 	two := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(2)}}
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(inProject("red", allocation("a", "1", "1", "10.0.0.0/28"))), "0"))
+	must(t, feed{l}.Replace(recordList(setRecordProject("red", allocation("a", "1", "1", "10.0.0.0/28"))), "0"))
 	allows := func(account ipam.Account) (allowed bool) {
 		l.Inspect(key, func(r Room) { allowed = r.Allows(account, 28) })
 		return allowed
@@ -122,13 +122,13 @@ func TestRoomWithinLimits(t *testing.T) {
 	check("without limits", true, true, true, true)
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: two})
 	check("with one", true, true, true, true)
-	by := inProject("red", allocation("b", "2", "1", "10.0.0.16/28"))
+	by := setRecordProject("red", allocation("b", "2", "1", "10.0.0.16/28"))
 	by.Spec.ClassName = "c"
 	must(t, feed{l}.Add(by))
 	check("when the pool's is reached", true, false, true, false)
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4})
 	check("without that of the pool", true, true, true, true)
-	by = inProject("red", allocation("c", "3", "1", "10.0.0.32/28"))
+	by = setRecordProject("red", allocation("c", "3", "1", "10.0.0.32/28"))
 	by.Spec.ClassName = "c"
 	must(t, feed{l}.Add(by))
 	check("when that of the class is reached", true, true, true, false)
@@ -140,9 +140,9 @@ func TestRoomWithinLimits(t *testing.T) {
 	}
 }
 
-func TestTheFewRecordsOfAPool(t *testing.T) {
+func TestFewRecordsReturnsRecordsOfSmallPool(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.0/28"), allocation("c", "3", "1", "10.0.0.16/28")), "0"))
+	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.0/28"), allocation("c", "3", "1", "10.0.0.16/28")), "0"))
 	mustHold(t, l, ask("d"))
 	if few := l.FewRecords(key, 3); len(few) != 3 {
 		t.Errorf("got %v, want three records", few)
@@ -152,9 +152,9 @@ func TestTheFewRecordsOfAPool(t *testing.T) {
 	}
 }
 
-// TestOccupantsAreWhatKeepsAPool expects neither holds nor records that are about to be released,
+// TestOccupantsKeepPoolInUse expects neither holds nor records that are about to be released,
 // but those that are kept for another claim.
-func TestOccupantsAreWhatKeepsAPool(t *testing.T) {
+func TestOccupantsKeepPoolInUse(t *testing.T) {
 	terminating := func(o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 		o.DeletionTimestamp = new(metav1.Now())
 		return o
@@ -164,10 +164,10 @@ func TestOccupantsAreWhatKeepsAPool(t *testing.T) {
 	retained.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	sticky.Spec.StickyKey = "k"
 	bound := allocation("e", "5", "1", "10.0.0.128/28")
-	child := own(ipam.PoolNamed("q"), "10.0.0.64/28")
+	child := poolRecord(ipam.PoolNamed("q"), "10.0.0.64/28")
 	child.Spec.PoolRef = bound.Spec.PoolRef
 	bound.Spec.ClaimRef.UID = "9"
-	must(t, feed{l}.Replace(listed(terminating(allocation("a", "1", "1", "10.0.0.0/28")), terminating(retained), terminating(sticky), child, bound), "0"))
+	must(t, feed{l}.Replace(recordList(terminating(allocation("a", "1", "1", "10.0.0.0/28")), terminating(retained), terminating(sticky), child, bound), "0"))
 	must(t, feed{l}.Add(allocation("d", "4", "1", "10.0.0.80/28")))
 	mustHold(t, l, ask("h"))
 	check := func(most int, want string, wantAll int) {
@@ -191,18 +191,18 @@ func TestOccupantsAreWhatKeepsAPool(t *testing.T) {
 	}
 }
 
-func TestStateOfAPool(t *testing.T) {
+func TestPoolState(t *testing.T) {
 	l := newLedger(1)
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small}
 	record := ipam.Name{Namespace: "system", Name: "ippool.p"}
 	if state := l.State(pool, record); state.Record.UID != "" || state.Open {
 		t.Errorf("without a record it is %+v", state)
 	}
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	if state := l.State(pool, record); state.Record.UID != "uid-of-p" || !state.Open || state.Rival != nil {
 		t.Errorf("with its record it is %+v", state)
 	}
-	must(t, feed{l}.Add(own(ipam.PoolNamed("q"), "10.0.0.0/16")))
+	must(t, feed{l}.Add(poolRecord(ipam.PoolNamed("q"), "10.0.0.0/16")))
 	if state := l.State(pool, record); !state.Open || state.Rival != nil {
 		t.Errorf("with a rival that came later it is %+v", state)
 	}
@@ -220,11 +220,11 @@ func TestStateOfAPool(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsCounted(t *testing.T) {
+func TestUnreadableRecordIsCounted(t *testing.T) {
 	l := newLedger(1)
 	bad := allocation("a", "1", "1", "10.0.0.0/28")
 	bad.Spec.CIDR = "10.0.0.0/99"
-	must(t, feed{l}.Replace(listed(bad, allocation("b", "2", "1", "10.0.0.16/28")), "0"))
+	must(t, feed{l}.Replace(recordList(bad, allocation("b", "2", "1", "10.0.0.16/28")), "0"))
 	for n, err := range []error{feed{l}.Add(bad), feed{l}.Update(bad), feed{l}.Delete(bad)} {
 		if err == nil || !strings.Contains(err.Error(), "reading IPAllocation ns/a") {
 			t.Errorf("call %d: got %v", n, err)
@@ -238,7 +238,7 @@ func TestWhatCannotBeReadIsCounted(t *testing.T) {
 	}
 }
 
-func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
+func TestRecordsAreFoundByHolderAndKey(t *testing.T) {
 	l := newLedger(1)
 	sticky := func(name, uid, version, block, stickyKey string) *v1alpha1.IPAllocation {
 		o := allocation(name, uid, version, block)
@@ -246,7 +246,7 @@ func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
 		return o
 	}
 	first, second := sticky("a", "1", "1", "10.0.0.0/28", "k"), sticky("b", "2", "1", "10.0.0.16/28", "k")
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	must(t, feed{l}.Add(first))
 	must(t, feed{l}.Add(second))
 	check := func(when, held, kept, kind string) {
@@ -275,15 +275,15 @@ func TestRecordsAreFoundByWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedRecordIsExpectedForAWhile covers a record whose creation failed: it can turn up as
+// TestAbandonedRecordIsExpectedForLimitedTime covers a record whose creation failed: it can turn up as
 // long as a call to an API server can take, and is forgotten then.
-func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
+func TestAbandonedRecordIsExpectedForLimitedTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
 		want  int
 	}{"in time": {abandonedTTL, 1}, "too late": {abandonedTTL + time.Second, 0}} {
 		l := newLedger(1)
-		must(t, feed{l}.Replace(listed(), "0"))
+		must(t, feed{l}.Replace(recordList(), "0"))
 		abandoned := 0
 		l.Follow(func(c Change) {
 			if c.Kind == Abandoned {
@@ -301,7 +301,7 @@ func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
 		}
 	}
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	var abandoned []string
 	h := mustHold(t, l, ask("a"))
 	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
@@ -311,11 +311,11 @@ func TestAnAbandonedRecordIsExpectedForAWhile(t *testing.T) {
 	}
 }
 
-func TestAskingForABlockThatCannotBeHad(t *testing.T) {
+func TestHoldOfUnavailableBlockFails(t *testing.T) {
 	l := newLedger(1)
 	seen := allocation("c", "3", "1", "10.9.0.0/28")
 	seen.Spec.PoolRef.Name = "seen"
-	must(t, feed{l}.Replace(listed(seen), "0"))
+	must(t, feed{l}.Replace(recordList(seen), "0"))
 	for name, tc := range map[string]struct {
 		edit func(*Ask)
 		want string
@@ -333,10 +333,10 @@ func TestAskingForABlockThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// TestARandomBlockMayBeAnyFreeOne draws until each has been drawn.
-func TestARandomBlockMayBeAnyFreeOne(t *testing.T) {
+// TestRandomStrategyReachesEveryFreeBlock draws until each has been drawn.
+func TestRandomStrategyReachesEveryFreeBlock(t *testing.T) {
 	l := newLedger(7)
-	must(t, feed{l}.Replace(listed(), "0"))
+	must(t, feed{l}.Replace(recordList(), "0"))
 	drawn := map[netip.Prefix]int{}
 	for range 600 {
 		a := ask("a")

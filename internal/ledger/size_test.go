@@ -14,9 +14,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARecordIsSmall fails when the memory for a record grows: with the claim in the cache it is
+// TestRecordIsSmall fails when the memory for a record grows: with the claim in the cache it is
 // the memory that the operator needs for each block.
-func TestARecordIsSmall(t *testing.T) {
+func TestRecordIsSmall(t *testing.T) {
 	const many, most = 20_000, 500 // bytes
 	l := New(Options{})
 	texts := make([][]byte, many)

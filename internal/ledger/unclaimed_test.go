@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestUnclaimedRecordsOfAProjectAreBounded covers one tenant with many namespaces.
-func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
+// TestUnclaimedRecordsOfProjectAreBounded covers one tenant with many namespaces.
+func TestUnclaimedRecordsOfProjectAreBounded(t *testing.T) {
 	askFor := func(namespace, project, name string, limit int) Ask {
 		a := ask(name)
 		a.Bits, a.UnclaimedLimit, a.Project = 32, limit, project
@@ -29,7 +29,7 @@ func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
 	}
 	t.Run("to a share of the pool", func(t *testing.T) {
 		l := newLedger(1) // 240 addresses can be handed out: a share is 30 of them
-		must(t, feed{l}.Replace(listed(), "0"))
+		must(t, feed{l}.Replace(recordList(), "0"))
 		var holds []*Hold
 		for n := range 30 {
 			holds = append(holds, mustHold(t, l, askFor("team-"+strconv.Itoa(n%10), "red", strconv.Itoa(n), 1000)))
@@ -41,7 +41,7 @@ func TestUnclaimedRecordsOfAProjectAreBounded(t *testing.T) {
 	})
 	t.Run("over all pools", func(t *testing.T) {
 		l := newLedger(1)
-		must(t, feed{l}.Replace(listed(), "0"))
+		must(t, feed{l}.Replace(recordList(), "0"))
 		mustHold(t, l, askFor("team-1", "red", "a", 2))
 		mustHold(t, l, askFor("team-2", "red", "b", 2))
 		refused(l, askFor("team-3", "red", "c", 2), "project red has reached its limit of 2 unclaimed allocations: wait until earlier creates finish")
@@ -59,15 +59,15 @@ type unclaimedWorld struct {
 	claimed map[ipam.Name]bool
 }
 
-// TestUnclaimedCountsAreAsTheirTwin plays random records, holds, claims and lists of three
+// TestUnclaimedCountsMatchTwin plays random records, holds, claims and lists of three
 // namespaces in two projects, and compares the counts with a count over all of them.
-func TestUnclaimedCountsAreAsTheirTwin(t *testing.T) {
+func TestUnclaimedCountsMatchTwin(t *testing.T) {
 	for seed := range uint64(20) {
 		w := &unclaimedWorld{
 			ledger: newLedger(seed), random: rand.New(rand.NewPCG(seed, 2)),
 			objects: map[ipam.Name]*v1alpha1.IPAllocation{}, holds: map[ipam.Name]*Hold{}, claimed: map[ipam.Name]bool{},
 		}
-		must(t, feed{w.ledger}.Replace(listed(), "0"))
+		must(t, feed{w.ledger}.Replace(recordList(), "0"))
 		for step := range 400 {
 			w.act(t, step)
 			if got, want := w.ledger.unclaimed, w.twin(); !maps.Equal(got, want) {
@@ -123,7 +123,7 @@ func (w *unclaimedWorld) act(t *testing.T, step int) {
 			}
 			list = append(list, obj)
 		}
-		must(t, feed{l}.Replace(listed(list...), strconv.Itoa(step)))
+		must(t, feed{l}.Replace(recordList(list...), strconv.Itoa(step)))
 	}
 }
 

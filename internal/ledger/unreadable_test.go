@@ -24,7 +24,7 @@ func spaces() []ipam.PoolKey {
 }
 
 // blocked returns the number of spaces in which the block is not available.
-func blocked(t *testing.T, l *Ledger, block string) int {
+func countBlockedSpaces(t *testing.T, l *Ledger, block string) int {
 	t.Helper()
 	n := 0
 	for _, pool := range spaces() {
@@ -47,7 +47,7 @@ func TestUnreadableAllocationWithholdsItsBlockInEverySpace(t *testing.T) {
 	bad := unreadableOf("bad", "1", "5", "10.0.0.64/27")
 	for begin, withhold := range map[string]func(f feed) error{
 		"a watch shows it": func(f feed) error { return f.Add(bad) },
-		"a list has it":    func(f feed) error { return errors.Join(f.Replace(listed(bad), "5"), errors.New("counted")) },
+		"a list has it":    func(f feed) error { return errors.Join(f.Replace(recordList(bad), "5"), errors.New("counted")) },
 		"its block is another than before": func(f feed) error {
 			return errors.Join(f.Add(unreadableOf("bad", "1", "4", "10.0.0.128/27")), f.Update(bad))
 		},
@@ -55,20 +55,20 @@ func TestUnreadableAllocationWithholdsItsBlockInEverySpace(t *testing.T) {
 	} {
 		for end, restore := range map[string]func(f feed) error{
 			"it is deleted":         func(f feed) error { return f.Delete(bad) },
-			"it is in no list":      func(f feed) error { return errors.Join(f.Replace(listed(), "6"), errors.New("gone")) },
+			"it is in no list":      func(f feed) error { return errors.Join(f.Replace(recordList(), "6"), errors.New("gone")) },
 			"its block is unknown":  func(f feed) error { return f.Update(unreadableWithoutBlock()) },
-			"it lies elsewhere now": func(f feed) error { return errors.Join(f.Update(elsewhere()), errors.New("read")) },
+			"it lies elsewhere now": func(f feed) error { return errors.Join(f.Update(readableAllocation()), errors.New("read")) },
 		} {
 			t.Run(begin+", then "+end, func(t *testing.T) {
 				l := newLedger(1)
 				l.Describe(ipam.Pool{Key: ipam.PoolNamed("lab"), Home: ipam.DomainNamed("lab", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
-				must(t, feed{l}.Replace(listed(), "0"))
+				must(t, feed{l}.Replace(recordList(), "0"))
 				if withhold(feed{l}) == nil {
 					t.Fatal("it is read")
 				}
 				l.Describe(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "late"), Home: ipam.LocalDomainNamed("ns", "default", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
 				for block, want := range map[string]int{"10.0.0.64/27": 4, "10.0.0.80/28": 4, "10.0.0.64/26": 4, "10.0.0.95/32": 4, "10.0.0.96/28": 0, "10.0.0.128/27": 0} {
-					if got := blocked(t, l, block); got != want {
+					if got := countBlockedSpaces(t, l, block); got != want {
 						t.Errorf("%s cannot be had in %d spaces, want %d", block, got, want)
 					}
 				}
@@ -78,7 +78,7 @@ func TestUnreadableAllocationWithholdsItsBlockInEverySpace(t *testing.T) {
 				if restore(feed{l}) == nil {
 					t.Fatal("nothing has happened")
 				}
-				if got := blocked(t, l, "10.0.0.64/27"); got != 0 {
+				if got := countBlockedSpaces(t, l, "10.0.0.64/27"); got != 0 {
 					t.Errorf("at the end it cannot be had in %d spaces", got)
 				}
 				slices.Sort(freed)
@@ -97,15 +97,15 @@ func unreadableWithoutBlock() *v1alpha1.IPAllocation {
 }
 
 // elsewhere returns the same object in a readable form: it lies in a pool without requests.
-func elsewhere() *v1alpha1.IPAllocation {
+func readableAllocation() *v1alpha1.IPAllocation {
 	obj := allocation("bad", "1", "6", "10.0.0.64/27")
 	obj.Spec.PoolRef.Name = "other"
 	return obj
 }
 
-func TestUnreadableAllocationIsPassedOver(t *testing.T) {
+func TestUnreadableAllocationIsSkipped(t *testing.T) {
 	l := newLedger(1)
-	must(t, feed{l}.Replace(listed(unreadableOf("bad", "1", "5", "10.0.0.0/27"), unreadableOf("worse", "2", "5", "10.0.0.0/30")), "5"))
+	must(t, feed{l}.Replace(recordList(unreadableOf("bad", "1", "5", "10.0.0.0/27"), unreadableOf("worse", "2", "5", "10.0.0.0/30")), "5"))
 	if h := mustHold(t, l, ask("a")); h.Block.String() != "10.0.0.48/28" {
 		t.Errorf("the first free block is %s, want the one after the withheld blocks", h.Block)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAClientAuthorityThatCannotBeReadStopsTheOperator(t *testing.T) {
+func TestUnreadableClientCAStopsOperator(t *testing.T) {
 	nothing := filepath.Join(t.TempDir(), "ca.crt")
 	if _, err := clientAuthority(nothing); err == nil || !strings.Contains(err.Error(), "--webhook-client-ca") {
 		t.Errorf("a file that is missing: %v", err)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-func TestTheLeaseSaysWhichVersionLeads(t *testing.T) {
+func TestLeaseStatesLeaderVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3":                 "v1.2.3",
 		"v1.2.3-0.2026+dirty":    "v1.2.3-0.2026_dirty",

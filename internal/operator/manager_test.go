@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestReplicaEndsBeforeTheKubeletKillsIt(t *testing.T) {
+func TestReplicaEndsWithinTerminationGracePeriod(t *testing.T) {
 	text, err := os.ReadFile("../../config/manager/deployment.yaml")
 	if err != nil {
 		t.Fatal(err)

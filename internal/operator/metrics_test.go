@@ -45,7 +45,7 @@ func (guarding) NotAfter() (time.Time, bool) { return began, true }
 func (guarding) Replacements() map[string]int { return map[string]int{"start": 1} }
 
 // measured returns the measures of a ledger that a source feeds.
-func measured(t testing.TB, records ...ipam.Record) *measures {
+func newTestMeasures(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	r := replica.New(replica.Options{Ledger: view, Clock: clocktesting.NewFakePassiveClock(began)})
@@ -80,11 +80,11 @@ func record(name, block string, state ipam.State) ipam.Record {
 }
 
 // populated returns a registry of which every metric has a time series.
-func populated(t testing.TB) (*measures, *prometheus.Registry) {
+func newPopulatedRegistry(t testing.TB) (*measures, *prometheus.Registry) {
 	t.Helper()
 	bound := record("bound", "10.0.0.128/26", ipam.StateBound)
 	bound.HolderUID = "uid"
-	m := measured(t, bound, record("new", "10.0.0.32/28", ipam.StateBound),
+	m := newTestMeasures(t, bound, record("new", "10.0.0.32/28", ipam.StateBound),
 		record("retained", "10.0.0.48/29", ipam.StateRetained), record("cooling", "10.0.0.56/30", ipam.StateCooling))
 	m.describe(ipam.Pool{
 		Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: shared,
@@ -95,7 +95,7 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 	m.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
 	m.queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
 	m.claims.Handler(keyOfClaim).OnAdd(&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, false)
-	m.policies = inMemory(t)
+	m.policies = newPolicyWatchInMemory(t)
 	m.metrics.Lead()
 	m.metrics.Allocated(metrics.Allocation{Origin: metrics.OriginAdmission, Class: "gold", Family: "IPv4"}, metrics.ResultAllocated, began)
 	m.metrics.Refused("ipclaims", "create", 422)
@@ -108,10 +108,10 @@ func populated(t testing.TB) (*measures, *prometheus.Registry) {
 	return m, registry
 }
 
-// TestEveryMetricIsAsItIsDefined compares the exports of a registry with the definitions, from
+// TestMetricsMatchDefinitions compares the exports of a registry with the definitions, from
 // which the documentation is generated: names, types, help and labels.
-func TestEveryMetricIsAsItIsDefined(t *testing.T) {
-	_, registry := populated(t)
+func TestMetricsMatchDefinitions(t *testing.T) {
+	_, registry := newPopulatedRegistry(t)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -135,9 +135,9 @@ func TestEveryMetricIsAsItIsDefined(t *testing.T) {
 	}
 }
 
-// TestMetricsAreNamedAsPrometheusDoes runs the linter of promtool.
-func TestMetricsAreNamedAsPrometheusDoes(t *testing.T) {
-	_, registry := populated(t)
+// TestMetricNamesFollowPrometheus runs the linter of promtool.
+func TestMetricNamesFollowPrometheus(t *testing.T) {
+	_, registry := newPopulatedRegistry(t)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func TestMetricsAreNamedAsPrometheusDoes(t *testing.T) {
 	}
 }
 
-// TestNoLabelNamesAClaimAnAddressOrAUser keeps the number of time series low.
-func TestNoLabelNamesAClaimAnAddressOrAUser(t *testing.T) {
+// TestLabelsNameNoClaimAddressOrUser keeps the number of time series low.
+func TestLabelsNameNoClaimAddressOrUser(t *testing.T) {
 	allowed := []string{"result", "origin", "class", "family", "step", "kind", "phase", "reason", "pool_namespace", "pool", "state", "project", "unit", "policy", "resource", "operation", "code", "sink", "version", "controller"}
 	for _, d := range metrics.Definitions() {
 		for _, label := range d.Labels {
@@ -166,8 +166,8 @@ func TestNoLabelNamesAClaimAnAddressOrAUser(t *testing.T) {
 	}
 }
 
-func TestMetricsSayHowFullAPoolIs(t *testing.T) {
-	m, _ := populated(t)
+func TestMetricsReportPoolUtilization(t *testing.T) {
+	m, _ := newPopulatedRegistry(t)
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)

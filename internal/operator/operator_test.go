@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRunReturnsWhatCannotBeUsed expects an error before the first call to the API server, which
+// TestRunReturnsErrorOfInvalidOption expects an error before the first call to the API server, which
 // does not exist here.
-func TestRunReturnsWhatCannotBeUsed(t *testing.T) {
+func TestRunReturnsErrorOfInvalidOption(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
 		config rest.Config
@@ -22,7 +22,7 @@ func TestRunReturnsWhatCannotBeUsed(t *testing.T) {
 		"the history file":                 {args: []string{"--history-file=/dev/null/history"}, want: "--history-file=/dev/null/history cannot be written"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := parsed(t, c.args...)
+			o := parseOptions(t, c.args...)
 			c.config.Host = "https://127.0.0.1:1"
 			if err := Run(t.Context(), &c.config, o); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)

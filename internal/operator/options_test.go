@@ -8,7 +8,7 @@ import (
 )
 
 // parsed returns the options of a command line.
-func parsed(t *testing.T, args ...string) Options {
+func parseOptions(t *testing.T, args ...string) Options {
 	t.Helper()
 	var o Options
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
@@ -19,10 +19,10 @@ func parsed(t *testing.T, args ...string) Options {
 	return o
 }
 
-// TestProvidersFlagsAreTaken sets the flags that Cluster API's contract demands, and those that its
+// TestProviderFlagsAreAccepted sets the flags that Cluster API's contract demands, and those that its
 // providers have in common.
-func TestProvidersFlagsAreTaken(t *testing.T) {
-	o := parsed(t,
+func TestProviderFlagsAreAccepted(t *testing.T) {
+	o := parseOptions(t,
 		"--namespace=team", "--watch-filter=blue", "--sync-period=15m",
 		"--diagnostics-address=:1", "--insecure-diagnostics", "--tls-min-version=VersionTLS13", "--health-addr=:2",
 		"--leader-elect=false", "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s",
@@ -38,8 +38,8 @@ func TestProvidersFlagsAreTaken(t *testing.T) {
 	}
 }
 
-func TestOneFlagHasTwoNames(t *testing.T) {
-	o := parsed(t, "--metrics-bind-address=:1", "--health-probe-bind-address=:2")
+func TestFlagAliasesSetSameOption(t *testing.T) {
+	o := parseOptions(t, "--metrics-bind-address=:1", "--health-probe-bind-address=:2")
 	if o.Manager.DiagnosticsAddress != ":1" || o.ProbeAddress != ":2" {
 		t.Errorf("metrics at %q, probes at %q", o.Manager.DiagnosticsAddress, o.ProbeAddress)
 	}
@@ -48,7 +48,7 @@ func TestOneFlagHasTwoNames(t *testing.T) {
 	}
 }
 
-func TestFlagsThatCannotBeUsedAreRefusedAtStart(t *testing.T) {
+func TestInvalidFlagsAreRefusedAtStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -68,7 +68,7 @@ func TestFlagsThatCannotBeUsedAreRefusedAtStart(t *testing.T) {
 		"a family that is none, and all right": {[]string{"--default-ip-family="}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := parsed(t, c.args...)
+			o := parseOptions(t, c.args...)
 			got := ""
 			if err := o.Validate(); err != nil {
 				got = err.Error()

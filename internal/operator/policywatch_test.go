@@ -27,7 +27,7 @@ func (i informer) GetStore() toolscache.Store {
 }
 
 // inMemory returns a watch of the policies as shipped, of which all but the first have no binding.
-func inMemory(t testing.TB) *policyWatch {
+func newPolicyWatchInMemory(t testing.TB) *policyWatch {
 	t.Helper()
 	p := &policyWatch{}
 	for i, policy := range manifests.Policies(manifests.Account{}) {
@@ -47,7 +47,7 @@ func binding(policy string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	}
 }
 
-func TestWhetherAPolicyIsInForce(t *testing.T) {
+func TestPolicyIsInForceOnlyAsShipped(t *testing.T) {
 	shipped := manifests.Policies(manifests.Account{})
 	if len(shipped) != 2 {
 		t.Fatalf("%d policies", len(shipped))

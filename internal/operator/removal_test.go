@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestThePolicyOfTheRemovalKnowsEveryFinalizer compares the policy with the removed finalizers.
-func TestThePolicyOfTheRemovalKnowsEveryFinalizer(t *testing.T) {
+// TestRemovalPolicyListsEveryFinalizer compares the policy with the removed finalizers.
+func TestRemovalPolicyListsEveryFinalizer(t *testing.T) {
 	for _, p := range protections() {
 		if !strings.Contains(removal, "'"+p.finalizer+"'") {
 			t.Errorf("%s, of kind %s, could be put back", p.finalizer, p.kind.Kind)

@@ -15,9 +15,9 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestWhatChangesMeanwhileLosesItsFinalizerInALaterPass changes a record before each attempt of the
+// TestConcurrentlyChangedObjectLosesFinalizerInLaterPass changes a record before each attempt of the
 // first passes, as an operator does that has no right to make an IPAddress.
-func TestWhatChangesMeanwhileLosesItsFinalizerInALaterPass(t *testing.T) {
+func TestConcurrentlyChangedObjectLosesFinalizerInLaterPass(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func startReplica(t *testing.T) *running {
 	}
 	_, port, err := net.SplitHostPort(webhooks)
 	suite.Must(t, err)
-	r.options = parsed(t, "--health-addr="+probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
+	r.options = parseOptions(t, "--health-addr="+probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
 		"--history-file="+r.history, "--history-log=false")
 	r.options.Metrics, r.options.Ready = r.registry, func() { close(r.ready) }
 	config, err := r.OperatorConfig(t.Context())

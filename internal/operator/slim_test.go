@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestTheCacheKeepsOnlyWhatIsRead covers the labels and annotations of the tenants' objects: they
+// TestCacheKeepsOnlyReadFields covers the labels and annotations of the tenants' objects: they
 // can be as long as the API server stores.
-func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
+func TestCacheKeepsOnlyReadFields(t *testing.T) {
 	cluster := map[string]string{clusterv1.ClusterNameLabel: "fleet"}
 	watched := map[string]string{clusterv1.ClusterNameLabel: "fleet", clusterv1.WatchLabel: "here"}
 	pool := map[string]string{v1alpha1.LabelPool: "p", v1alpha1.LabelPoolKind: "IPPool"}
@@ -67,9 +67,9 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething expects that a long value is cut: other values
+// TestCacheTruncatesLongValues expects that a long value is cut: other values
 // of the same length have as little meaning as the whole.
-func TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething(t *testing.T) {
+func TestCacheTruncatesLongValues(t *testing.T) {
 	long := strings.Repeat("x", 1<<18)
 	owners, finalizers := []metav1.OwnerReference{{UID: "1"}}, []string{"example.com/f"}
 	for _, obj := range []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}} {
@@ -100,9 +100,9 @@ func TestTheCacheKeepsAsMuchOfAValueAsCanMeanSomething(t *testing.T) {
 	}
 }
 
-// TestFortyOfTheLargestClaimsWaitInFiveMebibytes measures them in the cache, the queue and the
+// TestFortyLargestClaimsWaitInFiveMebibytes measures them in the cache, the queue and the
 // catalog.
-func TestFortyOfTheLargestClaimsWaitInFiveMebibytes(t *testing.T) {
+func TestFortyLargestClaimsWaitInFiveMebibytes(t *testing.T) {
 	parts := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), WaitingLimit: 1000})
 	heap := func() uint64 {
 		var stats runtime.MemStats

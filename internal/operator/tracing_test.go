@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestRequestsOfASpanCarryItOn expects that other requests, such as those of informers, are left as
+// TestRequestsPropagateSpan expects that other requests, such as those of informers, are left as
 // they are.
-func TestRequestsOfASpanCarryItOn(t *testing.T) {
+func TestRequestsPropagateSpan(t *testing.T) {
 	var header string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { header = r.Header.Get("Traceparent") }))
 	defer server.Close()
@@ -48,7 +48,7 @@ func TestRequestsOfASpanCarryItOn(t *testing.T) {
 	}
 }
 
-func TestWithoutCollectorNothingIsTraced(t *testing.T) {
+func TestNothingIsTracedWithoutCollector(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // this flag switches traces on
 	cfg := &rest.Config{}
 	tracer, stop, err := startTracing(t.Context(), cfg, Options{TracingSamplingRate: 1000})
@@ -61,7 +61,7 @@ func TestWithoutCollectorNothingIsTraced(t *testing.T) {
 	}
 }
 
-func TestWithCollectorRequestsAreWrapped(t *testing.T) {
+func TestRequestsAreWrappedWithCollector(t *testing.T) {
 	cfg := &rest.Config{}
 	tracer, stop, err := startTracing(t.Context(), cfg, Options{TracingEndpoint: "http://127.0.0.1:1"})
 	if err != nil {

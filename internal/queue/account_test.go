@@ -7,9 +7,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestWhoseProjectHasAsMuchAsItMayIsPassedOver expects it in that pool alone: the waiter keeps its
+// TestWaiterOfProjectAtLimitIsSkipped expects it in that pool alone: the waiter keeps its
 // position, as it can wait for room in another one.
-func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
+func TestWaiterOfProjectAtLimitIsSkipped(t *testing.T) {
 	q := newPoolQueues(0)
 	join := func(project string, since int64, length int) Waiter {
 		w, wants := newWaiter(project, since, length)
@@ -20,7 +20,7 @@ func TestWhoseProjectHasAsMuchAsItMayIsPassedOver(t *testing.T) {
 	first := join("red", 1, 24)
 	join("red-too", 2, 24)
 	join("blue", 3, 24)
-	exact, wants := forBlock("exact", 0, "10.0.0.0/24")
+	exact, wants := newBlockWaiter("exact", 0, "10.0.0.0/24")
 	wants.Account.Project = "red"
 	q.Join(exact, wants)
 	free := func(atLimit ...string) room {

@@ -23,33 +23,33 @@ import (
 const many = 10_000
 
 // kinds maps the name of each kind of waiters to a function that returns the nth of them.
-var kinds = kindsOver(theirs(50))
+var kinds = waiterKinds(waitedPools(50))
 
-func kindsOver(pools []ipam.PoolKey) map[string]func(n int) (Waiter, ipam.Wants) {
+func waiterKinds(pools []ipam.PoolKey) map[string]func(n int) (Waiter, ipam.Wants) {
 	return map[string]func(n int) (Waiter, ipam.Wants){
 		"class-less": func(n int) (Waiter, ipam.Wants) {
-			w := numbered("class-less", n)
+			w := numberedWaiter("class-less", n)
 			return w, ipam.Wants{Pools: pools, Length: 24 + n%9}
 		},
 		"selector": func(n int) (Waiter, ipam.Wants) {
-			w := numbered("selector", n)
+			w := numberedWaiter("selector", n)
 			w.Request.Selects = func(map[string]string) bool { return true }
 			return w, ipam.Wants{Pools: pools, Length: 24 + n%9}
 		},
 		"exact block": func(n int) (Waiter, ipam.Wants) {
-			w := numbered("exact", n)
+			w := numberedWaiter("exact", n)
 			w.Request.Block = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 32)
 			return w, ipam.Wants{Pools: pools[:1], Length: 32}
 		},
 		"missing pool": func(n int) (Waiter, ipam.Wants) {
-			w := numbered("missing", n)
+			w := numberedWaiter("missing", n)
 			w.Request.Pool = ipam.PoolNamed(fmt.Sprint("missing-", n))
 			return w, ipam.Wants{}
 		},
 	}
 }
 
-func numbered(kind string, n int) Waiter {
+func numberedWaiter(kind string, n int) Waiter {
 	name := ipam.Name{Namespace: fmt.Sprint("team-", n%100), Name: fmt.Sprint(kind, "-", n)}
 	return Waiter{
 		Since:  time.Unix(int64(n), 0),
@@ -58,7 +58,7 @@ func numbered(kind string, n int) Waiter {
 }
 
 // theirs returns the first n pools that have waiters.
-func theirs(n int) []ipam.PoolKey {
+func waitedPools(n int) []ipam.PoolKey {
 	keys := make([]ipam.PoolKey, n)
 	for i := range keys {
 		keys[i] = ipam.PoolNamed(fmt.Sprint("theirs-", i))
@@ -83,7 +83,7 @@ func newCreates(tb testing.TB, kind ...string) *creates {
 	})}
 	c.ledger.OnFree(c.queue.NoteFreed)
 	from := fcache.NewFakeControllerSource()
-	for i, key := range append(theirs(50), ipam.PoolNamed("other")) {
+	for i, key := range append(waitedPools(50), ipam.PoolNamed("other")) {
 		cidr := netip.MustParsePrefix("10.0.0.0/15")
 		c.ledger.Describe(ipam.Pool{Key: key, CIDR: cidr, Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit})
 		obj := convert.Allocation(ipam.Record{
@@ -157,9 +157,9 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// TestACreateCostsTheSameWhoeverWaits compares in one run the cost of creates without waiters and
+// TestCreateCostDoesNotDependOnWaiters compares in one run the cost of creates without waiters and
 // with many: of an unrelated create, and of one into their pool.
-func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
+func TestCreateCostDoesNotDependOnWaiters(t *testing.T) {
 	const rounds, times, mostUnrelated, mostRelated = 20, 100, 5, 30
 	none := newCreates(t)
 	cost := func(c *creates, pool string) time.Duration {
@@ -186,14 +186,14 @@ func TestACreateCostsTheSameWhoeverWaits(t *testing.T) {
 	}
 }
 
-// TestATenantsPoolCostsNobodyElse compares in one run the cost of a change of a namespace's pool
+// TestLocalPoolChangeCostsOnlyItsNamespace compares in one run the cost of a change of a namespace's pool
 // while it alone waits with the cost while many wait in other namespaces.
-func TestATenantsPoolCostsNobodyElse(t *testing.T) {
+func TestLocalPoolChangeCostsOnlyItsNamespace(t *testing.T) {
 	const times, most = 100, 5
 	change := inventory.Change{Pool: ipam.LocalPoolNamed("alone", "p")}
 	cost := func(kind ...string) time.Duration {
 		c := newCreates(t, kind...)
-		w := numbered("class-less", 0)
+		w := numberedWaiter("class-less", 0)
 		w.Holder.Namespace, w.Request.Claim.Namespace = "alone", "alone"
 		c.queue.Join(w, ipam.Wants{})
 		least := time.Hour

@@ -8,9 +8,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestALargeWaiterCountsAsSeveral counts it as several small ones; the first of a namespace waits
+// TestLargeWaiterCountsAsSeveral counts it as several small ones; the first of a namespace waits
 // even if it is large.
-func TestALargeWaiterCountsAsSeveral(t *testing.T) {
+func TestLargeWaiterCountsAsSeveral(t *testing.T) {
 	q := newPoolQueues(4)
 	join := func(name string, since int64, bytes int) ipam.Holder {
 		w, wants := newWaiter(name, since, 32)
@@ -37,7 +37,7 @@ func TestALargeWaiterCountsAsSeveral(t *testing.T) {
 	}
 }
 
-func TestTheWaitersOfANamespaceAreBounded(t *testing.T) {
+func TestWaitersOfNamespaceAreBounded(t *testing.T) {
 	q := newPoolQueues(2)
 	for i, name := range []string{"a", "b", "c", "d"} {
 		if full := q.IsFull("red", ipam.Request{}); full != (i >= 2) {
@@ -67,7 +67,7 @@ func TestTheWaitersOfANamespaceAreBounded(t *testing.T) {
 	}
 }
 
-func TestOneNamespaceWaitsNotForAnothers(t *testing.T) {
+func TestNamespaceDoesNotWaitForPoolsOfAnother(t *testing.T) {
 	q := newPoolQueues(0)
 	for i, namespace := range []string{"red", "blue"} {
 		w, _ := newWaiter("c", int64(i), 32)

@@ -10,7 +10,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-func TestWhoWaitsIsCountedByItsLine(t *testing.T) {
+func TestWaitersAreCountedByQueue(t *testing.T) {
 	a, b := ipam.PoolNamed("a"), ipam.PoolNamed("b")
 	since := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	q := newPoolQueues(4)

@@ -18,10 +18,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// TestAPoolIsReconciledWhenItsLineChanges expects it because the turn there can be another one's
+// TestQueueChangeReconcilesPool expects it because the turn there can be another one's
 // now.
-func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestQueueChangeReconcilesPool(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		request := ipam.Request{Pool: s.pool.Key, Length: 30}
 		holder := claim("x")
@@ -51,10 +51,10 @@ func TestAPoolIsReconciledWhenItsLineChanges(t *testing.T) {
 	})
 }
 
-// TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen expects no earlier resolution: it would be
+// TestWantsAreResolvedAfterFullSync expects no earlier resolution: it would be
 // repeated for every pool and class of the first lists.
-func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestWantsAreResolvedAfterFullSync(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.pool.Lengths = ipam.Lengths{Max: 32}
 		s.catalog.SetProject("ns", "ns")
 		s.catalog.SetPool(s.pool)
@@ -96,7 +96,7 @@ func TestWhatIsWaitedForIsResolvedWhenAllHasBeenSeen(t *testing.T) {
 // TestCatalogChangeReconcilesPools expects the pool that changes, those of a
 // class that changes, and those for which a claim waits that did not before.
 func TestCatalogChangeReconcilesPools(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		pool, other := s.pool, s.pool
 		other.Key, other.Labels = ipam.PoolNamed("other"), nil
@@ -129,9 +129,9 @@ func TestCatalogChangeReconcilesPools(t *testing.T) {
 	})
 }
 
-// TestNobodyIsServedBeforeAllHasBeenSeen covers also a pool that does not exist.
-func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+// TestWaitersAreServedAfterFullSync covers also a pool that does not exist.
+func TestWaitersAreServedAfterFullSync(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		s.waits("x", ipam.Request{Pool: s.pool.Key, Length: 30})
 		all := true
@@ -147,9 +147,9 @@ func TestNobodyIsServedBeforeAllHasBeenSeen(t *testing.T) {
 	})
 }
 
-// TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess covers the limits of a pool, and of
+// TestWaiterParkedForLimitResumesWhenUsageDrops covers the limits of a pool, and of
 // a class, whose other pools are enqueued then too.
-func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) {
+func TestWaiterParkedForLimitResumesWhenUsageDrops(t *testing.T) {
 	first, other, third := ipam.PoolNamed("p"), ipam.PoolNamed("other"), ipam.PoolNamed("third")
 	ofPool, ofClass := ipam.Awaited{Project: "red", Pool: first}, ipam.Awaited{Project: "red", Class: "gold"}
 	for name, c := range map[string]struct {
@@ -160,16 +160,16 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 		// woken reports whether the other awaited pool of the class is enqueued.
 		woken bool
 	}{
-		"of the pool":                     {"red", "", oneBlock(), ofPool, true, false},
-		"of the pool, by another project": {"blue", "", oneBlock(), ofPool, false, false},
-		"of the pool, without project":    {"", "", oneBlock(), ipam.Awaited{Pool: first}, false, false},
-		"of the class":                    {"red", "gold", oneBlock(), ofClass, true, true},
-		"of the class, without project":   {"", "gold", oneBlock(), ipam.Awaited{Class: "gold"}, false, false},
-		"of another class":                {"red", "silver", oneBlock(), ofClass, false, false},
+		"of the pool":                     {"red", "", oneBlockLimit(), ofPool, true, false},
+		"of the pool, by another project": {"blue", "", oneBlockLimit(), ofPool, false, false},
+		"of the pool, without project":    {"", "", oneBlockLimit(), ipam.Awaited{Pool: first}, false, false},
+		"of the class":                    {"red", "gold", oneBlockLimit(), ofClass, true, true},
+		"of the class, without project":   {"", "gold", oneBlockLimit(), ipam.Awaited{Class: "gold"}, false, false},
+		"of another class":                {"red", "silver", oneBlockLimit(), ofClass, false, false},
 		"of the class, without limit":     {"red", "gold", ipam.Limit{}, ofClass, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, Options{}, func(s *scene) {
+			runScene(t, Options{}, func(s *scene) {
 				s.catalog.SetProject("ns", "red")
 				s.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
 				for _, key := range []ipam.PoolKey{first, other, third} {
@@ -210,9 +210,9 @@ func TestWhoIsParkedForALimitIsInLineAgainWhenItsProjectHoldsLess(t *testing.T) 
 	}
 }
 
-// TestWhatALimitThatIsReachedTells expects a status that does not change with the releases of
+// TestReachedLimitParksWithStableStatus expects a status that does not change with the releases of
 // others, and a wait for just that limit.
-func TestWhatALimitThatIsReachedTells(t *testing.T) {
+func TestReachedLimitParksWithStableStatus(t *testing.T) {
 	limit := &ipam.LimitError{
 		Subject: "pool p", Project: "red", Unit: "block", Most: space.CountOf64(3), Held: space.CountOf64(3),
 		Awaits: ipam.Awaited{Project: "red", Pool: ipam.PoolNamed("p")},
@@ -238,6 +238,6 @@ func TestWhatALimitThatIsReachedTells(t *testing.T) {
 	}
 }
 
-func oneBlock() ipam.Limit {
+func oneBlockLimit() ipam.Limit {
 	return ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
 }

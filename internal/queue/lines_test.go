@@ -33,7 +33,7 @@ func (r room) Has(length int) bool { return r.largest <= length }
 func (r room) IsFree(block netip.Prefix) bool { return r.free != nil && r.free(block) }
 
 // Kinds of room.
-func full() room                      { return room{largest: ipam.NoLength + 200} }
+func noRoom() room                    { return room{largest: ipam.NoLength + 200} }
 func roomFor(length int) room         { return room{largest: length} }
 func everythingFree() room            { return room{free: func(netip.Prefix) bool { return true }} }
 func freeAlone(blocks ...string) room { return freeBeside(200, blocks...) }
@@ -50,7 +50,7 @@ func newWaiter(name string, second int64, length int) (Waiter, ipam.Wants) {
 }
 
 // forBlock returns a waiter for that block alone.
-func forBlock(name string, second int64, block string) (Waiter, ipam.Wants) {
+func newBlockWaiter(name string, second int64, block string) (Waiter, ipam.Wants) {
 	p := netip.MustParsePrefix(block)
 	w, wants := newWaiter(name, second, p.Bits())
 	w.Request.Block = p
@@ -66,7 +66,7 @@ func (q *poolQueues) first(p ipam.Pool, r room) string {
 	return ""
 }
 
-func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
+func TestOldestWaiterWithRoomIsFirst(t *testing.T) {
 	q := newPoolQueues(0)
 	for i, w := range []struct {
 		name   string
@@ -74,12 +74,12 @@ func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
 	}{{"large", 24}, {"small-b", 32}, {"small-a", 32}, {"middle", 28}} {
 		q.Join(newWaiter(w.name, int64(i/2), w.length))
 	}
-	q.Join(forBlock("exact", 0, "10.9.0.0/32"))
+	q.Join(newBlockWaiter("exact", 0, "10.9.0.0/32"))
 	for name, c := range map[string]struct {
 		room room
 		want string
 	}{
-		"nothing is free":                   {full(), ""},
+		"nothing is free":                   {noRoom(), ""},
 		"room for the smallest":             {roomFor(32), "small-b"},
 		"room for the larger":               {roomFor(25), "small-b"},
 		"room for the largest":              {roomFor(24), "large"},
@@ -95,7 +95,7 @@ func TestTheOldestForWhichThereIsRoomComesFirst(t *testing.T) {
 	}
 }
 
-func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
+func TestReturningWaiterPrecedesWaiterForAnyBlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		open time.Time
 		want []string
@@ -106,9 +106,9 @@ func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newPoolQueues(0)
-			q.Join(forBlock("late", 9, "10.0.0.1/32"))
+			q.Join(newBlockWaiter("late", 9, "10.0.0.1/32"))
 			q.Join(newWaiter("any", 1, 32))
-			q.Join(forBlock("back", 2, "10.0.0.0/32"))
+			q.Join(newBlockWaiter("back", 2, "10.0.0.0/32"))
 			opened := pool
 			opened.OpenSince = c.open
 			for _, want := range c.want {
@@ -125,7 +125,7 @@ func TestWhoReturnsIsServedBeforeWhoTakesAnyBlock(t *testing.T) {
 	}
 }
 
-func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
+func TestNewcomerDoesNotOvertakeWaiterWithRoom(t *testing.T) {
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	for name, c := range map[string]struct {
 		join  func(*poolQueues)
@@ -137,10 +137,10 @@ func TestANewcomerOvertakesNobodyForWhomThereIsRoom(t *testing.T) {
 		"a waiter has room":    {join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 28)) }, room: roomFor(28)},
 		"a waiter has no room": {join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 24)) }, room: roomFor(28), want: true},
 		"an awaited block is free": {
-			join: func(q *poolQueues) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
+			join: func(q *poolQueues) { q.Join(newBlockWaiter("a", 1, "10.0.0.0/32")) }, room: freeBeside(8, "10.0.0.0/32"),
 		},
 		"an awaited block is not": {
-			join: func(q *poolQueues) { q.Join(forBlock("a", 1, "10.0.0.0/32")) }, room: roomFor(32), want: true,
+			join: func(q *poolQueues) { q.Join(newBlockWaiter("a", 1, "10.0.0.0/32")) }, room: roomFor(32), want: true,
 		},
 		"there is plenty for all": {join: func(q *poolQueues) { q.Join(newWaiter("a", 1, 28)) }, room: roomFor(19), want: true},
 		"it is its own turn": {
@@ -186,10 +186,10 @@ func placeOf(name string) func(*poolQueues) (ipam.Holder, Waiter) {
 	}
 }
 
-// TestALargeWaiterDoesNotStarveAmongSmallOnes expects the largest waiter to decide whether there is
+// TestLargeWaiterDoesNotStarve expects the largest waiter to decide whether there is
 // plenty. If the smallest decided, newcomers would take, and release, the free blocks, and never
 // leave a block that is large enough.
-func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
+func TestLargeWaiterDoesNotStarve(t *testing.T) {
 	q := newPoolQueues(0)
 	for i := range 20 {
 		q.Join(newWaiter("small-"+strconv.Itoa(i), int64(10+i), 32))
@@ -216,36 +216,36 @@ func TestALargeWaiterDoesNotStarveAmongSmallOnes(t *testing.T) {
 	}
 }
 
-func TestWhoseBlockIsTakenIsReportedOnce(t *testing.T) {
+func TestConflictedWaiterIsReportedOnce(t *testing.T) {
 	q := newPoolQueues(0)
-	q.Join(forBlock("a", 1, "10.0.0.0/32"))
+	q.Join(newBlockWaiter("a", 1, "10.0.0.0/32"))
 	for i, step := range []struct {
 		pool ipam.PoolKey
 		room room
 		told int
-	}{{pool.Key, everythingFree(), 0}, {ipam.PoolNamed("q"), full(), 0}, {pool.Key, full(), 1}, {pool.Key, full(), 0}} {
+	}{{pool.Key, everythingFree(), 0}, {ipam.PoolNamed("q"), noRoom(), 0}, {pool.Key, noRoom(), 1}, {pool.Key, noRoom(), 0}} {
 		if got := q.ConflictedHolders(step.pool, step.room); len(got) != step.told {
 			t.Errorf("step %d: reported %v, want %d", i, got, step.told)
 		}
 	}
-	q.Join(forBlock("a", 1, "10.0.0.0/32")) // as after each event of it
-	if got := q.ConflictedHolders(pool.Key, full()); len(got) != 0 {
+	q.Join(newBlockWaiter("a", 1, "10.0.0.0/32")) // as after each event of it
+	if got := q.ConflictedHolders(pool.Key, noRoom()); len(got) != 0 {
 		t.Errorf("reported %v once more", got)
 	}
-	q.Join(forBlock("a", 1, "10.0.0.1/32"))
-	if got := q.ConflictedHolders(pool.Key, full()); len(got) != 1 {
+	q.Join(newBlockWaiter("a", 1, "10.0.0.1/32"))
+	if got := q.ConflictedHolders(pool.Key, noRoom()); len(got) != 1 {
 		t.Errorf("when it asks for another: reported %v, want it", got)
 	}
 }
 
-// TestABlockThatBecomesFreeIsNoticed checks a block while it is in use, so that it is not checked
+// TestFreedBlockIsCheckedAgain checks a block while it is in use, so that it is not checked
 // again, and then frees it with a larger and in a smaller one.
-func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
+func TestFreedBlockIsCheckedAgain(t *testing.T) {
 	for _, freed := range []string{"10.0.1.0/24", "10.0.0.0/16", "10.0.1.128/25", "10.0.2.0/24"} {
 		q := newPoolQueues(0)
-		q.Join(forBlock("a", 1, "10.0.1.0/24"))
-		q.Join(forBlock("b", 2, "10.0.1.0/24"))
-		if got := q.first(pool, full()); got != "" {
+		q.Join(newBlockWaiter("a", 1, "10.0.1.0/24"))
+		q.Join(newBlockWaiter("b", 2, "10.0.1.0/24"))
+		if got := q.first(pool, noRoom()); got != "" {
 			t.Fatalf("%q is due though its block is in use", got)
 		}
 		q.NoteFreed(pool.Key, netip.MustParsePrefix(freed))
@@ -259,7 +259,7 @@ func TestABlockThatBecomesFreeIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAPlaceIsKeptProvisionally(t *testing.T) {
+func TestProvisionalWaiterKeepsPosition(t *testing.T) {
 	for name, c := range map[string]struct {
 		then      func(*poolQueues)
 		first     string // of the queue, when those that did not join are taken out
@@ -291,7 +291,7 @@ func TestAPlaceIsKeptProvisionally(t *testing.T) {
 	}
 }
 
-func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
+func TestFailingWaiterLosesItsTurn(t *testing.T) {
 	q := newPoolQueues(0)
 	stuck, wants := newWaiter("stuck", 1, 32)
 	q.Join(stuck, wants)
@@ -350,9 +350,9 @@ func TestWhoCannotBeServedLosesItsTurn(t *testing.T) {
 	}
 }
 
-// TestSelectorsAreEvaluatedOutsideTheLock covers the lock that every create takes: a selector that
+// TestSelectorsAreEvaluatedOutsideLock covers the lock that every create takes: a selector that
 // takes it itself ends.
-func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
+func TestSelectorsAreEvaluatedOutsideLock(t *testing.T) {
 	q := newPoolQueues(0)
 	w, wants := newWaiter("a", 1, 32)
 	w.Request.Pool = ipam.PoolKey{}
@@ -365,9 +365,9 @@ func TestSelectorsAreEvaluatedOutsideTheLock(t *testing.T) {
 	}
 }
 
-// TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore covers a pool that it can have
+// TestUnselectedPoolAffectsSelectingWaiter covers a pool that it can have
 // selected before.
-func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T) {
+func TestUnselectedPoolAffectsSelectingWaiter(t *testing.T) {
 	q := newPoolQueues(0)
 	w, wants := newWaiter("c", 1, 32)
 	w.Request.Pool, w.Request.Selects = ipam.PoolKey{}, func(l map[string]string) bool { return l["of"] == "red" }
@@ -383,8 +383,8 @@ func TestWhoSelectsPoolsIsConcernedByOneThatItDoesNotSelectAnyMore(t *testing.T)
 	}
 }
 
-// TestThereIsPlentyForAsManyAsWait expects room for the waiters and for 256 more.
-func TestThereIsPlentyForAsManyAsWait(t *testing.T) {
+// TestPlentyCoversAllWaiters expects room for the waiters and for 256 more.
+func TestPlentyCoversAllWaiters(t *testing.T) {
 	q := newPoolQueues(0)
 	newcomer := ipam.Holder{Kind: "IPClaim", Namespace: "blue", Name: "new"}
 	for i := range 300 {

@@ -7,10 +7,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestWhoAsksForOneBlockKeepsNobodyFromOthers covers a claim or a child pool that requests one
+// TestWaiterForOneBlockDoesNotDelayOthers covers a claim or a child pool that requests one
 // block: it can wait for long, or only seem to, if this process is behind in its view. If there is
 // plenty, others take another block.
-func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
+func TestWaiterForOneBlockDoesNotDelayOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		room  Room
 		block string
@@ -29,7 +29,7 @@ func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newPoolQueues(0)
-			place, wants := forBlock("a", 1, "10.0.0.0/28")
+			place, wants := newBlockWaiter("a", 1, "10.0.0.0/28")
 			wants.Account.Project = "red"
 			q.Join(place, wants)
 			holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: c.as}
@@ -41,10 +41,10 @@ func TestWhoAsksForOneBlockKeepsNobodyFromOthers(t *testing.T) {
 	}
 }
 
-// TestABlockIsNotKeptForWhoMayNotHaveIt expects that a block that a waiter requests by CIDR is not
+// TestBlockIsNotKeptForIneligibleWaiter expects that a block that a waiter requests by CIDR is not
 // kept for it if it cannot have the block, or if a part of it is in use: others come before the
 // newcomer, but there is plenty.
-func TestABlockIsNotKeptForWhoMayNotHaveIt(t *testing.T) {
+func TestBlockIsNotKeptForIneligibleWaiter(t *testing.T) {
 	for name, c := range map[string]struct {
 		room Room
 		as   string
@@ -57,7 +57,7 @@ func TestABlockIsNotKeptForWhoMayNotHaveIt(t *testing.T) {
 		"it asks, and is at limit": {room{free: everythingFree().free, atLimit: []string{"red"}}, "exact", true},
 	} {
 		q := newPoolQueues(0)
-		w, wants := forBlock("exact", 5, "10.0.0.0/28")
+		w, wants := newBlockWaiter("exact", 5, "10.0.0.0/28")
 		wants.Account.Project = "red"
 		q.Join(w, wants)
 		q.Join(newWaiter("any", 1, 28))

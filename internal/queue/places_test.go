@@ -29,7 +29,7 @@ func holder(name string) ipam.Holder {
 	return ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: name}
 }
 
-func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
+func TestWaiterStaysUntilRemoved(t *testing.T) {
 	q := newPoolQueues(0)
 	other := ipam.PoolNamed("other")
 	w, wants := newWaiter("a", 5, 24)
@@ -69,9 +69,9 @@ func TestAWaiterIsThereUntilItLeaves(t *testing.T) {
 	}
 }
 
-// TestAWaiterIsInTheLineOfWhatItWants expects that a waiter whose request changes moves to the
+// TestWaiterIsInQueueOfItsWants expects that a waiter whose request changes moves to the
 // queue of the new one, and leaves the other.
-func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
+func TestWaiterIsInQueueOfItsWants(t *testing.T) {
 	other := ipam.Pool{Key: ipam.PoolNamed("other")}
 	for name, park := range map[string]bool{"queued": false, "parked": true} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestAWaiterIsInTheLineOfWhatItWants(t *testing.T) {
 	}
 }
 
-func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
+func TestPlentyServesOldestOfEachLengthFirst(t *testing.T) {
 	q := newPoolQueues(0)
 	for i, project := range []string{"red", "blue", "red", "green", "blue"} {
 		w, wants := newWaiter(string(rune('a'+i)), int64(i), 24)
@@ -119,17 +119,17 @@ func TestWhereThereIsPlentyTheOldestOfEachLengthComeFirst(t *testing.T) {
 	}
 }
 
-func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
+func TestConflictedWaitersAreReportedInOrder(t *testing.T) {
 	for range 10 { // in any order of maps
 		q := newPoolQueues(0)
 		for i, name := range []string{"a", "b", "c", "d", "e"} {
-			w, wants := forBlock(name, int64(i), "10.0.0.0/28")
+			w, wants := newBlockWaiter(name, int64(i), "10.0.0.0/28")
 			q.Join(w, wants)
 			q.Join(w, wants) // again, and not reported yet
 		}
 		q.Remove(holder("c"))
 		var got []string
-		for _, h := range q.ConflictedHolders(pool.Key, full()) {
+		for _, h := range q.ConflictedHolders(pool.Key, noRoom()) {
 			got = append(got, h.Name)
 		}
 		if !slices.Equal(got, []string{"a", "b", "d", "e"}) {
@@ -138,9 +138,9 @@ func TestThoseWhoseBlockIsTakenAreReportedInOrder(t *testing.T) {
 	}
 }
 
-// TestWhoIsBeyondTheBoundOvertakesNobody expects that a waiter beyond the bound of its namespace
+// TestWaiterBeyondBoundComesLast expects that a waiter beyond the bound of its namespace
 // comes behind all, however old it is.
-func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
+func TestWaiterBeyondBoundComesLast(t *testing.T) {
 	q := newPoolQueues(1)
 	q.Join(newWaiter("within", 5, 24))
 	w, wants := newWaiter("old", 1, 24)
@@ -157,7 +157,7 @@ func TestWhoIsBeyondTheBoundOvertakesNobody(t *testing.T) {
 	}
 }
 
-func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
+func TestParkedWaiterBacksOff(t *testing.T) {
 	q := newPoolQueues(0)
 	w, wants := newWaiter("a", 1, 24)
 	if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != lastRetry || len(p.Pools) != 0 {
@@ -188,9 +188,9 @@ func TestWhoIsParkedIsTriedAgainLaterEachTime(t *testing.T) {
 	}
 }
 
-// TestWhoIsParkedIsResumedByWhatItAwaits expects that a waiter that is parked until a change is
+// TestParkedWaiterResumesOnAwaitedChange expects that a waiter that is parked until a change is
 // resumed by just that change, and once.
-func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
+func TestParkedWaiterResumesOnAwaitedChange(t *testing.T) {
 	q := newPoolQueues(0)
 	w, wants := newWaiter("a", 1, 24)
 	q.Join(w, wants)
@@ -215,9 +215,9 @@ func TestWhoIsParkedIsResumedByWhatItAwaits(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesTakesNobodyAlong covers two waiters for the same pool: a change of it concerns the
+// TestRemovedWaiterLeavesOthersQueued covers two waiters for the same pool: a change of it concerns the
 // other still.
-func TestWhoLeavesTakesNobodyAlong(t *testing.T) {
+func TestRemovedWaiterLeavesOthersQueued(t *testing.T) {
 	q := newPoolQueues(0)
 	for i, name := range []string{"a", "b", "c"} {
 		q.Join(newWaiter(name, int64(i), 24))

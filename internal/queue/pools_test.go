@@ -11,9 +11,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestAPoolThatCannotBeReadHandsOutNothing expects that it is not queued either.
-func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+// TestUnreadablePoolAllocatesNothing expects that it is not queued either.
+func TestUnreadablePoolAllocatesNothing(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		key := ipam.PoolNamed("child")
 		child := build.Versioned(build.Pool("child").Child("p", 30).Obj(), "7")
@@ -49,7 +49,7 @@ func TestAPoolThatCannotBeReadHandsOutNothing(t *testing.T) {
 	})
 }
 
-func TestWhichPoolsWaitForTheirParent(t *testing.T) {
+func TestChildPoolWithoutCIDRWaitsForParent(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool      *v1alpha1.IPPool
 		allocated string

@@ -49,7 +49,7 @@ func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
 // inScene plays a scene. The own record of its pool is stored, and a namespace has at most as many
 // waiters as the options state.
-func inScene(t *testing.T, o Options, play func(*scene)) {
+func runScene(t *testing.T, o Options, play func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{

@@ -22,10 +22,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile frees the block that the claim that waits
+// TestConcurrentlyFreedBlockCausesNoOvertaking frees the block that the claim that waits
 // for the whole pool lacks, before a newcomer is served its half: at the moment at which the
 // newcomer's half is found, and just before.
-func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
+func TestConcurrentlyFreedBlockCausesNoOvertaking(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits bool
 		want  bool
@@ -34,7 +34,7 @@ func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 		"when no claim does":        {want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, Options{}, func(s *scene) {
+			runScene(t, Options{}, func(s *scene) {
 				s.open()
 				other := s.holds("other", 30)
 				if c.waits {
@@ -51,10 +51,10 @@ func TestNobodyIsOvertakenThroughABlockThatIsFreedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAHoldThatIsDroppedIsOfferedToWhoWaits covers a block that is free again without an event of
+// TestDroppedHoldIsOfferedToWaiters covers a block that is free again without an event of
 // the watch.
-func TestAHoldThatIsDroppedIsOfferedToWhoWaits(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestDroppedHoldIsOfferedToWaiters(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		other := s.holds("other", 29)
 		served := s.served()
@@ -74,9 +74,9 @@ func TestAHoldThatIsDroppedIsOfferedToWhoWaits(t *testing.T) {
 	})
 }
 
-// TestWhoCannotBeRecordedStallsNobody makes the API server refuse the record of the claim that
+// TestUnrecordableWaiterDelaysNoOther makes the API server refuse the record of the claim that
 // comes first, again and again.
-func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
+func TestUnrecordableWaiterDelaysNoOther(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipallocations"}, "stuck", errors.New("exceeded quota"))
 	var rows []messages.Row
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestWhoCannotBeRecordedStallsNobody(t *testing.T) {
 		"it is not confirmed in time":         {err: ipam.ErrUnconfirmed, passes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, Options{}, func(s *scene) {
+			runScene(t, Options{}, func(s *scene) {
 				s.open()
 				other := s.holds("other", 29)
 				served := s.served()
@@ -143,10 +143,10 @@ func isRefusal(err error) bool {
 	return ok && parked.Reason == v1alpha1.ReasonRecordRefused
 }
 
-// TestWhatNoControllerServesIsNotInLine covers --namespace: another operator serves the claims of
+// TestUnservedClaimIsNotQueued covers --namespace: another operator serves the claims of
 // other namespaces.
-func TestWhatNoControllerServesIsNotInLine(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestUnservedClaimIsNotQueued(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.queue.watchNamespace = "watched"
 		s.open()
 		s.waits("outside", ipam.Request{Pool: s.pool.Key, Length: 29})
@@ -163,7 +163,7 @@ func TestWhatNoControllerServesIsNotInLine(t *testing.T) {
 // TestWaiterWantsFollowCatalog creates, changes and deletes every object for which a
 // claim waits, and expects the queues of the claim.
 func TestWaiterWantsFollowCatalog(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+	runScene(t, Options{}, func(s *scene) {
 		if err := s.queue.Synced(); err != nil {
 			t.Fatal(err)
 		}
@@ -209,10 +209,10 @@ func TestWaiterWantsFollowCatalog(t *testing.T) {
 	})
 }
 
-// TestWhoAwaitsALimitIsServedWhenItIsKept covers an error that states that a claim loses its turn,
+// TestWaiterParkedForLimitIsServedWhenUsageDrops covers an error that states that a claim loses its turn,
 // and until when.
-func TestWhoAwaitsALimitIsServedWhenItIsKept(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestWaiterParkedForLimitIsServedWhenUsageDrops(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		served := s.served()
 		s.waits("a", ipam.Request{Pool: s.pool.Key, Length: 30})
@@ -235,10 +235,10 @@ func TestWhoAwaitsALimitIsServedWhenItIsKept(t *testing.T) {
 	})
 }
 
-// TestWhoIsBeyondTheBoundSaysSo expects that status until it moves up.
-func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
+// TestWaiterBeyondBoundStatesReason expects that status until it moves up.
+func TestWaiterBeyondBoundStatesReason(t *testing.T) {
 	var row messages.Row
-	inScene(t, Options{Limit: 1}, func(s *scene) {
+	runScene(t, Options{Limit: 1}, func(s *scene) {
 		s.open()
 		served := s.served()
 		s.waits("a", ipam.Request{Pool: ipam.PoolNamed("missing"), Length: 30})
@@ -266,10 +266,10 @@ func TestWhoIsBeyondTheBoundSaysSo(t *testing.T) {
 	messages.Golden(t, []messages.Row{row})
 }
 
-// TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools expects the same status until the limit is not
+// TestWaiterParkedForLimitKeepsPoolStatus expects the same status until the limit is not
 // in its way, even if the room is used up before, which is no news.
-func TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestWaiterParkedForLimitKeepsPoolStatus(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		s.waits("a", ipam.Request{Pool: s.pool.Key, Length: 30})
 		limit := &ipam.LimitError{Subject: "pool p", Project: "ns", Unit: "block"}
@@ -286,10 +286,10 @@ func TestWhoLosesItsTurnByALimitSaysTheSameOfItsPools(t *testing.T) {
 	})
 }
 
-// TestWhoeverComesToLeadServesThoseWhoWait lets a replica that does not lead follow the events:
+// TestNewLeaderServesWaiters lets a replica that does not lead follow the events:
 // pools do not pile up there, and once it leads it serves the waiters.
-func TestWhoeverComesToLeadServesThoseWhoWait(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestNewLeaderServesWaiters(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		go s.queue.Run(s.t.Context())
 		other := s.holds("other", 29)
@@ -311,8 +311,8 @@ func TestWhoeverComesToLeadServesThoseWhoWait(t *testing.T) {
 	})
 }
 
-func TestWhoStopsServingIsNotCalledAnyMore(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestStoppedTurnHandlerIsNotCalled(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.open()
 		var served []string
 		serve := func(who string) func(ipam.Holder) {
@@ -331,10 +331,10 @@ func TestWhoStopsServingIsNotCalledAnyMore(t *testing.T) {
 	})
 }
 
-// TestAPoolIsReconciledWhenItsOwnRecordIsSeen expects it because the pool can be ready now; a
+// TestSeenPoolRecordReconcilesPool expects it because the pool can be ready now; a
 // record of a claim has no effect on that.
-func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+func TestSeenPoolRecordReconcilesPool(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		if got := s.woken(); !slices.Equal(got, []ipam.PoolKey{s.pool.Key}) {
 			t.Errorf("at first: %v, want the pool", got)
 		}
@@ -359,9 +359,9 @@ func TestAPoolIsReconciledWhenItsOwnRecordIsSeen(t *testing.T) {
 	})
 }
 
-// TestAQueueThatIsClosedServesNobody expects that Run returns.
-func TestAQueueThatIsClosedServesNobody(t *testing.T) {
-	inScene(t, Options{}, func(s *scene) {
+// TestClosedQueueServesNoWaiter expects that Run returns.
+func TestClosedQueueServesNoWaiter(t *testing.T) {
+	runScene(t, Options{}, func(s *scene) {
 		s.woken()
 		s.queue.Close()
 		if _, done := s.queue.wake.Get(); !done {

@@ -65,9 +65,9 @@ func (w *twin) first(pool ipam.Pool, room *addresses, excludedHolder ipam.Holder
 	return first, !first.IsZero()
 }
 
-// TestTheQueueIsAsItsTwin does the same random steps with both, and compares the turns. A pool of
+// TestQueueMatchesTwin does the same random steps with both, and compares the turns. A pool of
 // 256 addresses never has plenty.
-func TestTheQueueIsAsItsTwin(t *testing.T) {
+func TestQueueMatchesTwin(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playTwin(t, rand.New(rand.NewPCG(seed, 0)), 3000) })
 	}

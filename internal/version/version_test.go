@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhichVersionCounts(t *testing.T) {
+func TestStampedVersionPrecedesBuildInfo(t *testing.T) {
 	built := func(version string) *debug.BuildInfo { return &debug.BuildInfo{Main: debug.Module{Version: version}} }
 	for name, c := range map[string]struct {
 		stamped string

@@ -191,9 +191,9 @@ func healthOf(t testing.TB, obj map[string]any) (health, message string) {
 	return lua.LVAsString(result.RawGetString("status")), lua.LVAsString(result.RawGetString("message"))
 }
 
-// TestHealthOfEachReason checks that the script has every reason of the API, but for those listed
+// TestHealthScriptCoversEveryReason checks that the script has every reason of the API, but for those listed
 // here.
-func TestHealthOfEachReason(t *testing.T) {
+func TestHealthScriptCoversEveryReason(t *testing.T) {
 	object := func(ready, reason string, observed int64) map[string]any {
 		return map[string]any{
 			"metadata": map[string]any{"generation": 2},

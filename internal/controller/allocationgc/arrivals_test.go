@@ -74,9 +74,9 @@ func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
 	}
 }
 
-// TestNewRecordsAreScannedAMomentLater covers a leader, which exports the counts that it alone has
+// TestNewRecordsAreScannedAfterDelay covers a leader, which exports the counts that it alone has
 // from then on.
-func TestNewRecordsAreScannedAMomentLater(t *testing.T) {
+func TestNewRecordsAreScannedAfterDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 		r := replica.New(replica.Options{Ledger: view})

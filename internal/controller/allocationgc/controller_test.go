@@ -45,7 +45,7 @@ type recordStory struct {
 	name       ipam.Name
 }
 
-func begin(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclaim) *recordStory {
+func newRecordStory(t *testing.T, plane *story.Plane, pool ipam.Pool, reclaim ipam.Reclaim) *recordStory {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	suite.Must(t, clientgoscheme.AddToScheme(scheme))
@@ -146,7 +146,7 @@ func TestOrphan(t *testing.T) {
 	}
 
 	t.Run("a record whose claim was never seen is released after the grace, not before", func(t *testing.T) {
-		s := begin(t, plane, pool("grace", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("grace", 0), ipam.ReclaimDelete)
 		if again := s.reconciled(); again != 180*time.Second {
 			t.Errorf("looks again after %s, want 180s", again)
 		}
@@ -159,7 +159,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a claim that turns up within the grace keeps its record", func(t *testing.T) {
-		s := begin(t, plane, pool("turns-up", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("turns-up", 0), ipam.ReclaimDelete)
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
@@ -172,7 +172,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a claim that the cache does not show is looked for again", func(t *testing.T) {
-		s := begin(t, plane, pool("behind", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("behind", 0), ipam.ReclaimDelete)
 		s.controller.Client = blind{}
 		s.reconciled()
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
@@ -187,7 +187,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record whose claim is back after its deletion was seen stays", func(t *testing.T) {
-		s := begin(t, plane, pool("claim-is-back", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("claim-is-back", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
 		suite.Must(t, s.k8s.Create(t.Context(), claim))
@@ -201,7 +201,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a leader that was paused cannot write a record that is given up into its claim", func(t *testing.T) {
-		s := begin(t, plane, pool("paused-leader", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("paused-leader", 0), ipam.ReclaimDelete)
 		claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		suite.Must(t, s.k8s.Create(t.Context(), claim))
 		record, _ := s.controller.Ledger.Record(s.name)
@@ -220,7 +220,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record that is left in a namespace that is gone is released when that exists again", func(t *testing.T) {
-		s := begin(t, plane, pool("left-behind", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("left-behind", 0), ipam.ReclaimDelete)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name.Namespace}}
 		suite.Must(t, s.k8s.Delete(t.Context(), namespace))
 		suite.Must(t, s.k8s.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
@@ -240,7 +240,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a release of which nothing is seen is done again", func(t *testing.T) {
-		s := begin(t, plane, pool("unseen-release", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("unseen-release", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.sawDeletion()
 		s.controller.releases[s.name] = lastRelease{uid: record.UID, at: s.clock.Now()} // as an API server answered that had just started
@@ -253,7 +253,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a released block cools down for the reuse delay", func(t *testing.T) {
-		s := begin(t, plane, pool("reuse-delay", time.Hour), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("reuse-delay", time.Hour), ipam.ReclaimDelete)
 		s.sawDeletion()
 		s.reconciledTo(ipam.StateCooling)
 		if again := s.reconciled(); again <= 59*time.Minute || again > time.Hour {
@@ -267,7 +267,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a retained block stays for 30 days, or until a person deletes the record", func(t *testing.T) {
-		s := begin(t, plane, pool("retained", 0), ipam.ReclaimRetain)
+		s := newRecordStory(t, plane, pool("retained", 0), ipam.ReclaimRetain)
 		s.sawDeletion()
 		s.reconciledTo(ipam.StateRetained)
 		s.passes(719 * time.Hour)
@@ -293,7 +293,7 @@ func TestOrphan(t *testing.T) {
 	}
 
 	t.Run("nothing is retained for a claim that was never stored, nor cools down", func(t *testing.T) {
-		s := begin(t, plane, pool("never-stored", time.Hour), ipam.ReclaimRetain)
+		s := newRecordStory(t, plane, pool("never-stored", time.Hour), ipam.ReclaimRetain)
 		before := s.name
 		s.controller.Ledger.MarkClaimsKnown()
 		another(s, "never-stored", "10.0.1.0/24")
@@ -308,7 +308,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a block is retained for a claim of which only the end was seen", func(t *testing.T) {
-		s := begin(t, plane, pool("end-seen", 0), ipam.ReclaimRetain)
+		s := newRecordStory(t, plane, pool("end-seen", 0), ipam.ReclaimRetain)
 		s.controller.Ledger.MarkClaimsKnown()
 		another(s, "end-seen", "10.0.1.0/24")
 		s.sawDeletion()
@@ -316,7 +316,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("nothing is retained for a claim whose record lost its block to another one", func(t *testing.T) {
-		s := begin(t, plane, pool("lost", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("lost", 0), ipam.ReclaimDelete)
 		another(s, "lost", "10.0.0.0/28")
 		s.reconciled()
 		s.passes(180 * time.Second)
@@ -324,7 +324,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a pool's own record that another replica is about to release is left to it for the grace", func(t *testing.T) {
-		s := begin(t, plane, pool("releasing", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("releasing", 0), ipam.ReclaimDelete)
 		s.name.Name = "own"
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.changed(record, `{"spec":{"state":"Releasing"}}`)
@@ -336,7 +336,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("the deletion of an earlier holder does not release a record that was taken over", func(t *testing.T) {
-		s := begin(t, plane, pool("taken-over", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("taken-over", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		s.changed(record, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
 		s.awaitRecord(func(r ipam.Record, ok bool) bool { return ok && r.Adopted })
@@ -347,7 +347,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("the deletion of a claim's former life does not release the record that its restored one took over", func(t *testing.T) {
-		s := begin(t, plane, pool("restored", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("restored", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		former := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 		suite.Must(t, s.k8s.Create(t.Context(), former))
@@ -378,7 +378,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record is not given the UID of a claim that is gone by now", func(t *testing.T) {
-		s := begin(t, plane, pool("stamped", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("stamped", 0), ipam.ReclaimDelete)
 		record, _ := s.controller.Ledger.Record(s.name)
 		claim := func() *v1alpha1.IPClaim {
 			return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
@@ -398,7 +398,7 @@ func TestOrphan(t *testing.T) {
 	})
 
 	t.Run("a record that changed after it was judged is not released", func(t *testing.T) {
-		s := begin(t, plane, pool("changed", 0), ipam.ReclaimDelete)
+		s := newRecordStory(t, plane, pool("changed", 0), ipam.ReclaimDelete)
 		judged, _ := s.controller.Ledger.Record(s.name)
 		s.changed(judged, `{"metadata":{"annotations":{"ipam.cadastre.dev/adopted":"true"}}}`)
 		if err := s.controller.Allocator.Release(t.Context(), judged); err == nil {
@@ -414,11 +414,11 @@ func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// TestACollectorThatFreesAnAllocationInFlight persists the claim at the moment when the collector
+// TestCollectorKeepsAllocationInFlight persists the claim at the moment when the collector
 // looks for it, and not before.
-func TestACollectorThatFreesAnAllocationInFlight(t *testing.T) {
+func TestCollectorKeepsAllocationInFlight(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
-	s := begin(t, plane, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
+	s := newRecordStory(t, plane, ipam.Pool{Key: ipam.PoolNamed("in-flight"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4}, ipam.ReclaimDelete)
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: "claim"}}
 	claim.Spec.CIDR, claim.Spec.AllocationName = "10.0.0.0/24", s.name.Name
 	s.controller.Live = persisting{s.k8s, func() { suite.Must(t, s.k8s.Create(t.Context(), claim)) }}

@@ -20,21 +20,21 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestRecords covers the events that make records reconciled, and the counts of records.
-func TestRecords(t *testing.T) {
+// TestEventsReconcileRecords covers the events that make records reconciled, and the counts of records.
+func TestEventsReconcileRecords(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*orphans){
 		"a record that has changed or is gone is reconciled":     changedRecords,
 		"a record that is new is scanned":                        newRecords,
-		"the record of a pool that is gone follows its last":     lastOfPool,
+		"the record of a pool that is gone follows its last":     lastRecordOfPool,
 		"the deletion of a holder is noted for its records":      deletedHolders,
-		"the records of a kind are judged when that is known":    judgedKind,
+		"the records of a kind are judged when that is known":    kindRegistered,
 		"records without holder are counted, and their releases": countedOrphans,
 		"the fate of a block without holder is in the history":   orphansHistory,
 		"a release is counted once, until the view shows it":     releasedOnce,
 		"nothing is kept after a claim that never had its block": func(e *orphans) { keptBlocks(e, plane) },
 	} {
-		t.Run(name, func(t *testing.T) { tell(beginOrphans(t, plane)) })
+		t.Run(name, func(t *testing.T) { tell(newOrphans(t, plane)) })
 	}
 }
 
@@ -74,7 +74,7 @@ func newRecords(e *orphans) {
 	q.Enqueued()
 }
 
-func lastOfPool(e *orphans) {
+func lastRecordOfPool(e *orphans) {
 	pool := build.Pool("q").CIDR("10.0.0.0/24").Obj()
 	e.Applied(pool)
 	own := e.RecordsOf(convert.HolderOfPool(ipam.PoolNamed("q")))[0]
@@ -120,7 +120,7 @@ func deletedHolders(e *orphans) {
 }
 
 // judgedKind registers the kind of a record's holder while the leader waits for it.
-func judgedKind(e *orphans) {
+func kindRegistered(e *orphans) {
 	record := recordNamed("a", ipam.StateBound)
 	record.Pool, record.Block = ipam.PoolNamed("p"), story.Block("a", "p", "172.16.1.0/32").Block
 	e.Recorded(record)

@@ -18,9 +18,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestRecordIsHeldByTheObjectThatNamesIt stores a record of an object of the UID "uid", or one that
+// TestRecordIsHeldByObjectNamingIt stores a record of an object of the UID "uid", or one that
 // was made before its object had a UID, and another object under the name of the holder.
-func TestRecordIsHeldByTheObjectThatNamesIt(t *testing.T) {
+func TestRecordIsHeldByObjectNamingIt(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "uid"}
 	claim := func(uid types.UID, record string) client.Object {
 		claim := &v1alpha1.IPClaim{ObjectMeta: meta}
@@ -73,9 +73,9 @@ func TestRecordIsHeldByTheObjectThatNamesIt(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnotherKindIsJudgedByWhatKnowsTheKind covers a kind before and after it is
+// TestRecordOfOtherKindIsJudgedByRegisteredKind covers a kind before and after it is
 // registered.
-func TestRecordOfAnotherKindIsJudgedByWhatKnowsTheKind(t *testing.T) {
+func TestRecordOfOtherKindIsJudgedByRegisteredKind(t *testing.T) {
 	failure := errors.New("not now")
 	c := &Controller{judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, record ipam.Record) (bool, error) {
 		return record.Name.Name == "held", failure

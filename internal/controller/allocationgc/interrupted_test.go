@@ -18,29 +18,29 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestOrphanIsCollectedOnlyIfNothingTookItOver lets an admission or another leader act between any
+// TestOrphanTakenOverIsNotCollected lets an admission or another leader act between any
 // two calls of a collection.
-func TestOrphanIsCollectedOnlyIfNothingTookItOver(t *testing.T) {
+func TestOrphanTakenOverIsNotCollected(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*orphans){
-		"a record that was never claimed is taken over":              takenOver,
+		"a record that was never claimed is taken over":              recordTakenOver,
 		"a record whose claim was seen to be deleted is taken over":  deletedTakenOver,
 		"a record is written into its claim by a leader that paused": writtenByLeader,
-		"a pool that was seen to be deleted is made again":           poolMadeAgain,
+		"a pool that was seen to be deleted is made again":           recreatedPool,
 	} {
-		t.Run(name, func(t *testing.T) { tell(beginOrphans(t, plane)) })
+		t.Run(name, func(t *testing.T) { tell(newOrphans(t, plane)) })
 	}
 	for name, uid := range map[string]string{"never had a claim": "", "had a claim": "former"} {
-		t.Run("a record that "+name+" is collected although a call fails", func(t *testing.T) { collectionFails(beginOrphans(t, plane), uid) })
+		t.Run("a record that "+name+" is collected although a call fails", func(t *testing.T) { collectionFails(newOrphans(t, plane), uid) })
 	}
-	t.Run("the record of a pool is collected although a call fails", func(t *testing.T) { poolCollectionFails(beginOrphans(t, plane)) })
-	t.Run("a block is retained although a call fails", func(t *testing.T) { retentionFails(beginOrphans(t, plane)) })
-	t.Run("the record of an earlier claim or pool is not kept by the next one of its name", func(t *testing.T) { ofEarlier(beginOrphans(t, plane)) })
+	t.Run("the record of a pool is collected although a call fails", func(t *testing.T) { poolCollectionFails(newOrphans(t, plane)) })
+	t.Run("a block is retained although a call fails", func(t *testing.T) { retentionFails(newOrphans(t, plane)) })
+	t.Run("the record of an earlier claim or pool is not kept by the next one of its name", func(t *testing.T) { recordsOfFormerHolders(newOrphans(t, plane)) })
 }
 
 // takenOver lets admission take a record over for a claim that was deleted and is restored: it
 // names the record, and is stored up to a minute later.
-func takenOver(e *orphans) {
+func recordTakenOver(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		record := e.orphan(n, "")
 		e.graceOver(record)
@@ -75,7 +75,7 @@ func writtenByLeader(e *orphans) {
 }
 
 // poolMadeAgain lets admission record the CIDR of a pool that is made again.
-func poolMadeAgain(e *orphans) {
+func recreatedPool(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
 		e.Applied(pool)
@@ -101,7 +101,7 @@ func poolMadeAgain(e *orphans) {
 
 // ofEarlier restores a claim and a pool while no admission takes their records over. Their
 // controllers record the blocks again once these records are gone.
-func ofEarlier(e *orphans) {
+func recordsOfFormerHolders(e *orphans) {
 	record := e.orphan(1, "former")
 	e.Created(build.Claim(story.Team, record.Holder.Name).Pool("p").CIDR(record.Block.String()).
 		With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = record.Name.Name }).Obj())
@@ -175,7 +175,7 @@ type orphans struct {
 	controller *Controller
 }
 
-func beginOrphans(t *testing.T, plane *story.Plane) *orphans {
+func newOrphans(t *testing.T, plane *story.Plane) *orphans {
 	t.Helper()
 	e := &orphans{World: plane.Begin(t), t: t}
 	e.controller = &Controller{

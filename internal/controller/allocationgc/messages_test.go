@@ -9,7 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-func TestTheEventOfARetainedBlock(t *testing.T) {
+func TestRetainedBlockEvent(t *testing.T) {
 	record := recordNamed("a", ipam.StateBound)
 	record.Holder = convert.HolderOfClaim(record.Name)
 	message := retained(record, time.Unix(1_800_000_000, 0))

@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
-func TestWhyARecordIsReleased(t *testing.T) {
+func TestReleaseReason(t *testing.T) {
 	name := func(n string) ipam.Name { return ipam.Name{Namespace: "team", Name: n} }
 	c := &Controller{deletedHolders: map[ipam.Name]string{name("seen"): ""}}
 	for description, test := range map[string]struct {

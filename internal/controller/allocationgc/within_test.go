@@ -12,9 +12,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// TestNothingIsNotedOfOtherNamespaces covers requests of other namespaces, which are dropped before
+// TestOtherNamespacesLeaveNoNote covers requests of other namespaces, which are dropped before
 // they reach the controller, so that a note of them would stay for ever.
-func TestNothingIsNotedOfOtherNamespaces(t *testing.T) {
+func TestOtherNamespacesLeaveNoNote(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	c := &Controller{Within: kubeutil.NamespacesOf("inside", "operator"), deletedHolders: map[ipam.Name]string{}, queue: q}

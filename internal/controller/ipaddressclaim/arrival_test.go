@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed sends the last event of the CRDs
+// TestKindServedAfterCRDEventIsWatched sends the last event of the CRDs
 // before the API server serves their kinds.
-func TestAKindThatIsServedLaterThanItsDefinitionSaysIsNotMissed(t *testing.T) {
+func TestKindServedAfterCRDEventIsWatched(t *testing.T) {
 	scheme := schemeOf(t, apiextensionsv1.AddToScheme)
 	store, mapper, starts := fake.NewClientBuilder().WithScheme(scheme).Build(), meta.NewDefaultRESTMapper(nil), 0
 	watchCount, isSynced := 0, false

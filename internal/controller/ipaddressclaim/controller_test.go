@@ -28,7 +28,7 @@ func TestAddressClaims(t *testing.T) {
 		"a claim is served in three writes":                                  servedInThreeWrites,
 		"an address states its use and its holder":                           addressInFull,
 		"a claim that admission missed gets the finalizer before an address": missedClaim,
-		"a claim of a class is served by one of its pools":                   ofClass,
+		"a claim of a class is served by one of its pools":                   claimOfClass,
 		"a class that forbids single addresses states so and takes nothing":  classOfBlocks,
 		"a claim of a pool that is missing is served once that exists":       missingPool,
 		"a kind that our group lacks is reported in the claim":               unknownKind,
@@ -38,9 +38,9 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that waits is served when an address is released":           servedWhenReleased,
 		"a claim that asks for nothing valid any more loses its place":       invalidWaiter,
 		"a deleted claim is released when its address is unused":             deletedClaim,
-		"an address that exists is adopted":                                  adopted,
-		"an address that exists is bound to its record that is retained":     keptForALater(ipam.StateRetained),
-		"an address that exists is bound to its record that cools down":      keptForALater(ipam.StateCooling),
+		"an address that exists is adopted":                                  adoptedAddress,
+		"an address that exists is bound to its record that is retained":     blockKeptForLaterClaim(ipam.StateRetained),
+		"an address that exists is bound to its record that cools down":      blockKeptForLaterClaim(ipam.StateCooling),
 		"an address that another has is never renumbered":                    neverRenumbered,
 		"a lost address is made again, and a lost record too":                lostAddress,
 		"an address that the cache does not show is neither made nor moved":  unseenAddress,
@@ -62,17 +62,17 @@ func TestAddressClaims(t *testing.T) {
 		"a claim is enqueued when its record changes":                        changedRecords,
 		"a claim is enqueued when the awaited object changes":                changedPools,
 		"a claim is enqueued when it is shown and not up to date":            changedClaims,
-		"the right to name a pool is asked for again":                        askedAgain,
+		"the right to name a pool is asked for again":                        rightAskedAgain,
 		"the encrypted creator of a claim is removed":                        formerRequester,
 		"an address that the cache does not show goes before its claim":      unseenWhileReleased,
-		"an address goes after its claim, and no other does":                 leftBehind,
+		"an address goes after its claim, and no other does":                 orphanedAddresses,
 	} {
-		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+		t.Run(name, func(t *testing.T) { tell(newAddressStory(t, plane)) })
 	}
 }
 
 func servedInThreeWrites(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2").Wrote("create IPAllocation", "create IPAddress", "patch IPAddressClaim/status").Saying("10.0.0.2/32 of pool hosts")
 	e.Reconciled("a").Served("10.0.0.2").Wrote()
 	if record := e.record("a"); record.Block != netip.MustParsePrefix("10.0.0.2/32") || record.HolderUID != string(e.stored("a").UID) {
@@ -81,9 +81,9 @@ func servedInThreeWrites(e *addresses) {
 }
 
 func addressInFull(e *addresses) {
-	pool, obj := hosts().Obj(), claim("a").Pool("hosts").ClusterLabel("fleet").Obj()
+	pool, obj := hostPool().Obj(), claim("a").Pool("hosts").ClusterLabel("fleet").Obj()
 	e.Applied(pool, obj)
-	e.Created(fleet("fleet", false))
+	e.Created(newCluster("fleet", false))
 	e.Reconciled("a").Served("10.0.0.2")
 	address := story.Stored(e.World, address("a", ""))
 	bits := int32(24)
@@ -102,15 +102,15 @@ func addressInFull(e *addresses) {
 }
 
 func missedClaim(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Created(build.AddressClaim(story.Team, "a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2").Wrote("patch IPAddressClaim", "create IPAllocation", "create IPAddress", "patch IPAddressClaim/status")
 }
 
-func ofClass(e *addresses) {
+func claimOfClass(e *addresses) {
 	e.Applied(claim("a").Class("gold").Obj())
 	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyPoolNotReadyReason)
-	e.Applied(build.Class("gold").Obj(), hosts().Classes("gold").Obj())
+	e.Applied(build.Class("gold").Obj(), hostPool().Classes("gold").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 }
 
@@ -123,7 +123,7 @@ func classOfBlocks(e *addresses) {
 func missingPool(e *addresses) {
 	e.Applied(claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 }
 
@@ -144,16 +144,16 @@ func eventOnceWritten(e *addresses) {
 }
 
 func foreignClaim(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").From("ipam.example.com", "IPPool", "hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").From("ipam.example.com", "IPPool", "hosts").Obj())
 	e.Reconciled("a").Wrote()
 	e.Deleted(claim("a").Obj())
 	e.Reconciled("a").Wrote()
 }
 
 func waitsForCluster(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Cluster("fleet").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Cluster("fleet").Obj())
 	e.Reconciled("a").NotReady(v1alpha1.ReasonClusterNotFound)
-	e.Created(fleet("fleet", true))
+	e.Created(newCluster("fleet", true))
 	e.Reconciled("a").NotReady(clusterv1.PausedReason)
 	e.pause(false)
 	e.Reconciled("a").Served("10.0.0.2")
@@ -197,7 +197,7 @@ func invalidWaiter(e *addresses) {
 }
 
 func deletedClaim(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Finalizer("example.com/machine").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Finalizer("example.com/machine").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	e.Deleted(claim("a").Obj())
 	e.Reconciled("a").Wrote()
@@ -213,8 +213,8 @@ func deletedClaim(e *addresses) {
 	e.record("a") // is left to the collection of orphans
 }
 
-func adopted(e *addresses) {
-	e.Applied(hosts().Obj())
+func adoptedAddress(e *addresses) {
+	e.Applied(hostPool().Obj())
 	e.Created(address("a", "10.0.0.9"))
 	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, with any maker
 	e.Applied(claim("a").Pool("hosts").Obj())
@@ -228,9 +228,9 @@ func adopted(e *addresses) {
 
 // keptForALater keeps the block of an earlier claim when the IPAddress returns, as from a backup.
 // Only the controller ends that: to the collection of orphans the record has a holder.
-func keptForALater(state ipam.State) func(*addresses) {
+func blockKeptForLaterClaim(state ipam.State) func(*addresses) {
 	return func(e *addresses) {
-		e.Applied(hosts().Obj())
+		e.Applied(hostPool().Obj())
 		kept := e.kept("a", "10.0.0.9", state)
 		e.Created(address("a", "10.0.0.9"))
 		e.Applied(claim("a").Pool("hosts").Obj())
@@ -243,7 +243,7 @@ func keptForALater(state ipam.State) func(*addresses) {
 }
 
 func neverRenumbered(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	e.Created(address("b", "10.0.0.2"))
 	e.Applied(claim("b").Pool("hosts").Obj())
@@ -255,7 +255,7 @@ func neverRenumbered(e *addresses) {
 }
 
 func lostAddress(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	e.Reconciled("b").Served("10.0.0.3")
 	e.Deleted(claim("a").Obj())
@@ -271,7 +271,7 @@ func lostAddress(e *addresses) {
 // unseenAddress hides an IPAddress from the caches, and then the claim's status too: the record of
 // the claim shows that there can be one.
 func unseenAddress(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{Get: withoutAddresses})
 	e.Reconciled("a").Served("10.0.0.2").Wrote().After(cacheTimeout)
@@ -299,10 +299,10 @@ type addresses struct {
 	controller *Controller
 }
 
-func begin(t *testing.T, plane *story.Plane) *addresses {
+func newAddressStory(t *testing.T, plane *story.Plane) *addresses {
 	t.Helper()
 	e := &addresses{World: plane.Begin(t), t: t}
-	e.controller = on(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Orphans: noted{}, Clock: e.Clock, Events: e.Events})
+	e.controller = attachReplica(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Orphans: noted{}, Clock: e.Clock, Events: e.Events})
 	return e
 }
 
@@ -351,11 +351,11 @@ func (e *addresses) kept(name, addr string, state ipam.State) ipam.Record {
 // pause pauses the Cluster, or resumes it.
 func (e *addresses) pause(paused bool) {
 	e.t.Helper()
-	story.Edited(e.World, fleet("fleet", false), func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
+	story.Edited(e.World, newCluster("fleet", false), func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 }
 
 // hosts returns a pool of host addresses, of which the first is the gateway's.
-func hosts() *build.PoolBuilder {
+func hostPool() *build.PoolBuilder {
 	return build.Pool("hosts").CIDR("10.0.0.0/24").Network(24, "10.0.0.1")
 }
 
@@ -380,7 +380,7 @@ func allocation(record ipam.Record) *v1alpha1.IPAllocation {
 }
 
 // fleet returns a Cluster.
-func fleet(name string, paused bool) *clusterv1.Cluster {
+func newCluster(name string, paused bool) *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: story.Team, Name: name}, Spec: clusterv1.ClusterSpec{Paused: &paused}}
 }
 

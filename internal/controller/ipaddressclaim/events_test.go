@@ -19,7 +19,7 @@ import (
 // changedRecords expects that a claim is enqueued with its record, unless this controller has just
 // made it.
 func changedRecords(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
 	q := e.Started(e.controller.records())
 	e.Reconciled("a").Served("10.0.0.2")
 	q.Enqueued()
@@ -46,7 +46,7 @@ func changedPools(e *addresses) {
 	e.Created(address("d", "10.0.0.9"))
 	e.Reconciled("d")
 	q.Enqueued()
-	pool := hosts().Classes("gold").Obj()
+	pool := hostPool().Classes("gold").Obj()
 	e.Applied(pool)
 	q.Enqueued("team/a", "team/d")
 	e.Reconciled("a").Ready()
@@ -81,7 +81,7 @@ func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...clien
 // changedClaims expects that a claim is enqueued when it is shown, or when its IPAddress is, unless
 // it is up to date.
 func changedClaims(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	q := e.Started(e.controller.records())
 	for name, want := range map[string][]string{"a": nil, "b": {"team/b"}} {
@@ -103,8 +103,8 @@ func changedClaims(e *addresses) {
 // askedAgain has claims name a pool of another project: of a service account without the right
 // to, of one with the right, of another user, and of an unknown user. Only those of service accounts
 // are asked about again.
-func askedAgain(e *addresses) {
-	e.Applied(theirs())
+func rightAskedAgain(e *addresses) {
+	e.Applied(foreignPool())
 	denied, granted, user := claim("denied").Pool("hosts").Obj(), claim("granted").Pool("hosts").Obj(), claim("user").Pool("hosts").Obj()
 	e.RequestedBy(denied, story.Deployer)
 	e.RequestedBy(granted, story.Entitled)
@@ -124,7 +124,7 @@ func askedAgain(e *addresses) {
 
 // formerRequester has a claim adopted whose creator a former version has encrypted.
 func formerRequester(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	obj := claim("a").Pool("hosts").Obj()
 	obj.Annotations, obj.Finalizers = map[string]string{v1alpha1.AnnotationRequester: "v1.x.y"}, nil
 	e.Created(obj)
@@ -136,7 +136,7 @@ func formerRequester(e *addresses) {
 
 // grantedFails makes each call fail for a claim of a user who has the right to name its pool.
 func grantedFails(e *addresses) {
-	e.Applied(theirs())
+	e.Applied(foreignPool())
 	e.Failing(func(n int) story.Interruption {
 		obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Obj()
 		e.RequestedBy(obj, story.Entitled)
@@ -146,14 +146,14 @@ func grantedFails(e *addresses) {
 }
 
 // theirs returns a pool of another project, which claims can name with the right.
-func theirs() *v1alpha1.IPPool {
-	return hosts().With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj()
+func foreignPool() *v1alpha1.IPPool {
+	return hostPool().With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj()
 }
 
 // judgementFails makes each call fail that judges whether a record is held, and each call that
 // every replica makes to find the waiting claims.
 func judgementFails(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
@@ -174,7 +174,7 @@ func judgementFails(e *addresses) {
 
 // unseenWhileReleased hides from the cache the IPAddress of a claim that is released.
 func unseenWhileReleased(e *addresses) {
-	e.Applied(hosts().Obj(), claim("a").Pool("hosts").Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
 	e.Deleted(claim("a").Obj())
 	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{Get: withoutAddresses})
@@ -186,8 +186,8 @@ func unseenWhileReleased(e *addresses) {
 
 // leftBehind leaves IPAddresses whose claims went without release. An IPAddress that a user makes
 // for a later claim stays, and so does one whose block is another's.
-func leftBehind(e *addresses) {
-	e.Applied(hosts().Obj())
+func orphanedAddresses(e *addresses) {
+	e.Applied(hostPool().Obj())
 	for _, name := range []string{"a", "b"} {
 		e.Applied(claim(name).Pool("hosts").Obj())
 		e.Reconciled(name).Ready()

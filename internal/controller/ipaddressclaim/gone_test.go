@@ -34,9 +34,9 @@ func (n noted) Enqueue(records ...ipam.Name) {
 	}
 }
 
-// TestADeletionMarksTheRecordsOfWhatWasDeleted deletes a claim or its IPAddress while an IPAddress
+// TestDeletionMarksRecordsOfDeletedObject deletes a claim or its IPAddress while an IPAddress
 // of the name is admitted, whose record exists before it.
-func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
+func TestDeletionMarksRecordsOfDeletedObject(t *testing.T) {
 	s, own := servedClaim()
 	recordNamed := func(name, uid, address string) ipam.Record {
 		r := own
@@ -62,7 +62,7 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
-			c := on(allocatorWith(t, own, admitted, earlier, found), &Controller{Orphans: got})
+			c := attachReplica(allocatorWith(t, own, admitted, earlier, found), &Controller{Orphans: got})
 			test.deleted(c, event.DeleteEvent{Object: test.object})
 			if !maps.Equal(got, test.want) {
 				t.Errorf("notified of %v, want %v", got, test.want)
@@ -71,16 +71,16 @@ func TestADeletionMarksTheRecordsOfWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain restores an IPAddress from a backup when
+// TestEarlierRecordIsJudgedWhenIPAddressAppears restores an IPAddress from a backup when
 // another address is recorded for its claim already: no other event reports that record.
-func TestWhatWasRecordedBeforeTheIPAddressCameIsJudgedAgain(t *testing.T) {
+func TestEarlierRecordIsJudgedWhenIPAddressAppears(t *testing.T) {
 	s, own := servedClaim()
 	before := own
 	before.Name.Name, before.UID, before.Block = "a-before", "a-before", netip.MustParsePrefix("10.0.0.2/32")
 	for name, records := range map[string][]ipam.Record{"it is first": {before, own}, "it is last": {own, before}} {
 		t.Run(name, func(t *testing.T) {
 			got := noted{}
-			c := on(allocatorWith(t, records...), &Controller{Orphans: got})
+			c := attachReplica(allocatorWith(t, records...), &Controller{Orphans: got})
 			if err := c.recordExisting(t.Context(), s); err != nil || s.record.Name != own.Name {
 				t.Errorf("took over %v: %v", s.record.Name, err)
 			}

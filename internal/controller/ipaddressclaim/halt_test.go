@@ -18,9 +18,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestAClaimThatIsNotServedSaysWhy reconciles claims without address that the controller must not
+// TestUnservedClaimStatesReason reconciles claims without address that the controller must not
 // serve, each of them twice: the second pass writes nothing.
-func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
+func TestUnservedClaimStatesReason(t *testing.T) {
 	cluster := func(paused bool, annotations map[string]string) *clusterv1.Cluster {
 		return &clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fleet", Annotations: annotations},
@@ -74,7 +74,7 @@ func TestAClaimThatIsNotServedSaysWhy(t *testing.T) {
 					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 				},
 			}).Build()
-			c := on(emptyAllocator(t), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), Events: events.NewFakeRecorder(10)})
+			c := attachReplica(emptyAllocator(t), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(metav1.Now().Time), Events: events.NewFakeRecorder(10)})
 			for range 2 {
 				if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 					t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 // servedReplaced deletes a claim and makes it again while it is served.
 func servedReplaced(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		return e.interruption(obj.Name, func() { e.Replaced(obj) })
@@ -23,7 +23,7 @@ func servedReplaced(e *addresses) {
 
 // servedEdited adds the finalizer of another controller to a claim while it is served.
 func servedEdited(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		return e.interruption(obj.Name, func() { story.Finalized(e.World, obj) })
@@ -33,7 +33,7 @@ func servedEdited(e *addresses) {
 // servedByManifest replaces a claim by the manifest that it was made of, which names no finalizer,
 // while it is served.
 func servedByManifest(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		i := e.interruption(obj.Name, func() {
@@ -54,7 +54,7 @@ func servedByManifest(e *addresses) {
 // formerReplaced deletes a claim that drops the IPAddress of an earlier one, and makes it again for
 // the pool of that IPAddress: the next claim of the name.
 func formerReplaced(e *addresses) {
-	e.Applied(hosts().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
+	e.Applied(hostPool().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		former := address(fmt.Sprintf("a%02d", n), "10.0.1.7")
 		former.Spec.PoolRef, former.Finalizers = claim("").Pool("others").Obj().Spec.PoolRef, []string{v1alpha1.FinalizerProtect}
@@ -72,7 +72,7 @@ func formerReplaced(e *addresses) {
 // releasedReplaced removes a claim that is released, with its IPAddress, and lets another leader
 // make both again, for the next claim of the name.
 func releasedReplaced(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
@@ -88,7 +88,7 @@ func releasedReplaced(e *addresses) {
 
 // releasedAddressGone removes by force the IPAddress of a claim that is released.
 func releasedAddressGone(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
@@ -104,7 +104,7 @@ func releasedAddressGone(e *addresses) {
 
 // servedFails makes each call fail for a claim that admission missed.
 func servedFails(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		name := fmt.Sprintf("a%02d", n)
 		e.Created(build.AddressClaim(story.Team, name).Pool("hosts").Obj())
@@ -114,7 +114,7 @@ func servedFails(e *addresses) {
 
 // adoptedFails makes each call fail for a claim whose IPAddress exists already.
 func adoptedFails(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		name := fmt.Sprintf("a%02d", n)
 		restored := address(name, fmt.Sprintf("10.0.0.%d", 10+n))
@@ -127,7 +127,7 @@ func adoptedFails(e *addresses) {
 // keptFails makes each call fail for a claim whose IPAddress exists, while its record is kept
 // without holder.
 func keptFails(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		name := fmt.Sprintf("a%02d", n)
 		addr := fmt.Sprintf("10.0.0.%d", 10+n)
@@ -140,7 +140,7 @@ func keptFails(e *addresses) {
 
 // formerFails makes each call fail for a claim that drops the IPAddress of an earlier one.
 func formerFails(e *addresses) {
-	e.Applied(hosts().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
+	e.Applied(hostPool().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
 	e.Failing(func(n int) story.Interruption {
 		former := address(fmt.Sprintf("a%02d", n), "10.0.1.7")
 		former.Spec.PoolRef, former.Finalizers = claim("").Pool("others").Obj().Spec.PoolRef, []string{v1alpha1.FinalizerProtect}
@@ -162,7 +162,7 @@ func unknownFails(e *addresses) {
 
 // releasedFails makes each call fail for a claim that is released.
 func releasedFails(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
@@ -173,7 +173,7 @@ func releasedFails(e *addresses) {
 
 // leftFails makes each call fail for an IPAddress that its claim has left behind.
 func leftFails(e *addresses) {
-	e.Applied(hosts().Obj())
+	e.Applied(hostPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()

@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func TestWhoseFinalizerSaysThatAnAddressIsInUse(t *testing.T) {
+func TestForeignFinalizerMarksAddressInUse(t *testing.T) {
 	for finalizer, want := range map[string]bool{
 		"example.com/vm":                             true,
 		v1alpha1.FinalizerRelease:                    false,

@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestADeletionThatWasSeenIsNotForgottenTooSoon makes passes over a claim whose deletion was seen:
+// TestSeenDeletionIsRememberedUntilRelease makes passes over a claim whose deletion was seen:
 // its IPAddress is removed only while the deletion is known.
-func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
+func TestSeenDeletionIsRememberedUntilRelease(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		claim   types.UID // empty: no claim
@@ -53,7 +53,7 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 				objects = append(objects, s.address)
 			}
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(objects...).Build()
-			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(now)})
+			c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(now)})
 			c.expectations.observeDeletedClaim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name, UID: "uid"}})
 			if test.made != nil {
 				c.expectations.creations.Store(s.name, *test.made)
@@ -74,9 +74,9 @@ func TestADeletionThatWasSeenIsNotForgottenTooSoon(t *testing.T) {
 	}
 }
 
-// TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim makes the create call of an IPAddress
+// TestIPAddressOfUnansweredCreateIsDeletedWithClaim makes the create call of an IPAddress
 // fail after it was stored, and removes the claim before the cache shows either.
-func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
+func TestIPAddressOfUnansweredCreateIsDeletedWithClaim(t *testing.T) {
 	addresses := schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddresses"}
 	for name, test := range map[string]struct {
 		answer error
@@ -97,7 +97,7 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 					return test.answer
 				},
 			}).Build()
-			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
+			c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
 			c.Catalog.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
 			s.address, s.record = nil, record
 			if err := c.createAddress(t.Context(), s); (err == nil) != (test.answer == nil) {
@@ -122,10 +122,10 @@ func TestAnIPAddressWhoseCreateWasNotAnsweredGoesWithItsClaim(t *testing.T) {
 	}
 }
 
-// TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext delivers the events of an IPAddress that is
+// TestLateEventsOfFormerIPAddressKeepNext delivers the events of an IPAddress that is
 // gone when the next of its name was made, or is being made, and then removes its claim before the
 // cache shows the new one, as after a restore of etcd.
-func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
+func TestLateEventsOfFormerIPAddressKeepNext(t *testing.T) {
 	earlier := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "earlier"}}
 	comes := func(c *Controller, t *testing.T) {
 		c.addresses().Create(t.Context(), event.CreateEvent{Object: earlier}, newQueue(t))
@@ -142,7 +142,7 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
 			pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: record.Pool.Name}}
-			c := on(allocatorWith(t, record), &Controller{Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
+			c := attachReplica(allocatorWith(t, record), &Controller{Clock: clocktesting.NewFakePassiveClock(time.Now()), Orphans: noted{}})
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(pool).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, made client.Object, _ ...client.CreateOption) error {
 					test.meanwhile(c, t)
@@ -173,8 +173,8 @@ func TestLateEventsOfAnEarlierIPAddressDoNotHideTheNext(t *testing.T) {
 	}
 }
 
-// TestAnIPAddressThatThisProcessMadeIsNoNews covers an IPAddress whose create call succeeded.
-func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
+// TestOwnIPAddressEnqueuesNothing covers an IPAddress whose create call succeeded.
+func TestOwnIPAddressEnqueuesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		made *creation
 		want int
@@ -186,7 +186,7 @@ func TestAnIPAddressThatThisProcessMadeIsNoNews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).WithObjects(s.claim).Build()
-			c := on(allocatorWith(t, record), &Controller{Client: there, Live: there})
+			c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Live: there})
 			if test.made != nil {
 				c.expectations.creations.Store(s.name, *test.made)
 			}

@@ -14,13 +14,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestAClaimWithoutAddressSaysWhatToDo covers the errors with which a pass can end.
-func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
+// TestClaimWithoutAddressStatesRemedy covers the errors with which a pass can end.
+func TestClaimWithoutAddressStatesRemedy(t *testing.T) {
 	served, record := servedClaim()
 	served.record = record
 	waiting, _ := servedClaim()
 	waiting.address = nil
-	c := on(allocatorWith(t, record), &Controller{})
+	c := attachReplica(allocatorWith(t, record), &Controller{})
 	c.Catalog.SetProject("team", "team")
 	block, pool := netip.MustParsePrefix("10.0.0.1/32"), ipam.PoolNamed("hosts")
 	taken := &ipam.TakenError{Block: block, Pool: pool, Overlap: block, Holder: convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "other"})}
@@ -66,13 +66,13 @@ func TestAClaimWithoutAddressSaysWhatToDo(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt covers a condition, as the claim has no other
+// TestConditionStatesReasonOfEachPool covers a condition, as the claim has no other
 // status for that.
-func TestAClaimOfSeveralPoolsSaysWhyEachDoesNotServeIt(t *testing.T) {
+func TestConditionStatesReasonOfEachPool(t *testing.T) {
 	_, record := servedClaim()
 	waiting, _ := servedClaim()
 	waiting.address = nil
-	c := on(allocatorWith(t, record), &Controller{})
+	c := attachReplica(allocatorWith(t, record), &Controller{})
 	full := &ipam.ExhaustedError{Pools: []ipam.PoolKey{ipam.PoolNamed("a")}, Bits: 32, Largest: ipam.NoLength}
 	pools := []ipam.PoolResult{{Pool: ipam.PoolNamed("a"), Err: full}, {Pool: ipam.PoolNamed("b"), Err: &ipam.MissingError{Verdict: ipam.Paused}}}
 	for want, results := range map[string][]ipam.PoolResult{

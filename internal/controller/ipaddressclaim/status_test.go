@@ -15,9 +15,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestWhatIsTriedAgain covers errors that the condition does not report, except a refusal by the
+// TestRetriedErrors covers errors that the condition does not report, except a refusal by the
 // API server of an object that the claim needs.
-func TestWhatIsTriedAgain(t *testing.T) {
+func TestRetriedErrors(t *testing.T) {
 	records := schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ipallocations"}
 	ending := apierrors.NewForbidden(records, "a", errors.New("the namespace is being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace"}}
@@ -44,14 +44,14 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestAServedClaimInConflictSaysSo makes another record on the address of a claim: the claim keeps
+// TestServedClaimInConflictIsNotReady makes another record on the address of a claim: the claim keeps
 // the address, and is not ready.
-func TestAServedClaimInConflictSaysSo(t *testing.T) {
+func TestServedClaimInConflictIsNotReady(t *testing.T) {
 	s, record := servedClaim()
 	rival := record
 	rival.Name.Name, rival.UID, rival.Holder.Name, rival.HolderUID = "b-12345678", "rival", "b", "other"
 	s.record = record
-	c := on(allocatorWith(t, record, rival), &Controller{})
+	c := attachReplica(allocatorWith(t, record, rival), &Controller{})
 	if err := c.applyResult(s, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// TestNoDeletionIsNotedOfOtherNamespaces covers requests of other namespaces, which are dropped
+// TestDeletionInOtherNamespaceIsNotNoted covers requests of other namespaces, which are dropped
 // before they reach the controller, so that a noted deletion would stay for ever.
-func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
+func TestDeletionInOtherNamespaceIsNotNoted(t *testing.T) {
 	_, record := servedClaim()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	c := on(allocatorWith(t, record), &Controller{Within: kubeutil.NamespacesOf("inside")})
+	c := attachReplica(allocatorWith(t, record), &Controller{Within: kubeutil.NamespacesOf("inside")})
 	for _, namespace := range []string{"inside", "outside"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "uid"}}
 		c.claims().Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
@@ -34,11 +34,11 @@ func TestNoDeletionIsNotedOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestAConditionDoesNotTellStrangersWhoHoldsAnAddress expects the condition of a claim, with an
+// TestConditionHidesHolderFromOtherProjects expects the condition of a claim, with an
 // IPAddress or without, to name the holder of the address to the claim's own project alone.
-func TestAConditionDoesNotTellStrangersWhoHoldsAnAddress(t *testing.T) {
+func TestConditionHidesHolderFromOtherProjects(t *testing.T) {
 	_, record := servedClaim()
-	c := on(allocatorWith(t, record), &Controller{})
+	c := attachReplica(allocatorWith(t, record), &Controller{})
 	for namespace, project := range map[string]string{"team": "red", "friends": "red", "strangers": "blue"} {
 		c.Catalog.SetProject(namespace, project)
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
-// TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet lets the caches show a claim and its IPAddress
+// TestClaimWithUnseenRecordIsRequeued lets the caches show a claim and its IPAddress
 // before the view shows their record, as after a restore of etcd. The record's arrival enqueues
 // nothing: it is as this controller makes them.
-func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
+func TestClaimWithUnseenRecordIsRequeued(t *testing.T) {
 	s, record := servedClaim()
 	s.address.Annotations = map[string]string{v1alpha1.AnnotationAllocation: record.Name.Name}
 	scheme := schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)
@@ -33,7 +33,7 @@ func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-			c := on(allocatorWith(t, other), &Controller{Client: there, Live: there})
+			c := attachReplica(allocatorWith(t, other), &Controller{Client: there, Live: there})
 			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})
 			if err != nil || result.RequeueAfter <= 0 {
 				t.Errorf("got %v, %v: want another look soon", result, err)
@@ -42,9 +42,9 @@ func TestAClaimIsReconciledAgainWhoseRecordIsNotSeenYet(t *testing.T) {
 	}
 }
 
-// TestTheFinalizerOfAnIPAddressIsRemovedOnce makes a second pass with the version that the cache
+// TestIPAddressFinalizerIsRemovedOnce makes a second pass with the version that the cache
 // still shows.
-func TestTheFinalizerOfAnIPAddressIsRemovedOnce(t *testing.T) {
+func TestIPAddressFinalizerIsRemovedOnce(t *testing.T) {
 	s, _ := servedClaim()
 	s.address.Finalizers, s.address.DeletionTimestamp = []string{v1alpha1.FinalizerProtect}, &metav1.Time{Time: time.Now()}
 	patches := 0
@@ -55,7 +55,7 @@ func TestTheFinalizerOfAnIPAddressIsRemovedOnce(t *testing.T) {
 		},
 	}).Build()
 	now := clocktesting.NewFakePassiveClock(time.Now())
-	c := on(emptyAllocator(t), &Controller{Client: there, Live: there, Clock: now})
+	c := attachReplica(emptyAllocator(t), &Controller{Client: there, Live: there, Clock: now})
 	pass := func(wantPatches int, wantAgain time.Duration) {
 		t.Helper()
 		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})

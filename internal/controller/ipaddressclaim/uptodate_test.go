@@ -20,9 +20,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestAServedClaimIsLeftAlone changes one property after the other of a claim that is served, of
+// TestUpToDateServedClaimIsNotWritten changes one property after the other of a claim that is served, of
 // its IPAddress and of its record: a pass has to look at each.
-func TestAServedClaimIsLeftAlone(t *testing.T) {
+func TestUpToDateServedClaimIsNotWritten(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*scope)
 		record func(*ipam.Record)
@@ -51,13 +51,13 @@ func TestAServedClaimIsLeftAlone(t *testing.T) {
 			s, record := servedClaim()
 			c := &Controller{}
 			s.record = record
-			on(allocatorWith(t, record), c)
+			attachReplica(allocatorWith(t, record), c)
 			if err := c.applyResult(s, nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.record != nil {
 				test.record(&record)
-				on(allocatorWith(t, record), c)
+				attachReplica(allocatorWith(t, record), c)
 			}
 			if test.change != nil {
 				test.change(s)
@@ -135,7 +135,7 @@ func schemeOf(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme 
 }
 
 // on returns the controller with the parts of a replica.
-func on(r replica.Replica, c *Controller) *Controller {
+func attachReplica(r replica.Replica, c *Controller) *Controller {
 	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
 	return c
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// TestOnlyClaimsThatAreServedHereWait covers claims that could not be served, each with one
+// TestOnlyServedClaimsWait covers claims that could not be served, each with one
 // difference.
-func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
+func TestOnlyServedClaimsWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*ipamv1.IPAddressClaim)
 		want   bool
@@ -34,7 +34,7 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 			conditions.Set(s.claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason})
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
-			c := on(allocatorWith(t, record), &Controller{Client: there, Within: kubeutil.NamespacesOf("team"), WatchFilter: "here"})
+			c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Within: kubeutil.NamespacesOf("team"), WatchFilter: "here"})
 			waiting := &waiters{ledger: c.Ledger, queue: c.Queue, client: there, serves: c.serves}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
@@ -46,9 +46,9 @@ func TestOnlyClaimsThatAreServedHereWait(t *testing.T) {
 	}
 }
 
-// TestARecordIsHeldByTheAddressOrTheClaim changes one property of a claim that is served, of its
+// TestRecordIsHeldByAddressOrClaim changes one property of a claim that is served, of its
 // IPAddress or of its record, and more if they belong together.
-func TestARecordIsHeldByTheAddressOrTheClaim(t *testing.T) {
+func TestRecordIsHeldByAddressOrClaim(t *testing.T) {
 	noAddress := func(s *scope, _ *ipam.Record) { s.address = nil }
 	noClaim := func(s *scope, _ *ipam.Record) { s.claim = nil }
 	noStatus := func(s *scope, _ *ipam.Record) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }

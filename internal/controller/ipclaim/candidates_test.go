@@ -27,7 +27,7 @@ func waitingEvents(e *claims) {
 
 // storedAsWaiting stores a claim whose status admission has written, so that the controller has
 // nothing to write.
-func storedAsWaiting(e *claims) {
+func storedWaitingClaim(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj(), claim("a").Pool("p").Length(32).Obj())
 	e.Reconciled("a").Bound("10.0.0.0/32")
 	e.Applied(claim("b").Pool("p").Length(32).Obj())

@@ -40,7 +40,7 @@ func TestClaims(t *testing.T) {
 		"a claim whose block another has is never renumbered":          neverRenumbered,
 		"a conflict is an event once it is written":                    conflictEvent,
 		"events report that a claim waits and is bound, each once":     waitingEvents,
-		"an event reports a claim that admission stored as waiting":    storedAsWaiting,
+		"an event reports a claim that admission stored as waiting":    storedWaitingClaim,
 		"a claim that waits lists its candidates, and is still":        candidates,
 		"a conflict is reported by the claim that keeps its block":     conflictOfTwo,
 		"a changed reclaim policy is written into the record":          changedPolicy,
@@ -55,13 +55,13 @@ func TestClaims(t *testing.T) {
 		"a claim is enqueued when its record changes":                  changedRecords,
 		"a claim is enqueued when the awaited object changes":          changedPools,
 		"a claim is enqueued when it is shown and not up to date":      changedClaims,
-		"the right to name a pool is asked for again":                  askedAgain,
-		"a right is for the pool that it was given for":                remadePool,
+		"the right to name a pool is asked for again":                  rightAskedAgain,
+		"a right is for the pool that it was given for":                recreatedPool,
 		"the encrypted creator of a claim is removed":                  formerRequester,
-		"a claim that names the record of another is in conflict":      anothersRecord,
-		"no event reports a claim that is gone":                        goneWhileWritten,
+		"a claim that names the record of another is in conflict":      foreignRecord,
+		"no event reports a claim that is gone":                        deletedDuringWrite,
 	} {
-		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+		t.Run(name, func(t *testing.T) { tell(newClaimStory(t, plane)) })
 	}
 }
 
@@ -189,7 +189,7 @@ func trimmedClaim(e *claims) {
 			return err
 		},
 	})
-	e.controller = reconcile.AsReconciler(trimming, on(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Events: e.Events}))
+	e.controller = reconcile.AsReconciler(trimming, attachReplica(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Events: e.Events}))
 	e.Retried("a").NotReady(v1alpha1.ReasonConflict)
 	if conditions := e.stored("a").Status.Conditions; meta.FindStatusCondition(conditions, checked.Type) == nil {
 		e.t.Errorf("the conditions are %+v, want that another's stays", conditions)
@@ -201,7 +201,7 @@ func trimmedClaim(e *claims) {
 func neverRenumbered(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
 	e.Reconciled("a").Bound("10.0.0.0/28")
-	e.Applied(restored("b", "10.0.0.0/28"))
+	e.Applied(restoredClaim("b", "10.0.0.0/28"))
 	e.Retried("b").Waiting(v1alpha1.ReasonConflict).Saying("10.0.0.0/28 of pool p, held by IPClaim team/a")
 	if spec := e.stored("b").Spec; spec.CIDR != "10.0.0.0/28" || spec.AllocationName != "b-12345678" {
 		e.t.Errorf("it was renumbered: %+v", spec)
@@ -212,7 +212,7 @@ func neverRenumbered(e *claims) {
 }
 
 func conflictEvent(e *claims) {
-	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj(), restored("b", "10.0.0.0/28"))
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj(), restoredClaim("b", "10.0.0.0/28"))
 	e.Reconciled("a").Bound("10.0.0.0/28")
 	e.Meanwhile("patch IPClaim", func() {
 		story.Edited(e.World, claim("b").Obj(), func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"newer": "version"} })
@@ -224,7 +224,7 @@ func conflictEvent(e *claims) {
 
 // anothersRecord lets claims name records of other claims, of other blocks, or of an earlier claim
 // of the name, by any writer.
-func anothersRecord(e *claims) {
+func foreignRecord(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	for i, change := range []func(*ipam.Record){
 		func(r *ipam.Record) { r.Holder.Name = "another" },
@@ -235,13 +235,13 @@ func anothersRecord(e *claims) {
 		record := story.Block(name, "p", "10.0.0.0/28")
 		change(&record)
 		e.Recorded(record)
-		e.Applied(restored(name, "10.0.0.0/28"))
+		e.Applied(restoredClaim(name, "10.0.0.0/28"))
 		e.Retried(name).Waiting(v1alpha1.ReasonConflict)
 		e.Forced(convert.Allocation(record))
 	}
 }
 
-func goneWhileWritten(e *claims) {
+func deletedDuringWrite(e *claims) {
 	e.Applied(claim("a").Pool("p").Length(28).Obj())
 	e.Meanwhile("patch IPClaim", func() { e.Forced(claim("a").Obj()) })
 	e.Reconciled("a").HasEvents(0)
@@ -255,7 +255,7 @@ func conflictOfTwo(e *claims) {
 	e.Recorded(rival)
 	e.Reconciled("a").Bound("10.0.0.0/28").Wrote() // until it gives way
 
-	e = begin(e.t, e.plane) // another process lists both: their age is unknown
+	e = newClaimStory(e.t, e.plane) // another process lists both: their age is unknown
 	e.Reconciled("a").Holding("10.0.0.0/28").NotReady(v1alpha1.ReasonConflict).Wrote("patch IPClaim").Saying("10.0.0.0/26 of pool p, held by IPClaim team/b")
 	e.Forced(convert.Allocation(rival))
 	e.Reconciled("a").Bound("10.0.0.0/28")
@@ -296,10 +296,10 @@ type claims struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func begin(t *testing.T, plane *story.Plane) *claims {
+func newClaimStory(t *testing.T, plane *story.Plane) *claims {
 	t.Helper()
 	e := &claims{World: plane.Begin(t), t: t, plane: plane}
-	c := on(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Events: e.Events})
+	c := attachReplica(e.Replica, &Controller{Client: e.K8s, Live: e.K8s, Asker: e.Asker(), Events: e.Events})
 	e.by, e.controller, e.handler = c, reconcile.AsReconciler(e.K8s, c), c.claims()
 	e.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(e.queue.ShutDown)
@@ -356,7 +356,7 @@ func (e *claims) record(name string) ipam.Record {
 }
 
 // restored returns a claim that names its block and its record, and was saved without it.
-func restored(name, cidr string) *v1alpha1.IPClaim {
+func restoredClaim(name, cidr string) *v1alpha1.IPClaim {
 	return claim(name).Pool("p").CIDR(cidr).With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = name + "-12345678" }).Obj()
 }
 
@@ -364,7 +364,7 @@ func restored(name, cidr string) *v1alpha1.IPClaim {
 func (e *claims) admitted(name, cidr string) {
 	e.t.Helper()
 	record := story.Block(name, "p", cidr)
-	obj := restored(name, cidr)
+	obj := restoredClaim(name, cidr)
 	obj.Status = convert.ClaimBound(record, ipam.Pool{}).Status(obj.Status)
 	e.Recorded(record)
 	e.Applied(obj)

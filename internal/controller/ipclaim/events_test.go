@@ -73,8 +73,8 @@ func changedClaims(e *claims) {
 // askedAgain has claims name a pool of another project: of a service account without the right
 // to, of one with the right, of another user, and of an unknown user. Only those of service accounts
 // are asked about again.
-func askedAgain(e *claims) {
-	e.Applied(theirs().Obj())
+func rightAskedAgain(e *claims) {
+	e.Applied(foreignPool().Obj())
 	denied, granted, user := claim("denied").Pool("p").Length(28).Obj(), claim("granted").Pool("p").Length(28).Obj(), claim("user").Pool("p").Length(28).Obj()
 	e.RequestedBy(denied, story.Deployer)
 	e.RequestedBy(granted, story.Entitled)
@@ -93,8 +93,8 @@ func askedAgain(e *claims) {
 }
 
 // remadePool has claims that were granted a pool of which another one of the same name exists now.
-func remadePool(e *claims) {
-	e.Applied(theirs().Obj())
+func recreatedPool(e *claims) {
+	e.Applied(foreignPool().Obj())
 	former, again, early := claim("former").Pool("p").Length(28).Obj(), claim("again").Pool("p").Length(28).Obj(), claim("early").Pool("p").Length(28).Obj()
 	former.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "p/former"}
 	again.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "p/former", v1alpha1.AnnotationRequestedBy: story.Entitled}
@@ -118,6 +118,6 @@ func formerRequester(e *claims) {
 }
 
 // theirs returns a pool of another project, which claims can name with the right.
-func theirs() *build.PoolBuilder {
+func foreignPool() *build.PoolBuilder {
 	return build.Pool("p").CIDR("10.0.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" })
 }

@@ -37,7 +37,7 @@ func boundReplaced(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		name, cidr := fmt.Sprintf("a%02d", n), fmt.Sprintf("10.0.%d.0/28", n)
-		obj := restored(name, cidr)
+		obj := restoredClaim(name, cidr)
 		e.Applied(obj.DeepCopy())
 		record := story.Block(name, "p", cidr)
 		record.HolderUID = string(e.stored(name).UID)
@@ -68,14 +68,14 @@ func restoredFails(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
 		name := fmt.Sprintf("a%02d", n)
-		e.Applied(restored(name, fmt.Sprintf("10.0.%d.0/28", n)))
+		e.Applied(restoredClaim(name, fmt.Sprintf("10.0.%d.0/28", n)))
 		return e.interruption(name, nil)
 	})
 }
 
 // grantedFails makes each call fail for a claim of a user who has the right to name its pool.
 func grantedFails(e *claims) {
-	e.Applied(theirs().Obj())
+	e.Applied(foreignPool().Obj())
 	e.Failing(func(n int) story.Interruption {
 		obj := claim(fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
 		e.RequestedBy(obj, story.Entitled)
@@ -93,7 +93,7 @@ func takenOverFails(e *claims) {
 		record := story.Block(name, "p", cidr)
 		record.Adopted, record.Reclaim = true, ipam.ReclaimRetain
 		e.Recorded(record)
-		obj := restored(name, cidr)
+		obj := restoredClaim(name, cidr)
 		obj.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 		e.Applied(obj)
 		i := e.interruption(name, nil)

@@ -12,9 +12,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// TestNothingIsLostByPacking expects that a claim is kept as it is if the smaller form would lose a
+// TestPackingLosesNoField expects that a claim is kept as it is if the smaller form would lose a
 // part.
-func TestNothingIsLostByPacking(t *testing.T) {
+func TestPackingLosesNoField(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.IPClaim)
 		packs  bool
@@ -60,8 +60,8 @@ func TestNothingIsLostByPacking(t *testing.T) {
 	}
 }
 
-// TestWhatIsUnpackedMayBeChanged expects that such a change does not reach the kept claim.
-func TestWhatIsUnpackedMayBeChanged(t *testing.T) {
+// TestUnpackedClaimIsCopy expects that such a change does not reach the kept claim.
+func TestUnpackedClaimIsCopy(t *testing.T) {
 	claim := parse(t, storedClaim(t))
 	claim.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_800_000_000, 0)}
 	Trim(claim)
@@ -72,9 +72,9 @@ func TestWhatIsUnpackedMayBeChanged(t *testing.T) {
 	}
 }
 
-// TestAPackedClaimIsSmall fails when the kept form of a claim grows: with its record in the ledger
+// TestPackedClaimIsSmall fails when the kept form of a claim grows: with its record in the ledger
 // it is the memory that the operator needs for each block.
-func TestAPackedClaimIsSmall(t *testing.T) {
+func TestPackedClaimIsSmall(t *testing.T) {
 	const most = 160 // bytes
 	text := storedClaim(t)
 	whole := heapOf(func() any { return parse(t, text) })

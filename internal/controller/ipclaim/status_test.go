@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// TestAClaimOfANamespaceThatIsDeletedIsNotTriedAgain expects no log entry either.
-func TestAClaimOfANamespaceThatIsDeletedIsNotTriedAgain(t *testing.T) {
+// TestClaimInTerminatingNamespaceIsNotRetried expects no log entry either.
+func TestClaimInTerminatingNamespaceIsNotRetried(t *testing.T) {
 	ending := apierrors.NewForbidden(schema.GroupResource{Resource: "ipallocations"}, "a", errors.New("the namespace is being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace"}}
 	s := &scope{claim: &v1alpha1.IPClaim{}}

@@ -37,9 +37,9 @@ func parse(t *testing.T, text []byte) *v1alpha1.IPClaim {
 	return claim
 }
 
-// TestATrimmedClaimHasWhatIsRead expects that the rest is dropped; a claim that is not Bound, or
+// TestTrimmedClaimKeepsReadFields expects that the rest is dropped; a claim that is not Bound, or
 // not Ready, is kept whole.
-func TestATrimmedClaimHasWhatIsRead(t *testing.T) {
+func TestTrimmedClaimKeepsReadFields(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.IPClaim)
 		trims  bool

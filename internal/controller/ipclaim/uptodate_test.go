@@ -17,9 +17,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestAClaimThatIsUpToDateIsLeftAlone changes one property after the other of a claim that is up to
+// TestUpToDateClaimIsNotWritten changes one property after the other of a claim that is up to
 // date, and of its record: a pass has to look at each.
-func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
+func TestUpToDateClaimIsNotWritten(t *testing.T) {
 	for name, test := range map[string]struct {
 		claim  func(*v1alpha1.IPClaim)
 		record func(*ipam.Record)
@@ -54,7 +54,7 @@ func TestAClaimThatIsUpToDateIsLeftAlone(t *testing.T) {
 			if test.rival {
 				records = append(records, rivalOf(record))
 			}
-			c := on(allocatorWith(t, records...), &Controller{})
+			c := attachReplica(allocatorWith(t, records...), &Controller{})
 			if got := c.isUpToDate(claim); got != test.want {
 				t.Errorf("up to date is %t, want %t", got, test.want)
 			}
@@ -95,7 +95,7 @@ func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 }
 
 // own returns the own record of the claims' pool.
-func own() ipam.Record {
+func ownRecord() ipam.Record {
 	pool := ipam.PoolNamed("corporate")
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.corporate"}, UID: "own", Block: netip.MustParsePrefix("10.0.0.0/8"),
@@ -106,7 +106,7 @@ func own() ipam.Record {
 // allocatorWith returns an allocator with a view of these records, and of their pool's own.
 func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
-	records = append(records, own())
+	records = append(records, ownRecord())
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
 	seen := make(chan struct{}, len(records))
 	view.Follow(func(ledger.Change) { seen <- struct{}{} })
@@ -127,7 +127,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 }
 
 // on returns the controller with the parts of a replica.
-func on(r replica.Replica, c *Controller) *Controller {
+func attachReplica(r replica.Replica, c *Controller) *Controller {
 	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
 	return c
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestARecordThatNobodyConfirmedIsNotTheClaims plays attempts to record a claim's block again whose
+// TestUnconfirmedRecordDoesNotBindClaim plays attempts to record a claim's block again whose
 // order is unknown: the answer of the create call was lost, or its process ended.
-func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
+func TestUnconfirmedRecordDoesNotBindClaim(t *testing.T) {
 	claim, record := boundClaim()
 	rival := rivalOf(record)
 	for _, test := range []struct {
@@ -38,7 +38,7 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 			if record.Terminating = test.terminating; test.atAdmission {
 				record.HolderUID = ""
 			}
-			c := on(allocatorWith(t, append(test.rival, record)...), &Controller{})
+			c := attachReplica(allocatorWith(t, append(test.rival, record)...), &Controller{})
 			c.Ledger.SetClaimed(record.Name, true)
 			s := &scope{claim: claim}
 			if err := readRequest(s); err != nil {
@@ -58,9 +58,9 @@ func TestARecordThatNobodyConfirmedIsNotTheClaims(t *testing.T) {
 	}
 }
 
-// TestAConflictDoesNotTellStrangersWhoHoldsTheBlock expects that only a claim of the same project
+// TestConflictHidesHolderFromOtherProjects expects that only a claim of the same project
 // names the other holder.
-func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
+func TestConflictHidesHolderFromOtherProjects(t *testing.T) {
 	for namespace, isNamed := range map[string]bool{"team": true, "beside": true, "strangers": false, "unknown": false} {
 		t.Run(namespace, func(t *testing.T) {
 			claim, record := boundClaim()
@@ -77,7 +77,7 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 			if err := readRequest(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := (on(a, &Controller{})).verify(t.Context(), s); err != nil {
+			if err := (attachReplica(a, &Controller{})).verify(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != isNamed {
@@ -87,9 +87,9 @@ func TestAConflictDoesNotTellStrangersWhoHoldsTheBlock(t *testing.T) {
 	}
 }
 
-// TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose removes the record of a claim, and
+// TestClaimWithLostBlockHidesNewHolder removes the record of a claim, and
 // records its block for another: its status reports it, for all to read.
-func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T) {
+func TestClaimWithLostBlockHidesNewHolder(t *testing.T) {
 	for namespace, isNamed := range map[string]bool{"beside": true, "strangers": false} {
 		t.Run(namespace, func(t *testing.T) {
 			claim, record := boundClaim()
@@ -107,7 +107,7 @@ func TestAClaimWhoseBlockIsAnotherHoldersDoesNotTellStrangersWhose(t *testing.T)
 			if err := there.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 				t.Fatal(err)
 			}
-			c := on(a, &Controller{Client: there, Live: there, Events: events.NewFakeRecorder(10)})
+			c := attachReplica(a, &Controller{Client: there, Live: there, Events: events.NewFakeRecorder(10)})
 			if _, err := c.Reconcile(t.Context(), claim); err == nil {
 				t.Error("it is not tried again")
 			}

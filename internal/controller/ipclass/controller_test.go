@@ -20,18 +20,18 @@ func TestClasses(t *testing.T) {
 		"a class without pool states so until one backs it":   withoutPool,
 		"a class adds up the pools that hand out its family":  sumOfPools,
 		"a pool that is deleted backs no class any more":      deletedPool,
-		"a status is not written where nothing has changed":   unchanged,
+		"a status is not written where nothing has changed":   unchangedClass,
 		"counts are written at most once a second":            throttledCounts,
 		"the younger of two defaults states that it is none":  twoDefaults,
 		"a replaced default names its successor":              replacedDefault,
 		"a class of another provisioner is left to it":        foreignProvisioner,
 		"a class that is deleted is left alone":               deletedClass,
-		"a class that is made again while it is counted":      madeAgain,
+		"a class that is made again while it is counted":      recreatedClass,
 		"a class of which a call fails":                       countFails,
 		"a class is enqueued when it or a pool of it changes": changedPools,
 		"a class is enqueued when a record of it changes":     changedRecords,
 	} {
-		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+		t.Run(name, func(t *testing.T) { tell(newClassStory(t, plane)) })
 	}
 }
 
@@ -74,7 +74,7 @@ func deletedPool(e *classes) {
 	e.Reconciled("gold").Counts(0, "0", "0").Ready().Reason(v1alpha1.ReasonNoPools)
 }
 
-func unchanged(e *classes) {
+func unchangedClass(e *classes) {
 	e.Applied(build.Class("gold").Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
 	e.Reconciled("gold").Ready().Wrote("patch IPClass/status")
 	e.Passes(time.Hour)
@@ -127,7 +127,7 @@ func deletedClass(e *classes) {
 	e.Reconciled("gold").Wrote()
 }
 
-func madeAgain(e *classes) {
+func recreatedClass(e *classes) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		class := build.Class(fmt.Sprintf("gold%d", n)).Obj()
@@ -156,7 +156,7 @@ type classes struct {
 	controller reconcile.Reconciler
 }
 
-func begin(t *testing.T, plane *story.Plane) *classes {
+func newClassStory(t *testing.T, plane *story.Plane) *classes {
 	t.Helper()
 	e := &classes{World: plane.Begin(t), t: t}
 	e.by = &Controller{Ledger: e.Ledger, Catalog: e.Catalog, Metrics: e.Metrics, Client: e.K8s, Throttle: kubeutil.NewThrottle(time.Second, e.Clock)}

@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// TestTheConditionOfAClassSaysWhatToDo covers each of its reasons.
-func TestTheConditionOfAClassSaysWhatToDo(t *testing.T) {
+// TestClassConditionStatesRemedy covers each of its reasons.
+func TestClassConditionStatesRemedy(t *testing.T) {
 	r := replica.New(replica.Options{})
 	c := &Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics}
 	c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})

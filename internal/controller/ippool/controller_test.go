@@ -25,7 +25,7 @@ func TestPools(t *testing.T) {
 		"a pool whose record is lost is recorded again":                                   lostRecord,
 		"a finalizer that was removed by hand is put back":                                removedFinalizer,
 		"a pool that overlaps another is in conflict until that is gone":                  overlap,
-		"of two pools that are both recorded the later is in conflict":                    bothRecorded,
+		"of two pools that are both recorded the later is in conflict":                    overlappingRecords,
 		"a namespace's own pool overlaps no other namespace's":                            localPool,
 		"a child is carved from its parent":                                               child,
 		"a child whose parent is missing is carved once that is ready":                    missingParent,
@@ -36,7 +36,7 @@ func TestPools(t *testing.T) {
 		"a deleted pool stays while a block is in use, also where its own record is lost": deletedWithoutRecord,
 		"events report each change of a pool once":                                        poolEvents,
 		"a pool that is edited over blocks in use is drained":                             drainedPool,
-		"a deleted pool is open again when a block is recorded before its end":            recordedMeanwhile,
+		"a deleted pool is open again when a block is recorded before its end":            concurrentlyRecorded,
 		"a pool that is made again while its CIDR is recorded":                            missedReplaced,
 		"a pool that is edited while its CIDR is recorded":                                missedEdited,
 		"a deleted pool that is made again while it is released":                          deletedReplaced,
@@ -46,12 +46,12 @@ func TestPools(t *testing.T) {
 		"a granted pool, of which a call fails":                                           grantedFails,
 		"a pool is enqueued when a record of it changes":                                  changedRecords,
 		"a pool is enqueued when it changes or the one that it waits for":                 changedPools,
-		"a mark that its writer has left is taken off":                                    markLeft,
-		"what admission has left out is filled in":                                        filledIn,
+		"a mark that its writer has left is taken off":                                    leftoverMark,
+		"what admission has left out is filled in":                                        partlyFilledPool,
 		"a child whose ranges lie outside of its CIDR states so":                          rangesOutside,
-		"a child whose record is lost comes before those that wait":                       lostBeforeWaiter,
+		"a child whose record is lost comes before those that wait":                       lostChildRecord,
 		"of two children that wait the older is first":                                    oldestChildFirst,
-		"the right to use a parent is asked for again":                                    askedAgain,
+		"the right to use a parent is asked for again":                                    rightAskedAgain,
 		"the encrypted creator of a pool is removed":                                      formerRequester,
 		"a child beyond the limit of its project is tried again":                          limitedChild,
 		"a pool that a policy refuses to change states so":                                refusedPool,
@@ -61,7 +61,7 @@ func TestPools(t *testing.T) {
 		"a pool that has lost its block has none":                                         lostBlock,
 		"the status of a former pool is replaced":                                         restoredChild,
 	} {
-		t.Run(name, func(t *testing.T) { tell(begin(t, plane)) })
+		t.Run(name, func(t *testing.T) { tell(newPoolStory(t, plane)) })
 	}
 }
 
@@ -109,7 +109,7 @@ func overlap(e *pools) {
 	e.Reconciled("small").In(v1alpha1.PoolReady, "10.1.0.0/16").Ready()
 }
 
-func bothRecorded(e *pools) {
+func overlappingRecords(e *pools) {
 	e.Applied(build.Pool("large").CIDR("10.0.0.0/8").Obj(), build.Pool("small").CIDR("10.1.0.0/16").Obj())
 	e.Reconciled("large").Ready()
 	e.Reconciled("small").In(v1alpha1.PoolPending, "10.1.0.0/16").NotReady(v1alpha1.ReasonConflict).Wrote("patch IPPool/status")
@@ -215,7 +215,7 @@ func deletedWithoutRecord(e *pools) {
 	e.Gone(pool("p"))
 }
 
-func recordedMeanwhile(e *pools) {
+func concurrentlyRecorded(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
 	e.Deleted(pool("p"))
@@ -272,7 +272,7 @@ type pools struct {
 	controller *Controller
 }
 
-func begin(t *testing.T, plane *story.Plane) *pools {
+func newPoolStory(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
 	e.controller = &Controller{

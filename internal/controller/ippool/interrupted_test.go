@@ -14,7 +14,7 @@ import (
 // recorded.
 func missedReplaced(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
-		obj := numbered(n)
+		obj := numberedPool(n)
 		e.Created(obj.DeepCopy())
 		return e.interruption(obj.Name, func() { e.Replaced(obj) })
 	})
@@ -23,7 +23,7 @@ func missedReplaced(e *pools) {
 // missedEdited adds the finalizer of another controller to such a pool.
 func missedEdited(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
-		obj := numbered(n)
+		obj := numberedPool(n)
 		e.Created(obj.DeepCopy())
 		return e.interruption(obj.Name, func() { story.Finalized(e.World, obj) })
 	})
@@ -32,7 +32,7 @@ func missedEdited(e *pools) {
 // deletedReplaced removes a pool, and makes it again, while its finalizer is removed.
 func deletedReplaced(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
-		obj := numbered(n)
+		obj := numberedPool(n)
 		e.Applied(obj.DeepCopy())
 		e.Reconciled(obj.Name).Ready()
 		e.Deleted(obj.DeepCopy())
@@ -43,7 +43,7 @@ func deletedReplaced(e *pools) {
 // missedFails makes each call fail for a pool that admission missed.
 func missedFails(e *pools) {
 	e.Failing(func(n int) story.Interruption {
-		obj := numbered(n)
+		obj := numberedPool(n)
 		e.Created(obj)
 		return e.interruption(obj.Name, nil)
 	})
@@ -53,7 +53,7 @@ func missedFails(e *pools) {
 // removed.
 func admittedFails(e *pools) {
 	e.Failing(func(n int) story.Interruption {
-		obj := numbered(n)
+		obj := numberedPool(n)
 		e.Applied(obj)
 		story.Edited(e.World, obj, func(p *v1alpha1.IPPool) { p.Finalizers = nil })
 		i := e.interruption(obj.Name, nil)
@@ -71,7 +71,7 @@ func admittedFails(e *pools) {
 // deletedFails makes each call fail for a pool that is deleted.
 func deletedFails(e *pools) {
 	e.Failing(func(n int) story.Interruption {
-		obj := numbered(n)
+		obj := numberedPool(n)
 		e.Applied(obj)
 		e.Reconciled(obj.Name).Ready()
 		e.Deleted(obj)
@@ -88,6 +88,6 @@ func (e *pools) interruption(name string, act func()) story.Interruption {
 }
 
 // numbered returns a pool that overlaps no other one.
-func numbered(n int) *v1alpha1.IPPool {
+func numberedPool(n int) *v1alpha1.IPPool {
 	return build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestTheConditionsOfAPoolSayWhatToDo covers pools in every state, and the reasons for which their
+// TestPoolConditionsStateRemedy covers pools in every state, and the reasons for which their
 // CIDR is not recorded.
-func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
+func TestPoolConditionsStateRemedy(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	withheld := ipam.Pool{CIDR: cidr, Withheld: space.NewRanges(cidr, []space.Range{space.RangeOf(cidr)})}
 	home := ipam.DomainNamed("default", ipam.IPv4)
@@ -63,9 +63,9 @@ func TestTheConditionsOfAPoolSayWhatToDo(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// TestTheEventsOfAPool covers every event of a pool. The events of a cluster-scoped pool name no
+// TestPoolEvents covers every event of a pool. The events of a cluster-scoped pool name no
 // holder: they are in the namespace default.
-func TestTheEventsOfAPool(t *testing.T) {
+func TestPoolEvents(t *testing.T) {
 	status := func(reason string, is metav1.ConditionStatus, held int64, outOfRange string) v1alpha1.PoolStatus {
 		return v1alpha1.PoolStatus{
 			Allocations: held, Capacity: &v1alpha1.Capacity{OutOfRange: outOfRange},

@@ -21,7 +21,7 @@ import (
 )
 
 // markLeft lets a writer die that has marked the record of a pool which stays.
-func markLeft(e *pools) {
+func leftoverMark(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
 	story.Edited(e.World, convert.Allocation(e.own("p")), func(r *v1alpha1.IPAllocation) { r.Spec.State = v1alpha1.AllocationReleasing })
@@ -32,7 +32,7 @@ func markLeft(e *pools) {
 }
 
 // filledIn creates pools of which admission has written a part.
-func filledIn(e *pools) {
+func partlyFilledPool(e *pools) {
 	root := build.Pool("root").CIDR("10.0.0.0/24").Obj()
 	child := build.Pool("sub").Child("root", 26).With(func(s *v1alpha1.IPPoolSpec) { s.IPFamily = v1alpha1.IPv4 }).Obj()
 	for _, pool := range []*v1alpha1.IPPool{root, child} {
@@ -66,7 +66,7 @@ func oldestChildFirst(e *pools) {
 }
 
 // lostBeforeWaiter removes the record of a child for whose block a younger child waits.
-func lostBeforeWaiter(e *pools) {
+func lostChildRecord(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	e.Recorded(story.Block("a", "parent", "10.0.0.128/25"))
 	e.Created(build.Pool("child-a").Child("parent", 25).Obj())
@@ -80,7 +80,7 @@ func lostBeforeWaiter(e *pools) {
 // askedAgain has pools of a namespace that name a pool of the platform: of a service account
 // without the right to, of one with the right, of another user, and of an unknown user. Only those
 // of service accounts are asked about again.
-func askedAgain(e *pools) {
+func rightAskedAgain(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	pools := map[string]*v1alpha1.LocalIPPool{}
 	for _, name := range []string{"denied", "granted", "unknown", "user"} {
@@ -123,7 +123,7 @@ func formerRequester(e *pools) {
 func grantedFails(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/16").Obj())
 	e.Failing(func(n int) story.Interruption {
-		pool := build.Pool(numbered(n).Name).Child("parent", 26).In(story.Team)
+		pool := build.Pool(numberedPool(n).Name).Child("parent", 26).In(story.Team)
 		e.RequestedBy(pool, story.Entitled)
 		e.Created(pool)
 		return story.Interruption{By: e.local(), Object: pool, Check: func() { e.World.Reconciled(e.local(), pool).Ready() }}
@@ -166,7 +166,7 @@ func invalidPool(e *pools) {
 	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonInvalid).Wrote("patch IPPool/status")
 }
 
-func TestSoonestOfTimesThatAreSet(t *testing.T) {
+func TestSoonestIgnoresUnsetTimes(t *testing.T) {
 	for _, test := range []struct {
 		all  []time.Duration
 		want time.Duration

@@ -87,7 +87,7 @@ func (p *pass) Counts(held int64, utilized int32, largest string) *pass {
 	return p
 }
 
-func TestPoolIsFirstReadyOnce(t *testing.T) {
+func TestFirstReadyTimeIsSetOnce(t *testing.T) {
 	at := func(seconds int64) metav1.Time { return metav1.NewTime(time.Unix(seconds, 0)) }
 	var status v1alpha1.PoolStatus
 	for _, step := range []struct {

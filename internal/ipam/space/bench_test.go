@@ -70,7 +70,7 @@ func (f family) random(r *rand.Rand) netip.Addr {
 	return p.addr.or(host).netip(f.cidr.Addr().Is4())
 }
 
-func filled(f family, blocks []netip.Prefix) *Space {
+func newFilledSpace(f family, blocks []netip.Prefix) *Space {
 	s := New(f.cidr)
 	for _, b := range blocks {
 		s.Use(b)
@@ -92,7 +92,7 @@ func layouts(b *testing.B, run func(*testing.B, family, []netip.Prefix)) {
 // BenchmarkCycle finds one address, uses it and releases it.
 func BenchmarkCycle(b *testing.B) {
 	layouts(b, func(b *testing.B, f family, blocks []netip.Prefix) {
-		s := filled(f, blocks)
+		s := newFilledSpace(f, blocks)
 		bits := f.cidr.Addr().BitLen()
 		for _, fit := range []Fit{FirstFit, BestFit, WorstFit} {
 			b.Run(fit.String(), func(b *testing.B) {
@@ -133,7 +133,7 @@ func shuffle(blocks []netip.Prefix) {
 // first fit, it hits another part of the trie each time.
 func BenchmarkChurn(b *testing.B) {
 	layouts(b, func(b *testing.B, f family, blocks []netip.Prefix) {
-		s := filled(f, blocks)
+		s := newFilledSpace(f, blocks)
 		shuffle(blocks)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
@@ -151,7 +151,7 @@ func BenchmarkFill(b *testing.B) {
 		var s *Space
 		before := heap()
 		for b.Loop() {
-			s = filled(f, blocks)
+			s = newFilledSpace(f, blocks)
 		}
 		b.ReportMetric(float64(heap()-before)/held, "heap-B/block")
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/held, "ns/block")

@@ -18,7 +18,7 @@ func randomCount(r *rand.Rand) Count {
 	return Count{top: r.Uint64N(4) * (u.hi >> 63), hi: u.hi, lo: u.lo}
 }
 
-func TestCountsAreAddedComparedAndDividedAsBigIntsAre(t *testing.T) {
+func TestCountArithmeticMatchesBigInt(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
 	for step := range 20_000 {

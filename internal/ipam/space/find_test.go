@@ -6,7 +6,7 @@ import (
 )
 
 // fragmented returns 10.0.0.0/29 with .0, .1 and .6 in use: free are .2/31, .4/31 and .7.
-func fragmented() *Space {
+func newFragmentedSpace() *Space {
 	s := New(netip.MustParsePrefix("10.0.0.0/29"))
 	s.Use(netip.MustParsePrefix("10.0.0.0/31"))
 	s.Use(netip.MustParsePrefix("10.0.0.6/32"))
@@ -30,7 +30,7 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := "none"
-			if found, ok := fragmented().Find(c.fit, c.bits); ok {
+			if found, ok := newFragmentedSpace().Find(c.fit, c.bits); ok {
 				got = found.String()
 			}
 			if got != c.want {
@@ -59,7 +59,7 @@ func TestFindFrom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := "none"
-			if found, ok := fragmented().FindFrom(netip.MustParseAddr(c.from), c.bits); ok {
+			if found, ok := newFragmentedSpace().FindFrom(netip.MustParseAddr(c.from), c.bits); ok {
 				got = found.String()
 			}
 			if got != c.want {
@@ -69,7 +69,7 @@ func TestFindFrom(t *testing.T) {
 	}
 }
 
-func TestFindFromWrapsAtTheLastAddressOfIPv6(t *testing.T) {
+func TestFindFromWrapsAtLastIPv6Address(t *testing.T) {
 	s := New(netip.MustParsePrefix("::/0"))
 	s.Use(netip.MustParsePrefix("::/16"))
 	last := netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
@@ -89,9 +89,9 @@ func TestFreeBlocks(t *testing.T) {
 		bits  int
 		want  string
 	}{
-		{"of one address are all the free addresses", fragmented(), 32, "5"},
-		{"of two addresses are aligned", fragmented(), 31, "2"},
-		{"of a length that is nowhere free are none", fragmented(), 30, "0"},
+		{"of one address are all the free addresses", newFragmentedSpace(), 32, "5"},
+		{"of two addresses are aligned", newFragmentedSpace(), 31, "2"},
+		{"of a length that is nowhere free are none", newFragmentedSpace(), 30, "0"},
 		{"of an empty ::/0 are all there are", New(netip.MustParsePrefix("::/0")), 128,
 			"340282366920938463463374607431768211456"},
 		{"of the length of an empty pool are one", New(netip.MustParsePrefix("10.0.0.0/8")), 8, "1"},

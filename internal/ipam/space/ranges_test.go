@@ -68,7 +68,7 @@ func TestNewRanges(t *testing.T) {
 	}
 }
 
-func TestRangesAreEqualWhenTheirAddressesAre(t *testing.T) {
+func TestRangesWithSameAddressesAreEqual(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	whole := NewRanges(cidr, rangesOf("10.0.0.1-10.0.0.9"))
 	for name, c := range map[string]struct {
@@ -97,14 +97,14 @@ func TestRangesAreEqualWhenTheirAddressesAre(t *testing.T) {
 	}
 }
 
-func TestRangesWithoutAnEndAreNone(t *testing.T) {
+func TestRangesWithoutEndAreIgnored(t *testing.T) {
 	first, last := netip.MustParseAddr("::"), netip.MustParseAddr("ffff::")
 	if r := NewRanges(netip.MustParsePrefix("::/0"), []Range{{From: first}, {To: last}, {}}); r != nil {
 		t.Errorf("got %v", slices.Collect(r.All()))
 	}
 }
 
-func TestRangesToTheEndsOfTwoPoolsDiffer(t *testing.T) {
+func TestRangesToEndsOfTwoPoolsDiffer(t *testing.T) {
 	ranges := rangesOf("10.0.0.1-10.0.0.255")
 	large, small := NewRanges(netip.MustParsePrefix("10.0.0.0/24"), ranges), NewRanges(netip.MustParsePrefix("10.0.0.0/28"), ranges)
 	if large.Equal(small) || small.Equal(large) {
@@ -112,7 +112,7 @@ func TestRangesToTheEndsOfTwoPoolsDiffer(t *testing.T) {
 	}
 }
 
-func TestSizeInABlock(t *testing.T) {
+func TestSizeInBlock(t *testing.T) {
 	r := NewRanges(netip.MustParsePrefix("10.0.0.0/24"), rangesOf("10.0.0.1-10.0.0.9", "10.0.0.255"))
 	for block, want := range map[string]string{
 		"10.0.0.0/24": "10", "10.0.0.0/8": "10", "10.0.0.8/29": "2", "10.0.0.16/28": "0", "10.0.1.0/24": "0", "::/0": "0",
@@ -127,9 +127,9 @@ func TestSizeInABlock(t *testing.T) {
 	}
 }
 
-// TestAddressesOfAnyNumberAreFound covers long lists of addresses, which are kept in another form
+// TestSearchFindsAddressesInListsOfAnyLength covers long lists of addresses, which are kept in another form
 // than short ones.
-func TestAddressesOfAnyNumberAreFound(t *testing.T) {
+func TestSearchFindsAddressesInListsOfAnyLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, n := range []int{0, 1, 255, 256, 257, longList - 1, longList, 5000, 1 << 16} {
 		list := make([]uint128, n)
@@ -157,9 +157,9 @@ func TestAddressesOfAnyNumberAreFound(t *testing.T) {
 	}
 }
 
-// TestSumsOfGapsAreThoseOfTheGaps expects sums of 256 regions to count as those regions do one by
+// TestGapSumsMatchGaps expects sums of 256 regions to count as those regions do one by
 // one, for any place between them at which a prefix begins and ends.
-func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
+func TestGapSumsMatchGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	cidr := netip.MustParsePrefix("::/112")
 	var ranges []Range
@@ -185,9 +185,9 @@ func TestSumsOfGapsAreThoseOfTheGaps(t *testing.T) {
 	}
 }
 
-// TestSizeInAPrefixThatBeginsInsideAGap covers the kept sums, which count whole gaps; the first gap
+// TestSizeInPrefixBeginningInsideGap covers the kept sums, which count whole gaps; the first gap
 // of a prefix can be cut off.
-func TestSizeInAPrefixThatBeginsInsideAGap(t *testing.T) {
+func TestSizeInPrefixBeginningInsideGap(t *testing.T) {
 	var ranges []Range
 	for a := uint64(4); a < 1<<12; a += 8 {
 		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a}.netip(false)})
@@ -201,9 +201,9 @@ func TestSizeInAPrefixThatBeginsInsideAGap(t *testing.T) {
 	}
 }
 
-// TestTheFirstLargeGapBehindManySmallOnes covers gaps that are too small, many of which are passed
+// TestFindSkipsManySmallGaps covers gaps that are too small, many of which are passed
 // over at a time.
-func TestTheFirstLargeGapBehindManySmallOnes(t *testing.T) {
+func TestFindSkipsManySmallGaps(t *testing.T) {
 	var ranges []Range
 	for a := uint64(1); a < 4*regionsSummed; a += 2 {
 		ranges = append(ranges, Range{uint128{0, a}.netip(false), uint128{0, a}.netip(false)})
@@ -223,7 +223,7 @@ func TestTheFirstLargeGapBehindManySmallOnes(t *testing.T) {
 	}
 }
 
-func TestNoBlockLiesBehindTheLastOne(t *testing.T) {
+func TestNoBlockFollowsLastBlock(t *testing.T) {
 	all := ones(128)
 	last := gap{all.minus(uint128{0, 200}), all}
 	if start, ok := last.after(prefix{uint128{}, 120}); ok {
@@ -231,9 +231,9 @@ func TestNoBlockLiesBehindTheLastOne(t *testing.T) {
 	}
 }
 
-// TestAReleaseFoldsWhatIsWithheldAgain covers an area that was unfolded for a block: it is folded
+// TestReleaseFoldsWithheldArea covers an area that was unfolded for a block: it is folded
 // again when the block is released.
-func TestAReleaseFoldsWhatIsWithheldAgain(t *testing.T) {
+func TestReleaseFoldsWithheldArea(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	s := NewWithout(cidr, NewRanges(cidr, rangesOf("10.0.0.0", "10.0.0.255")))
 	block := netip.MustParsePrefix("10.0.0.16/28")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestASpaceAnswersAsItsTwinDoes(t *testing.T) {
+func TestSpaceMatchesTwin(t *testing.T) {
 	steps := 2000
 	if testing.Short() {
 		steps = 300
@@ -28,7 +28,7 @@ func TestASpaceAnswersAsItsTwinDoes(t *testing.T) {
 // Random calls of all lengths fill and empty a pool in large steps. Here the
 // blocks are small and come and go one at a time, as claims do, so that the trie
 // grows deep and its halves merge and part far down.
-func TestASpaceThatFillsAndEmptiesAnswersAsItsTwinDoes(t *testing.T) {
+func TestSpaceFillingAndEmptyingMatchesTwin(t *testing.T) {
 	for _, pool := range pools {
 		t.Run(pool.name, func(t *testing.T) {
 			const seed = 7
@@ -50,10 +50,10 @@ var withheldRuns = map[string]func(r *rand.Rand) [][2]int{
 	"a few at random":        func(r *rand.Rand) [][2]int { return randomRuns(r, 1+r.IntN(6), 1024) },
 	"many that are short":    func(r *rand.Rand) [][2]int { return randomRuns(r, 200, 3) },
 	"all but a few":          func(r *rand.Rand) [][2]int { return append(randomRuns(r, 3, 300), [2]int{5, 1000}) },
-	"every other unit":       func(*rand.Rand) [][2]int { return everyOther(1024) },
+	"every other unit":       func(*rand.Rand) [][2]int { return everyOtherRun(1024) },
 	"the ends":               func(*rand.Rand) [][2]int { return [][2]int{{0, 0}, {1023, 1023}} },
 	"all":                    func(*rand.Rand) [][2]int { return [][2]int{{0, 511}, {512, 1023}} },
-	"every other unit, less": func(*rand.Rand) [][2]int { return append(everyOther(700), [2]int{100, 300}) },
+	"every other unit, less": func(*rand.Rand) [][2]int { return append(everyOtherRun(700), [2]int{100, 300}) },
 }
 
 func randomRuns(r *rand.Rand, count, longest int) [][2]int {
@@ -65,14 +65,14 @@ func randomRuns(r *rand.Rand, count, longest int) [][2]int {
 	return runs
 }
 
-func everyOther(units int) (runs [][2]int) {
+func everyOtherRun(units int) (runs [][2]int) {
 	for i := 0; i < units; i += 2 {
 		runs = append(runs, [2]int{i, i})
 	}
 	return runs
 }
 
-func TestASpaceWithWithheldRangesAnswersAsItsTwinDoes(t *testing.T) {
+func TestSpaceWithWithheldRangesMatchesTwin(t *testing.T) {
 	steps := 400
 	if testing.Short() {
 		steps = 100
@@ -242,7 +242,7 @@ func parse(s string) netip.Prefix {
 	return netip.MustParsePrefix(s)
 }
 
-func TestEdges(t *testing.T) {
+func TestSpaceEdgeCases(t *testing.T) {
 	for _, e := range edges {
 		t.Run(e.name, func(t *testing.T) {
 			s := New(parse(e.pool))
@@ -272,7 +272,7 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-func TestNewPanicsOnAnInvalidCIDR(t *testing.T) {
+func TestNewPanicsOnInvalidCIDR(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("New returned")
@@ -290,7 +290,7 @@ func TestCIDRIsMasked(t *testing.T) {
 
 // stairs uses the first address of a pool and, for every bit, the address that
 // differs from it in that bit alone: a trie with a node for every bit.
-func stairs(cidr netip.Prefix) *Space {
+func newStairs(cidr netip.Prefix) *Space {
 	s := New(cidr)
 	first := prefix{s.pool.addr, 128}
 	s.Use(first.netip(s.is4))
@@ -300,19 +300,19 @@ func stairs(cidr netip.Prefix) *Space {
 	return s
 }
 
-// TestNoTrieIsDeeperThanAnAddressHasBits bounds every operation: each goes from a node to one of
+// TestTrieDepthIsBoundedByAddressBits bounds every operation: each goes from a node to one of
 // its children, or is done, and by the invariants a child is longer than its parent. So the depth
 // of the trie bounds them all.
-func TestNoTrieIsDeeperThanAnAddressHasBits(t *testing.T) {
+func TestTrieDepthIsBoundedByAddressBits(t *testing.T) {
 	for _, cidr := range []string{"0.0.0.0/0", "10.0.0.0/8", "::/0", "2001:db8::/32", "2001:db8::/64"} {
 		t.Run(cidr, func(t *testing.T) {
 			pool := netip.MustParsePrefix(cidr)
-			s := stairs(pool)
+			s := newStairs(pool)
 			if wrong := s.broken(); wrong != "" {
 				t.Fatal(wrong)
 			}
 			depth := 0
-			for at := s.root; at != none; at = deeper(s, at) {
+			for at := s.root; at != none; at = innerChild(s, at) {
 				depth++
 			}
 			// The first two addresses are merged into one leaf.
@@ -324,7 +324,7 @@ func TestNoTrieIsDeeperThanAnAddressHasBits(t *testing.T) {
 }
 
 // deeper returns the child with children, if one exists.
-func deeper(s *Space, at ref) ref {
+func innerChild(s *Space, at ref) ref {
 	n := &s.nodes[at]
 	if !n.full() && s.nodes[n.child[0]].full() {
 		return n.child[1]
@@ -332,7 +332,7 @@ func deeper(s *Space, at ref) ref {
 	return n.child[0]
 }
 
-func TestPlacesOfDroppedNodesAreReused(t *testing.T) {
+func TestReleasedNodesAreReused(t *testing.T) {
 	s := New(netip.MustParsePrefix("10.0.0.0/8"))
 	fill := func() {
 		r := rand.New(rand.NewPCG(1, 1))
@@ -351,7 +351,7 @@ func TestPlacesOfDroppedNodesAreReused(t *testing.T) {
 	}
 }
 
-func TestFitsHaveNames(t *testing.T) {
+func TestFitString(t *testing.T) {
 	got := fmt.Sprint(FirstFit, BestFit, WorstFit, Fit(9))
 	if want := "FirstFit BestFit WorstFit Fit(9)"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -43,7 +43,7 @@ func TestReasonsAreAllExplained(t *testing.T) {
 	}
 }
 
-func TestReasonsOfReleasesHaveOneName(t *testing.T) {
+func TestReleaseReasonsMatchMetrics(t *testing.T) {
 	var got []Reason
 	for _, counted := range []metrics.ReleaseReason{metrics.HolderDeleted, metrics.Orphaned, metrics.RetentionExpired, metrics.ReuseDelayOver, metrics.Deleted} {
 		got = append(got, ReasonOf(counted))

@@ -83,7 +83,7 @@ func record(t *testing.T, sinks map[string]Sink) *world {
 	return w
 }
 
-func held(n byte) ipam.Record {
+func heldRecord(n byte) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "shop-1"}, UID: "uid-1",
 		Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, n}), 32), Pool: ipam.PoolNamed("corporate"), Class: "hosts", Project: "shop",
@@ -92,12 +92,12 @@ func held(n byte) ipam.Record {
 	}
 }
 
-func TestAnEntrySaysWhoWhatWhereWhenAndWhy(t *testing.T) {
+func TestEntryHasAllFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &sink{}
 		w := record(t, map[string]Sink{"file": to})
-		w.Granted(held(7), Allocated)
-		w.Retained(held(7), HolderDeleted)
+		w.Granted(heldRecord(7), Allocated)
+		w.Retained(heldRecord(7), HolderDeleted)
 		w.Refused(Refusal{
 			Kind: "IPClaim", Namespace: "team", Name: "other", Operation: "CREATE", Block: netip.MustParsePrefix("10.0.0.7/32"),
 			User: "bob", Code: 409, Reason: "Conflict", Message: strings.Repeat("ä", 1000),
@@ -141,9 +141,9 @@ func runFor(t *testing.T, r *Recorder, do func()) {
 	running.Wait()
 }
 
-// TestASinkThatHangsHoldsUpNobody expects that neither the callers nor the other sinks are held up,
+// TestHangingSinkBlocksNoCaller expects that neither the callers nor the other sinks are held up,
 // and that the entries that the sink does not take are counted.
-func TestASinkThatHangsHoldsUpNobody(t *testing.T) {
+func TestHangingSinkBlocksNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging, other := &sink{waits: make(chan struct{})}, &sink{}
 		w := record(t, map[string]Sink{"otlp": hanging, "file": other})
@@ -151,7 +151,7 @@ func TestASinkThatHangsHoldsUpNobody(t *testing.T) {
 		runFor(t, w.Recorder, func() {
 			for range rounds {
 				for range waiting {
-					w.Released(held(1), HolderDeleted)
+					w.Released(heldRecord(1), HolderDeleted)
 				}
 				synctest.Wait()
 			}
@@ -165,18 +165,18 @@ func TestASinkThatHangsHoldsUpNobody(t *testing.T) {
 	})
 }
 
-func TestASinkThatFailsIsSaidOnceAndSaidToBeBack(t *testing.T) {
+func TestSinkFailureAndRecoveryAreLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &sink{fails: errors.New("disk full")}
 		w := record(t, map[string]Sink{"file": to})
 		runFor(t, w.Recorder, func() {
 			for range 3 {
-				w.Granted(held(1), Allocated)
+				w.Granted(heldRecord(1), Allocated)
 				synctest.Wait()
 			}
 			to.fail(nil)
 			for range 2 {
-				w.Granted(held(2), Allocated)
+				w.Granted(heldRecord(2), Allocated)
 				synctest.Wait()
 			}
 		})
@@ -189,9 +189,9 @@ func TestASinkThatFailsIsSaidOnceAndSaidToBeBack(t *testing.T) {
 	})
 }
 
-// TestATenantCannotFillTheHistoryWithRefusals expects also an entry with the number of refusals
+// TestRefusalsOfTenantAreBounded expects also an entry with the number of refusals
 // that were left out.
-func TestATenantCannotFillTheHistoryWithRefusals(t *testing.T) {
+func TestRefusalsOfTenantAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &sink{}
 		w := record(t, map[string]Sink{"file": to})
@@ -221,17 +221,17 @@ func TestATenantCannotFillTheHistoryWithRefusals(t *testing.T) {
 	})
 }
 
-func TestNoRecorderRecordsNothing(t *testing.T) {
+func TestNilRecorderRecordsNothing(t *testing.T) {
 	var none *Recorder
-	none.Granted(held(1), Allocated)
-	none.Retained(held(1), HolderDeleted)
-	none.Released(held(1), HolderDeleted)
+	none.Granted(heldRecord(1), Allocated)
+	none.Retained(heldRecord(1), HolderDeleted)
+	none.Released(heldRecord(1), HolderDeleted)
 	none.Refused(Refusal{})
 	none.Run(t.Context())
 }
 
-// TestFieldsAreThoseOfTheJSON expects the same order and the same values.
-func TestFieldsAreThoseOfTheJSON(t *testing.T) {
+// TestFieldsMatchJSON expects the same order and the same values.
+func TestFieldsMatchJSON(t *testing.T) {
 	e := &Entry{}
 	value := reflect.ValueOf(e).Elem()
 	var tags []string
@@ -275,7 +275,7 @@ func TestFieldsAreThoseOfTheJSON(t *testing.T) {
 	}
 }
 
-func TestReadPassesOverWhatIsNoEntry(t *testing.T) {
+func TestReadSkipsOtherLines(t *testing.T) {
 	lines := []string{
 		`{"time":"2026-11-26T10:00:00Z","action":"Granted","reason":"Allocated","block":"10.0.0.7/32"}`,
 		`{"ts":1764151200000.1,"logger":"allocator","v":1,"msg":"Resolved a request","claim":"IPClaim a/b"}`,

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestTheLeaderAloneCountsReleases expects that a replica that has never led exports none of them.
-func TestTheLeaderAloneCountsReleases(t *testing.T) {
+// TestOnlyLeaderCountsReleases expects that a replica that has never led exports none of them.
+func TestOnlyLeaderCountsReleases(t *testing.T) {
 	m, registry := New(clock.RealClock{}), prometheus.NewPedanticRegistry()
 	registry.MustRegister(m.Collectors()...)
 	for _, led := range []bool{false, true} {

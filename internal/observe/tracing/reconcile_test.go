@@ -18,7 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-func TestAPassHasASpanThatSaysWhatCameOfIt(t *testing.T) {
+func TestPassHasSpanWithResult(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "ipclaims"}, "a", errors.New("changed"))
 	for name, c := range map[string]struct {
 		result reconcile.Result

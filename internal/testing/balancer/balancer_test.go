@@ -27,7 +27,7 @@ func TestConnectionsGoToBackendsInTurn(t *testing.T) {
 	}
 }
 
-func TestBackendThatRefusesIsSkipped(t *testing.T) {
+func TestRefusingBackendIsSkipped(t *testing.T) {
 	dead, alive := newNamed(t, "dead"), newNamed(t, "alive")
 	b := serve(t, dead.Addr().String(), alive.Addr().String())
 	_ = dead.Close()
@@ -63,7 +63,7 @@ func TestWithdrawnBackendGetsNothingUntilRestored(t *testing.T) {
 	}
 }
 
-func TestClientIsCutOffWhenNobodyAccepts(t *testing.T) {
+func TestClientIsDisconnectedWithoutBackend(t *testing.T) {
 	dead := newNamed(t, "dead")
 	b := serve(t, dead.Addr().String())
 	_ = dead.Close()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAuditLeavesOutALineThatIsBeingWritten(t *testing.T) {
+func TestAuditSkipsUnfinishedLine(t *testing.T) {
 	for log, want := range map[string]int{
 		"":                                      0,
 		`{"verb":"get"}` + "\n":                 1,

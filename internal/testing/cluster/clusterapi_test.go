@@ -53,7 +53,7 @@ func TestClusterAPI(t *testing.T) {
 	})
 }
 
-func TestWithoutItsBinaryClusterAPIIsRefused(t *testing.T) {
+func TestClusterAPIWithoutBinaryIsRefused(t *testing.T) {
 	_, err := Start(t.Context(), Options{ClusterAPI: true, ClusterAPIBinary: os.DevNull + "/manager"})
 	if err == nil || !strings.Contains(err.Error(), "make capi") {
 		t.Errorf("the error does not name the command to run: %v", err)

@@ -2,9 +2,9 @@ package cluster
 
 import "testing"
 
-// TestAPortIsGivenOnce requests the port of one cluster for another, which can be of another
+// TestPortIsAssignedOnce requests the port of one cluster for another, which can be of another
 // process.
-func TestAPortIsGivenOnce(t *testing.T) {
+func TestPortIsAssignedOnce(t *testing.T) {
 	var one, other ports
 	port, err := one.next()
 	if err != nil {

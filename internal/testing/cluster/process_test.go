@@ -68,7 +68,7 @@ func TestPausedProcessCanBeStopped(t *testing.T) {
 	}
 }
 
-func TestProcessThatEndsByItselfIsRevived(t *testing.T) {
+func TestExitedProcessIsRestarted(t *testing.T) {
 	t.Setenv(playEnv, playManager)
 	m := newTestManager(t)
 	m.reviveAfter = time.Nanosecond
@@ -91,7 +91,7 @@ func TestProcessThatEndsByItselfIsRevived(t *testing.T) {
 	}
 }
 
-func TestProcessThatWasStartedAgainIsNotRevived(t *testing.T) {
+func TestProcessStartedAgainIsNotRestarted(t *testing.T) {
 	t.Setenv(playEnv, playManager)
 	m := newTestManager(t)
 	if err := m.Start(t.Context()); err != nil {
@@ -111,7 +111,7 @@ func TestProcessThatWasStartedAgainIsNotRevived(t *testing.T) {
 	}
 }
 
-func TestProcessThatEndsIsNotAwaitedAndItsLogIsQuoted(t *testing.T) {
+func TestExitedProcessIsNotAwaitedAndLogIsQuoted(t *testing.T) {
 	t.Setenv(playEnv, playQuitter)
 	m := newTestManager(t)
 	err := m.Start(t.Context())
@@ -125,9 +125,9 @@ func TestProcessThatEndsIsNotAwaitedAndItsLogIsQuoted(t *testing.T) {
 	}
 }
 
-// TestNothingOutlivesItsOwner kills a process that has started another, and
+// TestProcessesEndWithOwner kills a process that has started another, and
 // waits for that one to be gone.
-func TestNothingOutlivesItsOwner(t *testing.T) {
+func TestProcessesEndWithOwner(t *testing.T) {
 	owner := exec.Command(os.Args[0], t.TempDir())
 	owner.Env = append(os.Environ(), playEnv+"="+playOwner)
 	owner.Stderr = t.Output()

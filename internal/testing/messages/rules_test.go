@@ -71,7 +71,7 @@ func labels(prefix string, n int) []string {
 }
 
 // ruled returns the rows of the rules, each of which a bad spec breaks.
-func ruled(t *testing.T) []Row {
+func ruleRows(t *testing.T) []Row {
 	t.Helper()
 	all, err := RulesOf(root)
 	if err != nil {
@@ -89,13 +89,13 @@ func ruled(t *testing.T) []Row {
 	return rows
 }
 
-// TestEveryRuleOfTheCRDsIsBroken fails for a new rule without a spec that breaks it.
-func TestEveryRuleOfTheCRDsIsBroken(t *testing.T) {
+// TestEveryCRDRuleIsBroken fails for a new rule without a spec that breaks it.
+func TestEveryCRDRuleIsBroken(t *testing.T) {
 	all, err := RulesOf(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := ruled(t)
+	rows := ruleRows(t)
 	for _, rules := range all {
 		kind := rules.Kind
 		if kind == "LocalIPPool" { // it has the rules of an IPPool

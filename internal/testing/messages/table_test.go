@@ -11,7 +11,7 @@ import (
 var root = os.DirFS("../../..")
 
 // collected returns the rows of all sources.
-func collected(t *testing.T) []Row {
+func collectRows(t *testing.T) []Row {
 	t.Helper()
 	answered, one := Answered(root)
 	noted, two := Noted(root)
@@ -19,21 +19,21 @@ func collected(t *testing.T) []Row {
 	if err := errors.Join(one, two, three); err != nil {
 		t.Fatal(err)
 	}
-	return slices.Concat(answered, noted, ruled(t), policies)
+	return slices.Concat(answered, noted, ruleRows(t), policies)
 }
 
-// TestTheTableHasEveryMessage expects the messages of the runs in docs/messages.md.
-func TestTheTableHasEveryMessage(t *testing.T) {
+// TestTableHasEveryMessage expects the messages of the runs in docs/messages.md.
+func TestTableHasEveryMessage(t *testing.T) {
 	templates, err := Templates(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, "../../../docs/messages.md", Document(collected(t), templates))
+	compare(t, "../../../docs/messages.md", Document(collectRows(t), templates))
 }
 
-// TestEveryMessageSaysWhatIsWrongAndWhatToDo checks the form of each.
-func TestEveryMessageSaysWhatIsWrongAndWhatToDo(t *testing.T) {
-	for _, row := range collected(t) {
+// TestMessagesStateProblemAndRemedy checks the form of each.
+func TestMessagesStateProblemAndRemedy(t *testing.T) {
+	for _, row := range collectRows(t) {
 		for _, fault := range row.Faults() {
 			t.Errorf("%s, on %s, %s: %s:\n%s", row.Object, row.On, row.Answer, fault, row.Message)
 		}
@@ -60,14 +60,14 @@ var internalTexts = map[string]string{
 	"routing domain ":                                    "a part of the name of a space",
 }
 
-// TestEveryMessageInTheCodeIsInTheTable fails for a new message without a bad input that leads to
+// TestEveryMessageInCodeIsInTable fails for a new message without a bad input that leads to
 // it.
-func TestEveryMessageInTheCodeIsInTheTable(t *testing.T) {
+func TestEveryMessageInCodeIsInTable(t *testing.T) {
 	templates, err := Templates(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := collected(t)
+	rows := collectRows(t)
 	used := map[string]bool{}
 	for _, template := range templates {
 		text := template.Text()

@@ -42,7 +42,7 @@ var large = map[string]bool{
 	"leaders that adopt, a release that halts":       true,
 }
 
-func TestNoBlockHasTwoHoldersAndNoneIsLost(t *testing.T) {
+func TestNoBlockHasTwoHoldersOrIsLost(t *testing.T) {
 	begin, states, steps := time.Now(), 0, 0
 	for _, s := range scenarios {
 		if testing.Short() && large[s.Name] {
@@ -100,7 +100,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-func TestKeysTellStatesApart(t *testing.T) {
+func TestKeysDistinguishStates(t *testing.T) {
 	m := New(Scenario{Claims: []Claim{wholeTwice, waits}, Records: 2, Adoptions: 1, Crashes: 1, Relists: 1, Ambiguous: 1, Halting: 1, Restore: true}, 0)
 	states, work := map[key]state{}, []state{m.initial()}
 	for len(work) > 0 && len(states) < 100_000 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestFiguresStandBetweenTheirMarkers(t *testing.T) {
+func TestFiguresAreWrittenBetweenMarkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reliability.md")
 	if err := os.WriteFile(path, []byte("before\n"+figuresBegin+"what it said before\n"+figuresEnd+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestFiguresStandBetweenTheirMarkers(t *testing.T) {
 	}
 }
 
-func TestAGapCountsForTheFaultsThatItTouches(t *testing.T) {
+func TestOutageCountsForOverlappingFaults(t *testing.T) {
 	s := &service{gaps: []gap{{second(10), second(13)}, {second(20), second(21)}}}
 	got := s.outages([]fault{
 		{Kind: "kill", Began: second(9), Ended: second(11)},

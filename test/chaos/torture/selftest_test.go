@@ -18,7 +18,7 @@ const selftestEnv = "TORTURE_SELFTEST"
 // without record.
 var loses = []string{"TWO HOLDERS", "was released while it holds the block", "has no record of its block"}
 
-// TestTheHarnessFindsWhatIsBroken breaks the operator's promises, one at a time, in a binary that
+// TestHarnessDetectsFailpoints breaks the operator's promises, one at a time, in a binary that
 // is built for that, and expects a report of it within a minute.
 //
 // To answer before the first list is, by itself, no way to two holders here: a record shows up in
@@ -26,7 +26,7 @@ var loses = []string{"TWO HOLDERS", "was released while it holds the block", "ha
 // was too early gives way then, and all that can be seen is that a client gets the answer that a
 // pool is full, or not ready. So that failpoint is the fault as others have it: a replica waits for
 // nothing before the first list, and the creation of the record counts as its confirmation.
-func TestTheHarnessFindsWhatIsBroken(t *testing.T) {
+func TestHarnessDetectsFailpoints(t *testing.T) {
 	root := suite.ModuleRoot(t)
 	often := map[string]string{"skip-pool-check": poolsReplaced}
 	for i, failpoint := range failpoints() {

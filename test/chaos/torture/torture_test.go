@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNothingIsHandedOutTwiceNorLost runs a short `make torture`: until there were enough
+// TestNoBlockIsAllocatedTwiceOrLost runs a short `make torture`: until there were enough
 // allocations and faults to show anything, which takes a slow machine longer.
-func TestNothingIsHandedOutTwiceNorLost(t *testing.T) {
+func TestNoBlockIsAllocatedTwiceOrLost(t *testing.T) {
 	allocations, faults := 1200, 10
 	if testing.Short() {
 		allocations, faults = 400, 4

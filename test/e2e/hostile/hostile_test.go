@@ -33,7 +33,7 @@ const (
 	slowest = 10 * time.Second
 )
 
-func TestEveryMutationIsRefusedForAFieldOrReconciled(t *testing.T) {
+func TestEveryMutationIsRejectedOrReconciled(t *testing.T) {
 	w := suite.Start(t, cluster.Options{Managers: 2, ManagerArgs: []string{"--orphan-grace=2s", "--unclaimed-limit=100000"}})
 	prepare(w)
 	processes := []int{w.Managers[0].PID(), w.Managers[1].PID()}
@@ -101,9 +101,9 @@ func sorted(codes map[int]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// TestADryRunWithMoreLabelsThanMayBeIsRefusedAtOnce expects an answer that is short, and without a
+// TestDryRunWithTooManyLabelsIsRejected expects an answer that is short, and without a
 // path of the webhooks in it. An edit of an object as large is served.
-func TestADryRunWithMoreLabelsThanMayBeIsRefusedAtOnce(t *testing.T) {
+func TestDryRunWithTooManyLabelsIsRejected(t *testing.T) {
 	w := suite.Start(t, cluster.Options{Managers: 1})
 	w.Created(build.Class("hosts").Length(32).Obj())
 	w.Pools(build.Pool("base").CIDR("10.1.0.0/16").Classes("hosts").Obj())

@@ -43,9 +43,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAPassThatFailsDoesNotCauseTheNextOne runs all rows at once, each in a separate namespace with
+// TestFailedPassDoesNotTriggerNextPass runs all rows at once, each in a separate namespace with
 // separate objects.
-func TestAPassThatFailsDoesNotCauseTheNextOne(t *testing.T) {
+func TestFailedPassDoesNotTriggerNextPass(t *testing.T) {
 	w := suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true, Audit: true})
 	w.Patience = 2 * time.Minute
 	answers := conflicts(t)

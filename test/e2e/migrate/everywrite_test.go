@@ -26,9 +26,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestEveryWrite kills an import, and the rollback after it, at each of its writes: before
+// TestImportSurvivesCrashAtEveryWrite kills an import, and the rollback after it, at each of its writes: before
 // the API server has it, and after.
-func TestEveryWrite(t *testing.T) {
+func TestImportSurvivesCrashAtEveryWrite(t *testing.T) {
 	w := start(t)
 	suite.Must(t, w.InstallInCluster(t.Context()))
 	w.Namespace("site")

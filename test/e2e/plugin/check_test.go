@@ -35,9 +35,9 @@ func (w *world) check(t *testing.T) {
 	alice.matches("check-tenant")
 }
 
-// TestCheckFindsWhatIsWrong forges records, claims and pools while no operator runs and the
+// TestCheckFindsInconsistencies forges records, claims and pools while no operator runs and the
 // administrator can write all of them.
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsInconsistencies(t *testing.T) {
 	w := &world{World: suite.Start(t, cluster.Options{Managers: 1, ClusterAPICRDs: true})}
 	w.Namespace("team-a")
 	w.Pools(
@@ -162,9 +162,9 @@ func (w *world) stillThere(names ...string) {
 	}
 }
 
-// TestCheckAccusesNobodyWhoIsHealthy runs checks while claims and addresses come and go,
+// TestCheckAcceptsHealthyClusterUnderLoad runs checks while claims and addresses come and go,
 // and the leader is killed, twice.
-func TestCheckAccusesNobodyWhoIsHealthy(t *testing.T) {
+func TestCheckAcceptsHealthyClusterUnderLoad(t *testing.T) {
 	const grace = "5s"
 	w := &world{World: suite.Start(t, cluster.Options{Managers: 2, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=2s", "--leader-elect-lease-duration=3s"}})}
 	w.Namespace("team-a")

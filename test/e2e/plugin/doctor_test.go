@@ -62,8 +62,8 @@ type harm struct {
 	result installation.Result
 }
 
-// TestDoctorNamesWhatIsBroken breaks an installation, one thing at a time.
-func TestDoctorNamesWhatIsBroken(t *testing.T) {
+// TestDoctorFindsBrokenInstallation breaks an installation, one thing at a time.
+func TestDoctorFindsBrokenInstallation(t *testing.T) {
 	w := &world{World: suite.Start(t, cluster.Options{Managers: 1})}
 	w.Namespace("team-a")
 	w.Created(build.Class("subnets").Default().Length(24).Obj())

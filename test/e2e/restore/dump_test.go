@@ -136,9 +136,9 @@ func (w *world) empty() {
 	w.Expect(w.DeleteAllOf(ctx, &v1alpha1.IPClass{})).To(Succeed())
 }
 
-// TestADumpWithoutAllocations restores a dump into an empty cluster, in several orders, while new
+// TestRestoreOfDumpWithoutAllocations restores a dump into an empty cluster, in several orders, while new
 // claims arrive.
-func TestADumpWithoutAllocations(t *testing.T) {
+func TestRestoreOfDumpWithoutAllocations(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2})
 	seed := newSeed(t)
 	w.inUse(rand.New(rand.NewPCG(seed, 0)))

@@ -13,12 +13,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun restores a snapshot without --bump-revision
+// TestEtcdRestoreWithLowerRevisionsUnderRunningManagers restores a snapshot without --bump-revision
 // while both managers run: the revisions that they have watched come again, with other content. One
 // of them serves all creates until the revisions are above those of before, the other one alone
 // from then on: its view lacks the records of the first one, unless it has listed again. RESTORES
 // is the number of repetitions: by default 3, with -short 1.
-func TestASnapshotOfEtcdWithLowerRevisionsWhileManagersRun(t *testing.T) {
+func TestEtcdRestoreWithLowerRevisionsUnderRunningManagers(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2, ControllerManager: true})
 	w.pools()
 	seed := newSeed(t)

@@ -21,9 +21,9 @@ func newSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestASnapshotOfEtcdTakenUnderLoad takes a snapshot under load, continues the load, and then puts
+// TestEtcdRestoreOfSnapshotTakenUnderLoad takes a snapshot under load, continues the load, and then puts
 // the cluster back to the snapshot.
-func TestASnapshotOfEtcdTakenUnderLoad(t *testing.T) {
+func TestEtcdRestoreOfSnapshotTakenUnderLoad(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2, ControllerManager: true})
 	w.pools()
 	seed := newSeed(t)

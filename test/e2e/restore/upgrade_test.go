@@ -50,10 +50,10 @@ func checkedOut(t *testing.T) string {
 	return dir
 }
 
-// TestAnUpgradeFromThePreviousBuildUnderLoad applies the manifests and replaces the replicas, one
+// TestUpgradeFromPreviousBuildUnderLoad applies the manifests and replaces the replicas, one
 // by one, while claims arrive. None is refused, but for connections that are cut with a replica
 // that ends, which the client's next attempt hides.
-func TestAnUpgradeFromThePreviousBuildUnderLoad(t *testing.T) {
+func TestUpgradeFromPreviousBuildUnderLoad(t *testing.T) {
 	before := checkedOut(t)
 	w := start(t, cluster.Options{
 		Managers: 2, ManagerBinary: filepath.Join(before, "bin", "manager"), Manifests: filepath.Join(before, "config", "default"),

@@ -19,9 +19,9 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/authority"
 )
 
-// TestWithCertificatesOfOthers issues the webhooks' certificate and injects its authority outside
+// TestWebhooksUseExternalCertificates issues the webhooks' certificate and injects its authority outside
 // the operator, as cert-manager does. The API server sends a client certificate.
-func TestWithCertificatesOfOthers(t *testing.T) {
+func TestWebhooksUseExternalCertificates(t *testing.T) {
 	a := authority.New(t)
 	clientCert, clientKey := a.Issue(t, x509.ExtKeyUsageClientAuth, "kube-apiserver")
 	w := &world{suite.Start(t, cluster.Options{

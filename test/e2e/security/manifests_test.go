@@ -48,7 +48,7 @@ func as[T any](t *testing.T, obj *unstructured.Unstructured) *T {
 	return typed
 }
 
-func TestManifests(t *testing.T) {
+func TestManifestsAreSecure(t *testing.T) {
 	for _, dir := range []string{"config/default", "config/overlays/cert-manager", "config/overlays/clusterctl"} {
 		t.Run(dir, func(t *testing.T) {
 			deployments := 0

@@ -41,7 +41,7 @@ var rightsOfPeople = map[string]struct {
 		get,list,watch localippools`},
 }
 
-func TestPeopleHaveTheRightsThatAreListedAndNoOthers(t *testing.T) {
+func TestUserRolesMatchListedRights(t *testing.T) {
 	found := map[string]bool{}
 	for _, obj := range rendered(t, "config/default") {
 		if obj.GetKind() != "ClusterRole" || !strings.HasPrefix(obj.GetName(), "ipam-") {
@@ -93,10 +93,10 @@ func lines(text string) []string {
 	return all
 }
 
-// TestWhatOnlyAWebhookRefusesFailsWithoutIt checks the failure policies: objects that a webhook
+// TestChecksByWebhookAloneFailClosed checks the failure policies: objects that a webhook
 // alone can refuse must not pass while no replica runs; for those that can still be edited and
 // deleted a failure is ignored.
-func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
+func TestChecksByWebhookAloneFailClosed(t *testing.T) {
 	want := map[string]string{
 		"create.ipclaim.ipam.cadastre.dev": "Ignore", "retry.ipclaim.ipam.cadastre.dev": "Fail", "create.ippool.ipam.cadastre.dev": "Fail", "create.localippool.ipam.cadastre.dev": "Fail",
 		"ipclass.ipam.cadastre.dev": "Fail", "default.ipclass.ipam.cadastre.dev": "Fail", "update.ipclass.ipam.cadastre.dev": "Ignore",
@@ -138,9 +138,9 @@ func TestWhatOnlyAWebhookRefusesFailsWithoutIt(t *testing.T) {
 	}
 }
 
-// TestNobodyButTheOperatorIsExemptFromThePolicies checks that the operator alone is exempt from the
+// TestPoliciesExemptOperatorAlone checks that the operator alone is exempt from the
 // policies that guard the objects that it writes.
-func TestNobodyButTheOperatorIsExemptFromThePolicies(t *testing.T) {
+func TestPoliciesExemptOperatorAlone(t *testing.T) {
 	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
 	guarded := map[string]string{
 		"cadastre-allocations": "ipam.cadastre.dev: ipallocations CREATE UPDATE",

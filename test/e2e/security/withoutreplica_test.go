@@ -20,10 +20,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-// TestWhatIsFilledInStaysWhileNoReplicaRuns replaces a claim by the manifest from which it was
+// TestFilledInFieldsAreKeptWithoutReplica replaces a claim by the manifest from which it was
 // created, and by one without status. While no replica runs both are refused; with
 // config/policy/mutating, the fields that the manifest leaves out are kept.
-func TestWhatIsFilledInStaysWhileNoReplicaRuns(t *testing.T) {
+func TestFilledInFieldsAreKeptWithoutReplica(t *testing.T) {
 	w := &world{suite.Start(t, cluster.Options{Managers: 1})}
 	w.Namespace("team")
 	w.Pools(build.Pool("p").CIDR("10.0.0.0/24").Obj())

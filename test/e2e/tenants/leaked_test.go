@@ -138,11 +138,11 @@ const (
 	interval = 10 * time.Minute
 )
 
-// TestALeakedPathIsReplaced has no first line: neither client certificates nor a network that keeps
+// TestLeakedPathIsReplaced has no first line: neither client certificates nor a network that keeps
 // the hostile tenant from the webhooks. That tenant forges reviews in the name of the honest one by
 // a path that it has learned, and cuts off as many requests as it can, which may show it the next
 // path.
-func TestALeakedPathIsReplaced(t *testing.T) {
+func TestLeakedPathIsReplaced(t *testing.T) {
 	running := suite.Start(t, cluster.Options{
 		Webhooks:          []string{"127.0.0.1:1"}, // none: the Secret is made before the first manager starts
 		ControllerManager: true, ClusterAPICRDs: true, ManagerArgs: []string{"--orphan-grace=" + grace.String()},

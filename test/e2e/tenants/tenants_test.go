@@ -36,9 +36,9 @@ const (
 	memoryShare = 0.5
 )
 
-// TestAHostileTenantHarmsNobody has the first line that docs/operations.md asks for: the webhooks
+// TestHostileTenantIsContained has the first line that docs/operations.md asks for: the webhooks
 // take client certificates of the API server alone.
-func TestAHostileTenantHarmsNobody(t *testing.T) {
+func TestHostileTenantIsContained(t *testing.T) {
 	a := authority.New(t)
 	certificate, key := a.Issue(t, x509.ExtKeyUsageClientAuth, "kube-apiserver")
 	running := suite.Start(t, cluster.Options{

@@ -119,7 +119,7 @@ func start(t *testing.T) (w *world, root string) {
 	return w, suite.ModuleRoot(w)
 }
 
-func TestNothingHangsOnceTheOperatorIsGone(t *testing.T) {
+func TestDeletionCompletesWithoutOperator(t *testing.T) {
 	w, root := start(t)
 	suite.Must(w, w.InstallClusterAPICRDs(t.Context()))
 	w.kubectl("create", "namespace", "tenant")
@@ -170,7 +170,7 @@ func (w *world) isRefused(manifests ...string) {
 // kinds lists all kinds that the samples have.
 const kinds = "ipclaims,ipclasses,ippools,localippools,ipallocations"
 
-func TestTheSamplesAreDeletedAsTheyWereApplied(t *testing.T) {
+func TestSamplesCanBeDeletedAsApplied(t *testing.T) {
 	w, root := start(t)
 	samples := filepath.Join(root, "config/samples")
 	w.kubectl("apply", "--server-side", "-k", samples)

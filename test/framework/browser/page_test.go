@@ -37,9 +37,9 @@ document.elementFromPoint = (x, y) => {
 replaced.addEventListener('pointerdown', () => replaced.replaceWith(replaced.cloneNode(true)))
 </script></body></html>`
 
-// TestClickPressesTheElement shows that a click waits, that one which would hit something else is
+// TestClickHitsOnlyItsElement shows that a click waits, that one which would hit something else is
 // not made, and that one which the page loses is not made again.
-func TestClickPressesTheElement(t *testing.T) {
+func TestClickHitsOnlyItsElement(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(restlessPage)) }))
 	defer server.Close()
 	b := Start(t)

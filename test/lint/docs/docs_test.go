@@ -36,7 +36,7 @@ func all(t *testing.T) map[string]*pages.Page {
 	return byPath
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksHaveTargets(t *testing.T) {
 	documents, checked := all(t), 0
 	for _, page := range documents {
 		for _, link := range page.Links() {
@@ -103,9 +103,9 @@ func TestBrokenLinksAreFound(t *testing.T) {
 	}
 }
 
-// TestTheIndexHasEveryPage checks that docs/README.md links to each page of docs, and to one of
+// TestIndexLinksEveryPage checks that docs/README.md links to each page of docs, and to one of
 // each other folder, from which the others of that folder are reached.
-func TestTheIndexHasEveryPage(t *testing.T) {
+func TestIndexLinksEveryPage(t *testing.T) {
 	documents := all(t)
 	reached := map[string]bool{}
 	next := []string{index}
@@ -132,9 +132,9 @@ func TestTheIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRunSaysWhy checks that the suite of documents runs all blocks but those that are
+// TestSkippedBlocksStateReason checks that the suite of documents runs all blocks but those that are
 // marked.
-func TestWhatIsNotRunSaysWhy(t *testing.T) {
+func TestSkippedBlocksStateReason(t *testing.T) {
 	tests := declared(t)
 	for _, page := range all(t) {
 		for _, mistake := range page.Mistakes {
@@ -167,7 +167,7 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 var knownLanguages = map[string]bool{"sh": true, "console": true, "yaml": true, "": true, "mermaid": true, "go": true, "promql": true, "csv": true, "json": true, "hcl": true}
 
 // command matches a line that reads like one of a shell. The reference of the plug-in, which is
-// generated, indents its examples: TestExamplesOfTheCommandsAreCommands reads those.
+// generated, indents its examples: TestCommandExamplesAreValid reads those.
 var command = regexp.MustCompile(`(?m)^(\$ |kubectl (get|apply|create|delete|patch)|helm |make )`)
 
 // declared returns the names of all tests.

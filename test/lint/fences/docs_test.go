@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTestsThatAreNamedExist checks that the documents name no test that is gone.
-func TestTestsThatAreNamedExist(t *testing.T) {
+// TestDocumentedTestsExist checks that the documents name no test that is gone.
+func TestDocumentedTestsExist(t *testing.T) {
 	declaredTests := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	root := os.DirFS("../../..")
@@ -39,10 +39,10 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 	}
 }
 
-// TestPlacesThatAreNamedExist checks that the documents name no function, method or other
+// TestDocumentedCodePlacesExist checks that the documents name no function, method or other
 // declaration, as in `path/file.go:Function` and `path/file.go:Type.Method`, that is gone from its
 // file.
-func TestPlacesThatAreNamedExist(t *testing.T) {
+func TestDocumentedCodePlacesExist(t *testing.T) {
 	place := regexp.MustCompile(`[\w./-]+\.go:[A-Za-z_]\w*(?:\.\w+)?`)
 	files := map[string]map[string]bool{}
 	found := map[string]int{}

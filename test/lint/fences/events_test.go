@@ -25,9 +25,9 @@ var withoutEvent = map[string]string{
 // ofClusterAPI has reasons of Cluster API's contract.
 var ofClusterAPI = map[string]bool{"AllocationFailed": true}
 
-// TestTheEventsThatAreDocumentedAreThese compares the table of events with the constants of the
+// TestDocumentedEventsMatchAPI compares the table of events with the constants of the
 // API: a new reason has an event, or stands above.
-func TestTheEventsThatAreDocumentedAreThese(t *testing.T) {
+func TestDocumentedEventsMatchAPI(t *testing.T) {
 	_, table, _ := strings.Cut(documents(t)["docs/operations.md"], "<!-- events:begin -->")
 	table, _, _ = strings.Cut(table, "<!-- events:end -->")
 	documented := map[string]bool{}

@@ -39,9 +39,9 @@ type rule struct {
 	Deny     []struct{ Pkg string }
 }
 
-// TestTheLinterChecksTheDocumentedRows compares the rules row-1, row-2, ... of the linter with
+// TestLinterMatchesDocumentedRows compares the rules row-1, row-2, ... of the linter with
 // the table of packages in docs/architecture.md: a package imports only from rows below its own.
-func TestTheLinterChecksTheDocumentedRows(t *testing.T) {
+func TestLinterMatchesDocumentedRows(t *testing.T) {
 	config := readLinters(t)
 	if !slices.Contains(config.Linters.Enable, "depguard") {
 		t.Error("depguard is not enabled")
@@ -102,7 +102,7 @@ func TestEveryPackageHasARow(t *testing.T) {
 	}
 }
 
-func TestNothingDeprecatedIsImported(t *testing.T) {
+func TestDeprecatedPackagesAreNotImported(t *testing.T) {
 	const format = `{{range .Imports}}{{.}} {{end}}{{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}`
 	for _, line := range goList(t, "-f", "{{.ImportPath}} imports "+format, "./...") {
 		if pkg, imported, _ := strings.Cut(line, " imports "); strings.Contains(imported, "/deprecated") {
@@ -197,9 +197,9 @@ func goList(t *testing.T, args ...string) []string {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
 
-// TestTheImageIsBuiltFromAllOfTheManagersPackages checks that the Dockerfile copies, and
+// TestImageIncludesManagerPackages checks that the Dockerfile copies, and
 // .dockerignore admits, the directory of each.
-func TestTheImageIsBuiltFromAllOfTheManagersPackages(t *testing.T) {
+func TestImageIncludesManagerPackages(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -238,10 +238,10 @@ type requirements struct {
 	Require []struct{ Path, Version string }
 }
 
-// TestTheExampleProviderIsAnOutsiderWithTheSameVersions checks that the module of the example
+// TestExampleProviderIsExternalWithSameVersions checks that the module of the example
 // provider lies beyond the path within which Go lets it import internal packages, and requires of
 // each module the same version as this one.
-func TestTheExampleProviderIsAnOutsiderWithTheSameVersions(t *testing.T) {
+func TestExampleProviderIsExternalWithSameVersions(t *testing.T) {
 	ours, example := readRequirements(t, "go.mod"), readRequirements(t, "test/example-provider/go.mod")
 	if strings.HasPrefix(example.Module.Path+"/", module+"/") {
 		t.Errorf("its path is %s: Go lets it import %s/internal", example.Module.Path, module)

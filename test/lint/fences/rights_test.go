@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestPeopleHaveTheseRightsAndNoOthers compares the roles for people with the intended rights: a
+// TestUserRolesMatchIntendedRights compares the roles for people with the intended rights: a
 // change of one is made here, too.
-func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
+func TestUserRolesMatchIntendedRights(t *testing.T) {
 	const all, reads = "create,delete,deletecollection,get,list,patch,update,watch", "get,list,watch"
 	want := map[string][]string{
 		"ipam-admin": {
@@ -54,9 +54,9 @@ func TestPeopleHaveTheseRightsAndNoOthers(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOperatorIsExemptFromThePolicies compares the resources of the policies, and the users
+// TestPoliciesExemptOnlyOperator compares the resources of the policies, and the users
 // to which they do not apply.
-func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
+func TestPoliciesExemptOnlyOperator(t *testing.T) {
 	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
 	want := map[string][]string{
 		"cadastre-allocations": {"CREATE,UPDATE ipam.cadastre.dev ipallocations", operator, "Fail"},
@@ -95,9 +95,9 @@ func TestOnlyTheOperatorIsExemptFromThePolicies(t *testing.T) {
 	}
 }
 
-// TestWhatIsAdmittedWhileNoReplicaRuns compares which requests are refused if the webhook cannot be
+// TestWebhookFailurePoliciesAreIntended compares which requests are refused if the webhook cannot be
 // asked, and which pass.
-func TestWhatIsAdmittedWhileNoReplicaRuns(t *testing.T) {
+func TestWebhookFailurePoliciesAreIntended(t *testing.T) {
 	want := map[string]admissionregistrationv1.FailurePolicyType{
 		"create.ipclaim.ipam.cadastre.dev":        admissionregistrationv1.Ignore, // is tried again by the next one
 		"retry.ipclaim.ipam.cadastre.dev":         admissionregistrationv1.Fail,

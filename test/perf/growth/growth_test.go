@@ -49,7 +49,7 @@ func countedPackages() string {
 	}, ",")
 }
 
-func TestAClaimCostsTheSameHoweverMuchIsInUse(t *testing.T) {
+func TestClaimCostIsIndependentOfUsage(t *testing.T) {
 	w := start(t)
 	w.create(few)
 	atFew := w.count(t)

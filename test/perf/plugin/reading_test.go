@@ -67,11 +67,11 @@ type run struct {
 	mib       int64 // resident at most
 }
 
-// TestCommandsAreQuickBesideKubectl compares the time of commands that read the register with that
+// TestCommandTimeIsBoundedRelativeToKubectl compares the time of commands that read the register with that
 // in which kubectl lists the records, in one run, by the medians of their rounds, and that of the
 // page of `kubectl ipam ui`. $RECORDS is the number of records. With $PLUGIN_FIGURES it writes its
 // measurements there.
-func TestCommandsAreQuickBesideKubectl(t *testing.T) {
+func TestCommandTimeIsBoundedRelativeToKubectl(t *testing.T) {
 	records := 100_000
 	if testing.Short() {
 		records = 2_000

@@ -35,9 +35,9 @@ const (
 	series, scrapes = 5, 20
 )
 
-// TestAScrapeOfARealManagerIsCheap measures with 1,000 pools and 100,000 IPAllocations, TLS and the
+// TestManagerScrapeIsCheap measures with 1,000 pools and 100,000 IPAllocations, TLS and the
 // metrics of the libraries included. $RECORDS is their number: a hundred for each pool.
-func TestAScrapeOfARealManagerIsCheap(t *testing.T) {
+func TestManagerScrapeIsCheap(t *testing.T) {
 	count := 100_000
 	if testing.Short() {
 		count = 2_000

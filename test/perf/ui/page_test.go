@@ -58,10 +58,10 @@ func count() int {
 	return frames
 }
 
-// TestThePageIsQuick opens the page with registers of several sizes, up to $RECORDS. It asserts
+// TestPageLoadsQuickly opens the page with registers of several sizes, up to $RECORDS. It asserts
 // counts: times are written to the file $UI_FIGURES, and a picture of the largest into the
 // directory $UI_PICTURES.
-func TestThePageIsQuick(t *testing.T) {
+func TestPageLoadsQuickly(t *testing.T) {
 	sizes := []int{1_000, 10_000, suite.Setting(t, "RECORDS", 100_000, strconv.Atoi)}
 	if testing.Short() {
 		sizes = []int{500, 4_000}

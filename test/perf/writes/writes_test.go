@@ -32,8 +32,8 @@ const (
 	claims  = clients * each
 )
 
-// TestWritesOfAClaim fails when a claim, or its release, costs another request.
-func TestWritesOfAClaim(t *testing.T) {
+// TestClaimCostsExpectedWrites fails when a claim, or its release, costs another request.
+func TestClaimCostsExpectedWrites(t *testing.T) {
 	w := start(t)
 	w.Created(build.Class("networks").Length(28).Obj())
 	w.Pools(
@@ -64,9 +64,9 @@ func TestWritesOfAClaim(t *testing.T) {
 	}, func() { w.release("by-pool") })
 }
 
-// TestWritesOfAnAddressClaim does the same for Cluster API's claims. The finalizer is set at
+// TestAddressClaimCostsExpectedWrites does the same for Cluster API's claims. The finalizer is set at
 // admission, and costs nothing; the event about the address does.
-func TestWritesOfAnAddressClaim(t *testing.T) {
+func TestAddressClaimCostsExpectedWrites(t *testing.T) {
 	w := start(t)
 	w.Expect(w.InstallClusterAPICRDs(t.Context())).To(Succeed())
 	w.Pools(build.Pool("hosts").CIDR("172.16.0.0/20").Network(20, "172.16.0.1").Obj())
@@ -96,9 +96,9 @@ func TestWritesOfAnAddressClaim(t *testing.T) {
 	}, func() { w.releaseAddresses("machines", claims) })
 }
 
-// TestWritesOfClaimsThatWait fails when a claim that waits costs another request, when a change of
+// TestWaitingClaimCostsExpectedWrites fails when a claim that waits costs another request, when a change of
 // its pool that concerns none of them costs any, or when there are as many events as claims.
-func TestWritesOfClaimsThatWait(t *testing.T) {
+func TestWaitingClaimCostsExpectedWrites(t *testing.T) {
 	w := start(t)
 	full := build.Pool("full").CIDR("10.0.0.0/28").Classes("full").Obj()
 	w.Pools(full, build.Pool("roomy").CIDR("10.1.0.0/16").Obj())

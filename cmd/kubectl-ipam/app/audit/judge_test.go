@@ -215,8 +215,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestWatchReportsOnlyWhatStays shows one snapshot after the other.
-func TestWatchReportsOnlyWhatStays(t *testing.T) {
+// TestWatchReportsOnlyLastingProblems shows one snapshot after the other.
+func TestWatchReportsOnlyLastingProblems(t *testing.T) {
 	lost := func(name string, at time.Duration) *Snapshot {
 		s := healthy()
 		s.Now = now.Add(at)

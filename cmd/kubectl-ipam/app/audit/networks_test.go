@@ -46,7 +46,7 @@ func (s *Snapshot) domain(name, cidr string) {
 	s.Records = append(s.Records, record)
 }
 
-func TestJudgeOfWhatWasHandedOut(t *testing.T) {
+func TestJudgeComparesNetworksWithPools(t *testing.T) {
 	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
 	for name, c := range map[string]struct {
 		snapshot func() *Snapshot
@@ -143,8 +143,8 @@ func TestJudgeOfWhatWasHandedOut(t *testing.T) {
 	}
 }
 
-// TestNotesAreNotWaitedFor reports notes, which stand as they are, beside problems that must stay.
-func TestNotesAreNotWaitedFor(t *testing.T) {
+// TestWatchReportsNotesAtOnce reports notes, which stand as they are, beside problems that must stay.
+func TestWatchReportsNotesAtOnce(t *testing.T) {
 	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
 	broken := hosts(1, gateway)
 	broken.without("a-record")

@@ -101,9 +101,9 @@ func unzipped(t *testing.T, content []byte) map[string]string {
 	return files
 }
 
-// TestLogsAreInTheBundleWithoutSecrets expects the logs of all containers of the operator's pods,
+// TestBundledLogsOmitSecrets expects the logs of all containers of the operator's pods,
 // and of the former life of one that was restarted.
-func TestLogsAreInTheBundleWithoutSecrets(t *testing.T) {
+func TestBundledLogsOmitSecrets(t *testing.T) {
 	const line = "2026-01-02T03:04:05Z started\n"
 	k := &kubelet{logs: map[string]string{
 		"manager": line + "calling Post https://svc/hush-path/mutate: EOF\n" +
@@ -131,8 +131,8 @@ func TestLogsAreInTheBundleWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestTheEndOfALogIsKept covers a log that is too long: whole lines are kept, the last ones.
-func TestTheEndOfALogIsKept(t *testing.T) {
+// TestLongLogKeepsLastLines covers a log that is too long: whole lines are kept, the last ones.
+func TestLongLogKeepsLastLines(t *testing.T) {
 	for _, size := range []int{logBytes - 100, logBytes + 100, 5*logBytes + 77} {
 		var log strings.Builder
 		for n := 0; log.Len() < size; n++ {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestWhatHoldsSecretsIsRedacted(t *testing.T) {
+func TestSecretFieldsAreRedacted(t *testing.T) {
 	for name, text := range map[string]string{
 		"a copy of the applied object":         "{kind: IPPool, metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: hush, kept: a}}}",
 		"the managers of the fields":           "{kind: IPPool, kept: a, metadata: {managedFields: [{manager: hush}]}}",
@@ -34,7 +34,7 @@ func TestWhatHoldsSecretsIsRedacted(t *testing.T) {
 	}
 }
 
-func TestWhatLooksLikeASecretIsFiltered(t *testing.T) {
+func TestSecretPatternsAreFiltered(t *testing.T) {
 	path := strings.Repeat("a", 26)
 	configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{
 		map[string]any{"clientConfig": map[string]any{"service": map[string]any{"path": "/hush/mutate"}}},

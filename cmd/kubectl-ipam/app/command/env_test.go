@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestOnlyAYesMeansYes(t *testing.T) {
+func TestConfirmationRequiresYes(t *testing.T) {
 	for answer, yes := range map[string]bool{"y\n": true, "YES\n": true, "\n": false, "": false, "n\n": false, "yep\n": false, "y": true} {
 		var out bytes.Buffer
 		if err := ask(t.Context(), strings.NewReader(answer), &out, "Release it?"); (err == nil) != yes {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func TestWhatTheAPIServerSaysIsReadable(t *testing.T) {
+func TestAPIServerErrorsAreReadable(t *testing.T) {
 	kind := schema.GroupKind{Group: "ipam.cadastre.dev", Kind: "IPClass"}
 	spec := field.NewPath("spec")
 	one := apierrors.NewInvalid(kind, "gold", field.ErrorList{field.Invalid(spec.Child("length"), 40, "must be 32 or less")})

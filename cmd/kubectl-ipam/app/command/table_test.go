@@ -7,7 +7,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func TestATableSpellsOutControlCharacters(t *testing.T) {
+func TestTableEscapesControlCharacters(t *testing.T) {
 	rows := &Table{Headers: []string{"HOLDER", "REQUESTED BY"}}
 	rows.Add(Cell{Text: "a", Style: Bad}, Text("%s", "eve\x1b[2J\nsecond line"))
 	rows.Explain("because\x1b[2J")
@@ -22,7 +22,7 @@ func TestATableSpellsOutControlCharacters(t *testing.T) {
 	}
 }
 
-func TestNumbersForPeople(t *testing.T) {
+func TestReadableShortensLargeNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"0":                    "0",
 		"1":                    "1",
@@ -42,7 +42,7 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
-func TestAShareIsNoneOrAllOnlyWhereItIs(t *testing.T) {
+func TestPercentShowsExtremesExactly(t *testing.T) {
 	for _, tc := range []struct{ part, of, want string }{
 		{"0", "0", "0%"},
 		{"0", "256", "0%"},

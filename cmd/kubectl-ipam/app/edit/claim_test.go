@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func TestTheSameRequestIsToldFromAnother(t *testing.T) {
+func TestChangedRequestConflicts(t *testing.T) {
 	stored := build.Claim("team", "web").Class("gold").Length(24).CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPClaimSpec) {
 		s.IPFamily, s.ReclaimPolicy, s.AllocationName = v1alpha1.IPv4, v1alpha1.ReclaimDelete, "web-x"
 	}).Obj()
@@ -44,7 +44,7 @@ func TestTheSameRequestIsToldFromAnother(t *testing.T) {
 	}
 }
 
-func TestWithWhichCodeAClaimThatWaitsEnds(t *testing.T) {
+func TestExitCodeFollowsClaimReason(t *testing.T) {
 	for reason, want := range map[string]command.ExitCode{
 		v1alpha1.ReasonPoolExhausted: command.ExitExhausted, v1alpha1.ReasonCannotFit: command.ExitExhausted, v1alpha1.ReasonPoolNotReady: command.ExitExhausted,
 		v1alpha1.ReasonClassNotFound: command.ExitNotFound, v1alpha1.ReasonNoDefaultClass: command.ExitNotFound, v1alpha1.ReasonNoPoolForClass: command.ExitNotFound,

@@ -13,10 +13,10 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestASwitchOfTheDefaultNeverHasAGap switches from every state of three classes: each
+// TestDefaultClassSwitchHasNoGap switches from every state of three classes: each
 // annotated or not, each replacing any other or none, in every order of age. A run that is
 // interrupted after any write is a run from such a state.
-func TestASwitchOfTheDefaultNeverHasAGap(t *testing.T) {
+func TestDefaultClassSwitchHasNoGap(t *testing.T) {
 	states := 0
 	for _, ages := range [][]int64{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
 		for annotated := range 8 {
@@ -105,9 +105,9 @@ func short(classes []inventory.ClassEntry) []string {
 	return all
 }
 
-// TestASwitchThatComesSecondIsWithdrawn lets two classes replace the default at one moment: the
+// TestLaterDefaultClassSwitchIsWithdrawn lets two classes replace the default at one moment: the
 // older one of the two counts, and the run of the other gives way.
-func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
+func TestLaterDefaultClassSwitchIsWithdrawn(t *testing.T) {
 	class := func(name string, created int64, replaces string) inventory.ClassEntry {
 		return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: true, Replaces: replaces}
 	}
@@ -120,9 +120,9 @@ func TestASwitchThatComesSecondIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestRunsThatOverlapNeverLeaveAGap lets two runs read and write in every order, for the same class
+// TestConcurrentDefaultClassSwitchesHaveNoGap lets two runs read and write in every order, for the same class
 // and for different ones, from a finished switch and from each state of an unfinished one.
-func TestRunsThatOverlapNeverLeaveAGap(t *testing.T) {
+func TestConcurrentDefaultClassSwitchesHaveNoGap(t *testing.T) {
 	class := func(name string, created int64, isDefault bool, replaces string) inventory.ClassEntry {
 		return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: isDefault, Replaces: replaces}
 	}
@@ -221,8 +221,8 @@ func (w world) after(i int) world {
 	return w
 }
 
-// TestWhatANewDefaultClassDoesNotServe covers each way in which it can serve less.
-func TestWhatANewDefaultClassDoesNotServe(t *testing.T) {
+// TestNewDefaultClassReportsLostRequests covers each way in which it can serve less.
+func TestNewDefaultClassReportsLostRequests(t *testing.T) {
 	backed := func(b *build.ClassBuilder) *v1alpha1.IPClass {
 		class := b.Obj()
 		class.Status.Pools = 1

@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestOnlyWhatWasShownIsReleased expects each deletion to name the UID of the object that was
+// TestReleaseDeletesOnlyDescribedObject expects each deletion to name the UID of the object that was
 // described, so that a later one of its name stays, and a dry run to delete nothing.
-func TestOnlyWhatWasShownIsReleased(t *testing.T) {
+func TestReleaseDeletesOnlyDescribedObject(t *testing.T) {
 	claim := build.Claim("team-a", "web").Obj()
 	claim.UID = "of-the-first"
 	for mode, wantCalls := range map[command.DryRun]int{command.DryRunNone: 1, command.DryRunServer: 1, command.DryRunClient: 0} {
@@ -47,7 +47,7 @@ func TestOnlyWhatWasShownIsReleased(t *testing.T) {
 	}
 }
 
-func TestWhatBecomesOfABlock(t *testing.T) {
+func TestAfterwardsDescribesReleasedBlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy  v1alpha1.ReclaimPolicy
 		keeping ipam.Keeping

@@ -99,7 +99,7 @@ func (s *scene) explainsQuestion(t *testing.T, question *Question) *Report {
 	return Explanation(t.Context(), question, knowledge)
 }
 
-func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
+func TestCandidateExplainsPoolRefusal(t *testing.T) {
 	paused := build.Pool("p").CIDR("10.0.0.0/24").Obj()
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPaused: "false"}
 	going := build.Pool("p").CIDR("10.0.0.0/24").Obj()
@@ -142,7 +142,7 @@ func TestWhyAPoolDoesNotServeAClaim(t *testing.T) {
 	}
 }
 
-func TestTheCandidatesOfAClass(t *testing.T) {
+func TestClassCandidatesAreItsPools(t *testing.T) {
 	s := new(scene).pools(
 		build.Pool("b").CIDR("10.0.0.0/28").Classes("gold").Obj(), build.Pool("a").CIDR("10.0.1.0/28").Classes("gold", "lead").Obj(),
 		build.Pool("roomy").CIDR("10.0.2.0/24").Obj(), build.Pool("six").CIDR("2001:db8::/64").Obj(),
@@ -164,8 +164,8 @@ func TestTheCandidatesOfAClass(t *testing.T) {
 	}
 }
 
-// TestNoPoolIsMadeForAClassThatDoesNotExist expects the condition that the class is missing.
-func TestNoPoolIsMadeForAClassThatDoesNotExist(t *testing.T) {
+// TestMissingClassHasNoCandidates expects the condition that the class is missing.
+func TestMissingClassHasNoCandidates(t *testing.T) {
 	report := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).explains(t, build.Claim("team-a", "c").Class("none").Obj())
 	if len(report.Candidates)+len(report.Remedies) > 0 || report.PoolsUnread {
 		t.Errorf("got %+v", report)
@@ -179,9 +179,9 @@ func helps(t *testing.T, report *Report, remedy string) {
 	}
 }
 
-// TestWhatToReleaseMakesRoom names a block only if it is large enough when it is free, together
+// TestRemediesNameSufficientReleases names a block only if it is large enough when it is free, together
 // with the free space beside it; retained blocks come first.
-func TestWhatToReleaseMakesRoom(t *testing.T) {
+func TestRemediesNameSufficientReleases(t *testing.T) {
 	retained := func(s *v1alpha1.IPAllocationSpec) { s.State = v1alpha1.AllocationRetained }
 	drained := build.Pool("p").CIDR("10.0.0.0/28").Reserved("10.0.0.0/29").Obj()
 	for name, c := range map[string]struct {
@@ -225,7 +225,7 @@ func TestWhatToReleaseMakesRoom(t *testing.T) {
 	}
 }
 
-func TestWhichClaimsComeFirst(t *testing.T) {
+func TestOrderListsEarlierClaims(t *testing.T) {
 	claims := []*v1alpha1.IPClaim{
 		build.Claim("team-b", "first").Pool("p").Length(28).Obj(),
 		build.Claim("team-b", "by-class").Class("gold").Length(28).Obj(),
@@ -248,8 +248,8 @@ func TestWhichClaimsComeFirst(t *testing.T) {
 	}
 }
 
-// TestATenantIsToldWhatTheStatusSays covers a tenant who cannot read the pools.
-func TestATenantIsToldWhatTheStatusSays(t *testing.T) {
+// TestTenantSeesCandidatesOfStatus covers a tenant who cannot read the pools.
+func TestTenantSeesCandidatesOfStatus(t *testing.T) {
 	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
 	s := new(scene).waiting(claim)
 	s.objects.Unread = []register.Unread{{Resource: "ippools", Err: errors.New("forbidden")}, {Resource: "ipclaims", Namespace: "team-a", Err: errors.New("forbidden")}}
@@ -273,9 +273,9 @@ func TestATenantIsToldWhatTheStatusSays(t *testing.T) {
 	}
 }
 
-// TestTheOperatorKnowsWhichProjectIsThePlatforms expects the operator's verdict on a pool, from the
+// TestStatusOverridesPlatformVerdict expects the operator's verdict on a pool, from the
 // status of the claim, if it differs.
-func TestTheOperatorKnowsWhichProjectIsThePlatforms(t *testing.T) {
+func TestStatusOverridesPlatformVerdict(t *testing.T) {
 	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()).holds("p", "team-b", nil, "10.0.0.0/28")
 	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
 	claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}
@@ -286,9 +286,9 @@ func TestTheOperatorKnowsWhichProjectIsThePlatforms(t *testing.T) {
 	helps(t, report, "release 10.0.0.0/28 of pool p")
 }
 
-// TestAnIPAddressClaimIsJudgedAsTheOperatorDoes covers a claim whose status has no candidates: a
+// TestAddressClaimWaitsBehindOlderClaim covers a claim whose status has no candidates: a
 // block that is free is not for it while an older claim waits.
-func TestAnIPAddressClaimIsJudgedAsTheOperatorDoes(t *testing.T) {
+func TestAddressClaimWaitsBehindOlderClaim(t *testing.T) {
 	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").
 		waiting(build.Claim("team-b", "older").Pool("p").Length(32).Obj())
 	claim := build.AddressClaim("team-a", "machine").Pool("p").Obj()
@@ -302,8 +302,8 @@ func TestAnIPAddressClaimIsJudgedAsTheOperatorDoes(t *testing.T) {
 	}
 }
 
-// TestAChildPoolThatWaitsComesBeforeYoungerClaims covers claims of its parent.
-func TestAChildPoolThatWaitsComesBeforeYoungerClaims(t *testing.T) {
+// TestWaitingChildPoolPrecedesYoungerClaims covers claims of its parent.
+func TestWaitingChildPoolPrecedesYoungerClaims(t *testing.T) {
 	child := build.Pool("child").Child("p", 25).Obj()
 	child.CreationTimestamp = metav1.Time{Time: time.Unix(50, 0)}
 	claim := build.Claim("team-a", "c").Pool("p").Length(25).Obj()
@@ -314,7 +314,7 @@ func TestAChildPoolThatWaitsComesBeforeYoungerClaims(t *testing.T) {
 	}
 }
 
-func TestWhereABlockCameFrom(t *testing.T) {
+func TestLineageListsPoolsAndDomain(t *testing.T) {
 	child := build.Pool("child").Child("root", 24).Obj()
 	child.Spec.CIDR = "10.0.1.0/24"
 	r := register.Build(&register.Objects{Pools: []v1alpha1.IPPool{*build.Pool("root").CIDR("10.0.0.0/16").Domain("lab").Obj(), *child}})

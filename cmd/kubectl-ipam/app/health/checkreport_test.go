@@ -7,8 +7,8 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/audit"
 )
 
-// TestNotesDoNotFailACheck covers reports with and without a problem.
-func TestNotesDoNotFailACheck(t *testing.T) {
+// TestNotesDoNotFailCheck covers reports with and without a problem.
+func TestNotesDoNotFailCheck(t *testing.T) {
 	finding := func(kind audit.Kind, object audit.Object) CheckFinding {
 		return CheckFinding{Finding: audit.Finding{Severity: kind.Severity(), Kind: kind, Object: object}}
 	}

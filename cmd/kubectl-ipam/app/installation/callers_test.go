@@ -18,7 +18,7 @@ func policyOf(t *testing.T, spec string) networkingv1.NetworkPolicy {
 	return policy
 }
 
-func TestCallersAreLimitedByANetworkPolicyThatNamesThem(t *testing.T) {
+func TestNetworkPolicyLimitsCallers(t *testing.T) {
 	const shipped = "podSelector: {matchLabels: {app.kubernetes.io/name: cadastre}}\npolicyTypes: [Ingress]\n"
 	const named = shipped + "ingress: [{ports: [{port: webhook}], from: [{ipBlock: {cidr: 192.0.2.10/32}}]}, {ports: [{port: metrics}]}]"
 	for name, test := range map[string]struct {
@@ -52,7 +52,7 @@ func TestCallersAreLimitedByANetworkPolicyThatNamesThem(t *testing.T) {
 	}
 }
 
-func TestCallersAreLimitedByAClientCertificate(t *testing.T) {
+func TestClientCertificateLimitsCallers(t *testing.T) {
 	for arg, want := range map[string]bool{"--webhook-client-ca=/certs/ca.crt": true, "--webhook-client-ca=": false, "--webhook-port=9443": false} {
 		if got := asksForCertificates([]corev1.Container{{Args: []string{"--leader-elect", arg}}}); got != want {
 			t.Errorf("%s: %v, want %v", arg, got, want)

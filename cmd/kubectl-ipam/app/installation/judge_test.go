@@ -35,7 +35,7 @@ func expect(t *testing.T, name string, got Check, want Result, says string) {
 	}
 }
 
-func TestADeploymentIsJudged(t *testing.T) {
+func TestDeploymentIsJudged(t *testing.T) {
 	for name, c := range map[string]struct {
 		want, updated, available int32
 		generation               int64
@@ -56,7 +56,7 @@ func TestADeploymentIsJudged(t *testing.T) {
 	}
 }
 
-func TestALeaseIsJudged(t *testing.T) {
+func TestLeaseIsJudged(t *testing.T) {
 	holder, nobody, seconds := "a_1", "", int32(2)
 	for name, c := range map[string]struct {
 		holder  *string
@@ -97,7 +97,7 @@ func signed(t *testing.T, issuer *x509.Certificate, key *ecdsa.PrivateKey, end t
 	return certificate
 }
 
-func TestACertificateIsJudged(t *testing.T) {
+func TestCertificateIsJudged(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestVersionsAreJudged(t *testing.T) {
 	}
 }
 
-func TestATrialIsJudged(t *testing.T) {
+func TestTrialIsJudged(t *testing.T) {
 	group := schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ipclaims"}
 	with := func(phase v1alpha1.ClaimPhase, message string) *v1alpha1.IPClaim {
 		c := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}}
@@ -182,9 +182,9 @@ func TestATrialIsJudged(t *testing.T) {
 	}
 }
 
-// TestWhatIsShippedAgreesWithItself judges the embedded manifests as if they were installed
+// TestEmbeddedManifestsPassChecks judges the embedded manifests as if they were installed
 // for an operator in another namespace, under another service account.
-func TestWhatIsShippedAgreesWithItself(t *testing.T) {
+func TestEmbeddedManifestsPassChecks(t *testing.T) {
 	elsewhere := manifests.Account{Namespace: "elsewhere", Name: "someone"}
 	for _, definition := range manifests.Definitions() {
 		if c := compareDefinitions(&definition, &definition); len(c.lacks)+len(c.more)+len(c.differs) > 0 {

@@ -13,5 +13,5 @@
 // and kept until something changes.
 //
 // A Live can be used concurrently. 100,000 IPAllocations take about 100 MiB: see
-// TestARegisterOf100000RecordsFitsIntoMemory.
+// TestRegisterOf100000RecordsFitsInMemory.
 package live

@@ -185,7 +185,7 @@ func (s *scene) has(namespaces, unread, behind string) {
 	}
 }
 
-func TestAFeedReadsWhatItMay(t *testing.T) {
+func TestFeedReadsPermittedNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first  func(string) error
 		has    string
@@ -208,7 +208,7 @@ func TestAFeedReadsWhatItMay(t *testing.T) {
 	}
 }
 
-func TestAnOptionalResourceNeedNotBeServed(t *testing.T) {
+func TestOptionalResourceCanBeMissing(t *testing.T) {
 	play(t, down, func(s *scene) {
 		s.has("", "", "connection refused")
 		s.becomes(unserved)
@@ -220,7 +220,7 @@ func TestAnOptionalResourceNeedNotBeServed(t *testing.T) {
 	}, func(f *feed) { f.optional = true })
 }
 
-func TestRightsThatComeAreSeen(t *testing.T) {
+func TestFeedNoticesGrantedRights(t *testing.T) {
 	play(t, refusing("", "own"), func(s *scene) {
 		s.becomes(refusing(""), "other", "own")
 		time.Sleep(again)
@@ -231,7 +231,7 @@ func TestRightsThatComeAreSeen(t *testing.T) {
 	})
 }
 
-func TestRightsThatGoAreSeen(t *testing.T) {
+func TestFeedNoticesRevokedRights(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		s.becomes(refusing(""), "other", "own")
 		time.Sleep(patience / 2)
@@ -241,7 +241,7 @@ func TestRightsThatGoAreSeen(t *testing.T) {
 	})
 }
 
-func TestAnAPIServerThatStartsRefusesForAWhile(t *testing.T) {
+func TestFeedSurvivesStartingAPIServer(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		s.becomes(refusing("", "own"), "other", "own")
 		time.Sleep(patience / 2)
@@ -251,7 +251,7 @@ func TestAnAPIServerThatStartsRefusesForAWhile(t *testing.T) {
 	})
 }
 
-func TestAnAPIServerThatIsDownIsSaid(t *testing.T) {
+func TestFeedReportsUnavailableAPIServer(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		s.becomes(down)
 		s.has("other own", "", "connection refused")
@@ -263,7 +263,7 @@ func TestAnAPIServerThatIsDownIsSaid(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeReadAtFirstIsAnError(t *testing.T) {
+func TestFirstReadFailureIsReturned(t *testing.T) {
 	play(t, down, func(s *scene) {
 		if err := s.live.Begun(s.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 			s.Errorf("%v, want why", err)
@@ -271,7 +271,7 @@ func TestWhatCannotBeReadAtFirstIsAnError(t *testing.T) {
 	}, func(f *feed) { f.first = true })
 }
 
-func TestASilentWatchIsBegunAnew(t *testing.T) {
+func TestSilentWatchIsRestarted(t *testing.T) {
 	bookmark := build.Claim("", "").Obj()
 	bookmark.ResourceVersion = "7"
 	for name, tc := range map[string]struct {

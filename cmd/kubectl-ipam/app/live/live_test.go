@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestBehindSaysEachReasonOnce(t *testing.T) {
+func TestBehindListsEachReasonOnce(t *testing.T) {
 	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis/ipam.cadastre.dev/v1alpha1/ippools?watch=true", Err: errors.New("connection refused")}
 	got := inWords([]error{
 		&requestError{"watch", "ippools", refused},

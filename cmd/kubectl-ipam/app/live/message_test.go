@@ -2,8 +2,8 @@ package live
 
 import "testing"
 
-// TestNothingIsWrittenAsAnEmptyList keeps the lists that a page goes through from being null.
-func TestNothingIsWrittenAsAnEmptyList(t *testing.T) {
+// TestEmptyListIsNotNull keeps the lists that a page goes through from being null.
+func TestEmptyListIsNotNull(t *testing.T) {
 	for want, line := range map[string]func() ([]byte, error){
 		`{"type":"pools","pools":[]}`:    func() ([]byte, error) { return PoolsLine(nil) },
 		`{"type":"blocks","blocks":[]}`:  func() ([]byte, error) { return BlocksLine(nil) },

@@ -138,10 +138,10 @@ func (f *follower) mentions() []string {
 	return slices.DeleteFunc(all, func(id string) bool { return id == "" })
 }
 
-// TestWhoFollowsHasWhatWhoBeginsHas changes pools, blocks, claims and classes at random, and
+// TestSubscriberStateMatchesFreshSubscription changes pools, blocks, claims and classes at random, and
 // compares the state that a subscriber has put together from changes with that of a new subscriber
 // of a Live that has just read the same objects.
-func TestWhoFollowsHasWhatWhoBeginsHas(t *testing.T) {
+func TestSubscriberStateMatchesFreshSubscription(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random, stored := rand.New(rand.NewPCG(seed, 0)), objects{}
@@ -218,9 +218,9 @@ func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	}
 }
 
-// TestChangesAreGatheredAndUsageIsPublishedOnceASecond records a thousand blocks, one every
+// TestChangesAreBatchedAndUsageIsThrottled records a thousand blocks, one every
 // millisecond.
-func TestChangesAreGatheredAndUsageIsPublishedOnceASecond(t *testing.T) {
+func TestChangesAreBatchedAndUsageIsThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, l := objects{}, newLive(clock.RealClock{})
 		stored.put(t, l, build.Pool("p").CIDR("10.0.0.0/16").Obj())
@@ -254,8 +254,8 @@ func TestChangesAreGatheredAndUsageIsPublishedOnceASecond(t *testing.T) {
 	})
 }
 
-// TestASlowSubscriberIsCutOff does not read the published changes.
-func TestASlowSubscriberIsCutOff(t *testing.T) {
+// TestSlowSubscriberIsDisconnected does not read the published changes.
+func TestSlowSubscriberIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, l := objects{}, newLive(clock.RealClock{})
 		slow, quick := l.Subscribe(), l.Subscribe()
@@ -282,8 +282,8 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	})
 }
 
-// TestASubscriberIsCutOffByWhatWaitsForIt queues a few changes of many blocks.
-func TestASubscriberIsCutOffByWhatWaitsForIt(t *testing.T) {
+// TestSubscriberWithLargeBacklogIsDisconnected queues a few changes of many blocks.
+func TestSubscriberWithLargeBacklogIsDisconnected(t *testing.T) {
 	l := newLive(clock.RealClock{})
 	s := l.Subscribe()
 	large := &Change{blocks: make([]Block, mostItems)}
@@ -297,9 +297,9 @@ func TestASubscriberIsCutOffByWhatWaitsForIt(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt lets a block and a claim name pools
+// TestUnreadPoolIsRemovedWithLastReference lets a block and a claim name pools
 // that cannot be read.
-func TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt(t *testing.T) {
+func TestUnreadPoolIsRemovedWithLastReference(t *testing.T) {
 	stored, l := objects{}, newLive(clock.RealClock{})
 	l.publish()
 	subscription := l.Subscribe()
@@ -329,8 +329,8 @@ func TestAPoolThatIsOnlyMentionedGoesWithTheLastThatMentionsIt(t *testing.T) {
 	has()
 }
 
-// TestARegisterIsPutTogetherOnceAfterAChange requests it twice, and again after a change.
-func TestARegisterIsPutTogetherOnceAfterAChange(t *testing.T) {
+// TestRegisterIsRebuiltOnlyAfterChange requests it twice, and again after a change.
+func TestRegisterIsRebuiltOnlyAfterChange(t *testing.T) {
 	stored, l := objects{}, newLive(clock.RealClock{})
 	stored.put(t, l, build.Pool("p").CIDR("10.0.0.0/16").Obj())
 	stored.put(t, l, claimed("p", "b", "10.0.0.0/32"))
@@ -348,8 +348,8 @@ func TestARegisterIsPutTogetherOnceAfterAChange(t *testing.T) {
 	}
 }
 
-// TestLongChangesAreSeveralMessages puts more blocks into one change than fit into a message.
-func TestLongChangesAreSeveralMessages(t *testing.T) {
+// TestLargeChangeIsSplitIntoMessages puts more blocks into one change than fit into a message.
+func TestLargeChangeIsSplitIntoMessages(t *testing.T) {
 	change := &Change{blocks: make([]Block, 2*mostBlocks+1)}
 	lines, err := change.Lines()
 	if err != nil || len(lines) != 3 {

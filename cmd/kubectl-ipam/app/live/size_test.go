@@ -30,9 +30,9 @@ func heap() float64 {
 	return float64(stats.HeapAlloc) / (1 << 20)
 }
 
-// TestARegisterOf100000RecordsFitsIntoMemory uses so many single addresses, scattered over a /8 as
+// TestRegisterOf100000RecordsFitsInMemory uses so many single addresses, scattered over a /8 as
 // no operator hands them out.
-func TestARegisterOf100000RecordsFitsIntoMemory(t *testing.T) {
+func TestRegisterOf100000RecordsFitsInMemory(t *testing.T) {
 	before := heap()
 	l := newLive(clock.RealClock{})
 	objects{}.put(t, l, build.Pool("p").CIDR("10.0.0.0/8").Obj())

@@ -13,9 +13,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestATallyCountsWhatTheRegisterCounts adds and removes blocks at random, overlapping ones among
+// TestTallyMatchesRegister adds and removes blocks at random, overlapping ones among
 // them, changes the ranges of the pool, and compares the counts with those of a new register.
-func TestATallyCountsWhatTheRegisterCounts(t *testing.T) {
+func TestTallyMatchesRegister(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		spec := build.Pool("p").CIDR("10.0.0.0/24").Obj()

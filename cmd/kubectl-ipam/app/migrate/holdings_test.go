@@ -127,7 +127,7 @@ func csvOf(t *testing.T, lines string) *register {
 	return g
 }
 
-func TestACSVFile(t *testing.T) {
+func TestCSVFileIsParsed(t *testing.T) {
 	g, err := readCSV(strings.NewReader(`kind,name,cidr,pool,parent,namespace,routingDomain,network,gateway,description
 pool,lab,10.0.0.0/8,,,,,,,"the lab, all of it"
 pool,hosts,10.1.0.0/24,,lab,,,24,10.1.0.1,
@@ -151,7 +151,7 @@ reserved,,10.1.0.100-10.1.0.199,,,,,,,
 	}
 }
 
-func TestWhatIsWrongInACSVFile(t *testing.T) {
+func TestCSVErrorsAreReported(t *testing.T) {
 	g, err := readCSV(strings.NewReader(`kind,name,cidr,pool,namespace,network
 pool,lab,10.0.0.0/24,,,
 pool,lab,10.0.1.0/24,,,
@@ -193,7 +193,7 @@ host,g,10.0.0.9,,team,
 	}
 }
 
-func TestColumnsThatDoNotExist(t *testing.T) {
+func TestUnknownCSVColumnsAreRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind,cidr,color\n": `the first line names the column "color": write some of kind,name,cidr,pool,parent,namespace,routingDomain,network,gateway,description`,
 		"kind,name\n":       `the first line lacks the column "cidr": add it`,
@@ -224,7 +224,7 @@ const netBoxAddresses = `[
  {"id": 17, "start_address": "10.1.0.100/24", "end_address": "10.1.0.199/24", "vrf": null, "status": {"value": "active"}}
 ]`
 
-func TestAnExportOfNetBox(t *testing.T) {
+func TestNetBoxExportIsParsed(t *testing.T) {
 	g, err := readNetBox([]io.Reader{strings.NewReader(netBoxPrefixes), strings.NewReader(netBoxAddresses)}, Options{Namespace: "dc"})
 	if err != nil {
 		t.Fatal(err)
@@ -249,9 +249,9 @@ func TestAnExportOfNetBox(t *testing.T) {
 	}
 }
 
-// TestPlanListsWhatAdmissionWouldRefuse states, for each row, the file and the existing objects,
+// TestPlanListsAdmissionErrors states, for each row, the file and the existing objects,
 // and the problems that the plan lists.
-func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
+func TestPlanListsAdmissionErrors(t *testing.T) {
 	const hosts = "pool,hosts,10.1.0.0/24,,,,,24,10.1.0.1\n"
 	for name, test := range map[string]struct {
 		lines     string
@@ -366,7 +366,7 @@ func TestPlanListsWhatAdmissionWouldRefuse(t *testing.T) {
 	}
 }
 
-func TestCSVPoolsAreNestedByTheLongestMatch(t *testing.T) {
+func TestCSVPoolsAreNestedByLongestMatch(t *testing.T) {
 	got := resultLines(t, clusterWith("", made(build.Pool("old").CIDR("10.40.0.0/16").Obj())...), csvOf(t, `pool,small,10.36.1.0/24,,,,,,
 pool,big,10.36.0.0/16,,,,,,
 pool,red,10.36.2.0/24,,,,red,,

@@ -64,7 +64,7 @@ spec:
   gateway: 10.0.0.1
 `
 
-func TestAnInClusterPoolBecomesALocalPoolOfTheSameSpace(t *testing.T) {
+func TestInClusterPoolBecomesEquivalentLocalPool(t *testing.T) {
 	pl := newPlan(inCluster(), Options{}, stateOf(t, subnet))
 	got := pl.pools[0].pool.(*v1alpha1.LocalIPPool)
 	want := v1alpha1.PoolSpec{
@@ -82,7 +82,7 @@ func TestAnInClusterPoolBecomesALocalPoolOfTheSameSpace(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMappedSaysWhy(t *testing.T) {
+func TestInClusterMappingProblemsAreReported(t *testing.T) {
 	pool := func(spec string) string {
 		return "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: GlobalInClusterIPPool\nmetadata: {name: p}\nspec: " + spec
 	}
@@ -113,7 +113,7 @@ func TestWhatCannotBeMappedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestPoolsThatOverlapAreKeptApart(t *testing.T) {
+func TestOverlappingPoolsAreSeparated(t *testing.T) {
 	pool := func(kind, namespace, name, addresses string) string {
 		return "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: " + kind + "\nmetadata: {namespace: " + namespace + ", name: " + name + "}\nspec: {addresses: [" + addresses + "], prefix: 24}"
 	}
@@ -141,7 +141,7 @@ func TestPoolsThatOverlapAreKeptApart(t *testing.T) {
 	}
 }
 
-func TestPoolsOfOneSubnetCanBeImportedOneAfterTheOther(t *testing.T) {
+func TestPoolsOfOneSubnetCanBeImportedSeparately(t *testing.T) {
 	pool := func(name, addresses string) string {
 		return "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: InClusterIPPool\nmetadata: {namespace: a, name: " + name + "}\nspec: {addresses: [" + addresses + "], prefix: 24}"
 	}
@@ -196,7 +196,7 @@ metadata: {namespace: team, name: c1}
 spec: {paused: true}
 `
 
-func TestAClaimKeepsAllButItsPool(t *testing.T) {
+func TestMigratedClaimChangesOnlyPool(t *testing.T) {
 	pl := newPlan(inCluster(), Options{}, stateOf(t, claims))
 	entries := pl.pools[0].entries
 	if len(entries) != 2 {
@@ -236,7 +236,7 @@ spec: {address: 10.0.0.12, prefix: 24, gateway: 10.0.0.1, claimRef: {name: m-0},
 	}
 }
 
-func TestARollbackGivesBackWhatWasThere(t *testing.T) {
+func TestRollbackRestoresClaimAndAddress(t *testing.T) {
 	p, st := inCluster(), stateOf(t, claims)
 	forward := newPlan(p, Options{}, st).pools[0].entries[0]
 	forward.To.Claim.SetUID("two")
@@ -257,14 +257,14 @@ func TestARollbackGivesBackWhatWasThere(t *testing.T) {
 	}
 }
 
-func TestAnUnpausedClusterStandsInTheWay(t *testing.T) {
+func TestUnpausedClusterIsReported(t *testing.T) {
 	pl := newPlan(inCluster(), Options{}, stateOf(t, strings.Replace(claims, "spec: {paused: true}", "spec: {paused: false}", 1)))
 	if pl.problems() != 1 || len(pl.unpaused) != 1 || pl.unpaused[0].Name != "c1" {
 		t.Errorf("problems %d, unpaused %v; want c1 alone", pl.problems(), pl.unpaused)
 	}
 }
 
-func TestThePlanIsATable(t *testing.T) {
+func TestPlanIsPrintedAsTable(t *testing.T) {
 	var out bytes.Buffer
 	if err := printTable(&out, newPlan(inCluster(), Options{}, stateOf(t, claims)).rows(false)); err != nil {
 		t.Fatal(err)

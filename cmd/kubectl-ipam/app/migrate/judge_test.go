@@ -223,9 +223,9 @@ func withoutLines(lines []string) []string {
 	return all
 }
 
-// TestPlanIsAppliedAsJudged makes random plans: the objects that a plan accepts are made, the
+// TestAcceptedPlanIsApplied makes random plans: the objects that a plan accepts are made, the
 // operator refuses those that it lists even then, and the order of the rows does not matter.
-func TestPlanIsAppliedAsJudged(t *testing.T) {
+func TestAcceptedPlanIsApplied(t *testing.T) {
 	plans, accepted := 40, 0
 	for seed := range uint64(plans) {
 		dice := rand.New(rand.NewPCG(seed, 0))

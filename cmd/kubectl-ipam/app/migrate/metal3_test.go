@@ -50,7 +50,7 @@ metadata: {namespace: team, name: hosts-192-168-0-13}
 spec: {address: 192.168.0.13, claim: {name: own}, pool: {name: hosts}}
 `
 
-func TestAPoolOfMetal3BecomesALocalPool(t *testing.T) {
+func TestMetal3PoolBecomesLocalPool(t *testing.T) {
 	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
 	if len(pp.problems) > 0 {
 		t.Fatal(pp.problems)
@@ -74,7 +74,7 @@ func TestAPoolOfMetal3BecomesALocalPool(t *testing.T) {
 	}
 }
 
-func TestAPoolMustNotHaveTheNameOfOneOfMetal3s(t *testing.T) {
+func TestPoolNameUsedByMetal3IsRejected(t *testing.T) {
 	pp := newPlan(metal3(), Options{Suffix: new("")}, stateOf(t, metal3Held)).pools[0]
 	want := []string{"the metal3 provider has a pool named hosts, and serves all claims that name one of that name, whatever its API group: choose another suffix"}
 	if diff := cmp.Diff(want, pp.problems); diff != "" {
@@ -82,7 +82,7 @@ func TestAPoolMustNotHaveTheNameOfOneOfMetal3s(t *testing.T) {
 	}
 }
 
-func TestAClosedPoolOfMetal3HandsOutNothing(t *testing.T) {
+func TestClosedMetal3PoolHasNoFreeAddress(t *testing.T) {
 	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
 	original := pp.obj.DeepCopy()
 	changed, err := closeMetal3(pp.obj, pp.holdings)
@@ -116,7 +116,7 @@ func TestAClosedPoolOfMetal3HandsOutNothing(t *testing.T) {
 	}
 }
 
-func TestPartsOfMetal3ThatDifferCannotBeMapped(t *testing.T) {
+func TestMetal3MappingProblemsAreReported(t *testing.T) {
 	for name, test := range map[string]struct{ pools, want string }{
 		"another gateway": {`[{start: 10.0.0.1, end: 10.0.0.9}, {start: 10.0.0.20, end: 10.0.0.30, gateway: 10.0.0.254}]`,
 			"spec.pools[1]: has another prefix, gateway or other dnsServers than spec.pools[0], and a pool of Cadastre has one of each: split it into two pools"},
@@ -132,7 +132,7 @@ func TestPartsOfMetal3ThatDifferCannotBeMapped(t *testing.T) {
 	}
 }
 
-func TestWhatMetal3HasReleasedIsReservedNoMore(t *testing.T) {
+func TestAddressReleasedByMetal3IsUnreserved(t *testing.T) {
 	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
 	spec := pp.pool.PoolSpec()
 	if err := pp.reserveKept(); err != nil {

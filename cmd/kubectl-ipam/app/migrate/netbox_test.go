@@ -24,7 +24,7 @@ func netBoxOf(t *testing.T, exports ...string) *register {
 	return g
 }
 
-func TestVRFsAreRoutingDomainsByTheirIDs(t *testing.T) {
+func TestVRFsBecomeRoutingDomainsByID(t *testing.T) {
 	objects := []netBoxObject{}
 	for id, name := range map[int64]string{
 		1: "Lab", 2: "Lab", 3: "Lab A", 4: "lab-a", 5: "default", 6: "東京", 7: "", 8: "Blue", 9: "Lab 1", 10: "VRF 6",
@@ -46,16 +46,16 @@ func TestVRFsAreRoutingDomainsByTheirIDs(t *testing.T) {
 	}
 }
 
-func TestVRFWithoutIDIsAProblem(t *testing.T) {
+func TestVRFWithoutIDIsReported(t *testing.T) {
 	got := resultLines(t, clusterWith(""), netBoxOf(t, `[{"id": 1, "prefix": "10.0.0.0/24", "vrf": {"name": "Lab"}}]`))
 	if diff := cmp.Diff([]string{`prefix 10.0.0.0/24 | cannot be mapped | its VRF "Lab" has no id: export it as NetBox's REST API gives it`}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-// TestNetBoxObjectsInAnyOrderComeToTheSame reads a range with a holder in it, prefixes that occur
+// TestNetBoxObjectOrderDoesNotMatter reads a range with a holder in it, prefixes that occur
 // twice, a range over several prefixes, and names that occur twice.
-func TestNetBoxObjectsInAnyOrderComeToTheSame(t *testing.T) {
+func TestNetBoxObjectOrderDoesNotMatter(t *testing.T) {
 	objects := []string{
 		`{"id": 1, "prefix": "10.32.0.0/24", "status": {"value": "active"}}`,
 		`{"id": 2, "start_address": "10.32.0.100/24", "end_address": "10.32.0.199/24", "status": {"value": "active"}}`,
@@ -110,7 +110,7 @@ func pageOf(offset, length, count int) string {
 	return fmt.Sprintf(`{"count": %d, "next": %s, "previous": %s, "results": [%s]}`, count, next, previous, strings.Join(objects, ","))
 }
 
-func TestPagesArePutTogether(t *testing.T) {
+func TestNetBoxPagesAreMerged(t *testing.T) {
 	addresses := `{"count": 1, "next": null, "previous": null, "results": [{"id": 1, "address": "10.0.7.7/24", "status": {"value": "active"}}]}`
 	for name, exports := range map[string][]string{
 		"in order":              {pageOf(0, 4, 10), pageOf(4, 4, 10), pageOf(8, 4, 10), addresses},
@@ -129,7 +129,7 @@ func TestPagesArePutTogether(t *testing.T) {
 	}
 }
 
-func TestMissingPagesAreNamed(t *testing.T) {
+func TestMissingNetBoxPagesAreReported(t *testing.T) {
 	for want, exports := range map[string][]string{
 		"prefixes: NetBox has 10 objects, and 4 of them were read: export the page with offset=4 as well, or read them with --url":                                {pageOf(0, 4, 10)},
 		"prefixes: NetBox has 10 objects, and 6 of them were read: export the page with offset=4 as well, or read them with --url":                                {pageOf(8, 4, 10), pageOf(0, 4, 10)},
@@ -150,7 +150,7 @@ func TestMissingPagesAreNamed(t *testing.T) {
 	}
 }
 
-func TestNetBoxCSVExportIsExplained(t *testing.T) {
+func TestNetBoxCSVExportIsRejected(t *testing.T) {
 	for header, what := range map[string]string{
 		"id,prefix,status,vrf,tenant,description":                           "prefixes",
 		"Prefix,Status,Children,VRF,Utilization,Tenant,Site,VLAN,Role":      "prefixes",
@@ -167,8 +167,8 @@ func TestNetBoxCSVExportIsExplained(t *testing.T) {
 	}
 }
 
-// TestCSVFormatsComeToTheSame reads the formats in which spreadsheets write one table.
-func TestCSVFormatsComeToTheSame(t *testing.T) {
+// TestCSVFormatsAreEquivalent reads the formats in which spreadsheets write one table.
+func TestCSVFormatsAreEquivalent(t *testing.T) {
 	const table = "kind,cidr,name,description\npool,10.0.0.0/24,lab,the lab\nclaim,10.0.0.7,db,\n"
 	want := []string{"pool lab 10.0.0.0/24", "claim team/db 10.0.0.7/32 of lab"}
 	for name, text := range map[string]string{
@@ -214,8 +214,8 @@ func TestUnreadableCSVRowsAreAllListed(t *testing.T) {
 	}
 }
 
-// TestSkippedProblemsLeaveTheRest imports the rest of a plan with --skip-problems.
-func TestSkippedProblemsLeaveTheRest(t *testing.T) {
+// TestSkipProblemsImportsRest imports the rest of a plan with --skip-problems.
+func TestSkipProblemsImportsRest(t *testing.T) {
 	const lines = "pool,lab,10.0.0.0/24,,,,,,\nclaim,a,10.0.0.7,,,,,,\nclaim,b,10.0.0.7,,,,,,\nclaim,c,10.0.9.8,,,,,,\n"
 	var out strings.Builder
 	for _, skip := range []bool{false, true} {

@@ -91,7 +91,7 @@ func TestNetBoxIsReadPageByPage(t *testing.T) {
 	}
 }
 
-func TestNetBoxIsAskedAgainAfterFailuresThatPass(t *testing.T) {
+func TestNetBoxRequestIsRetriedAfterTransientError(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter){
 		"429": func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "7")
@@ -116,7 +116,7 @@ func TestNetBoxIsAskedAgainAfterFailuresThatPass(t *testing.T) {
 	}
 }
 
-func TestNetBoxIsGivenUp(t *testing.T) {
+func TestNetBoxPermanentErrorIsReturned(t *testing.T) {
 	for name, test := range map[string]struct {
 		token  string
 		answer func(w http.ResponseWriter, r *http.Request)
@@ -176,8 +176,8 @@ func TestNetBoxIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestNetBoxTokenStaysWithItsHost redirects to another server, which gets no request.
-func TestNetBoxTokenStaysWithItsHost(t *testing.T) {
+// TestNetBoxTokenIsNotSentToOtherHost redirects to another server, which gets no request.
+func TestNetBoxTokenIsNotSentToOtherHost(t *testing.T) {
 	other := newFakeNetBox(t)
 	f := newFakeNetBox(t)
 	f.answers = func(_ int64, w http.ResponseWriter, r *http.Request) bool {
@@ -192,7 +192,7 @@ func TestNetBoxTokenStaysWithItsHost(t *testing.T) {
 	}
 }
 
-func TestNetBoxTriesAreFurtherAndFurtherApart(t *testing.T) {
+func TestNetBoxRetriesBackOff(t *testing.T) {
 	clock := &hurriedClock{FakeClock: testingclock.NewFakeClock(time.Now())}
 	f := newFakeNetBox(t)
 	f.answers = func(n int64, w http.ResponseWriter, _ *http.Request) bool {
@@ -211,7 +211,7 @@ func TestNetBoxTriesAreFurtherAndFurtherApart(t *testing.T) {
 	}
 }
 
-func TestURLsOfNetBox(t *testing.T) {
+func TestNetBoxURLsAreValidated(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://netbox.example.com":             "https://netbox.example.com",
 		"https://netbox.example.com:8443/":       "https://netbox.example.com:8443",

@@ -78,9 +78,9 @@ func rollBack(t *testing.T, do func(context.Context, client.Client, Options) err
 	return cluster, printed.String(), err
 }
 
-// TestRollbackWaitsForReleasesUnderWay uses a pool that was imported, with a block in it that was
+// TestRollbackWaitsForPendingReleases uses a pool that was imported, with a block in it that was
 // not.
-func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
+func TestRollbackWaitsForPendingReleases(t *testing.T) {
 	lab := build.Pool("lab").CIDR("10.0.0.0/24").Obj()
 	lab.Labels = map[string]string{labelImport: "csv"}
 	recordIn := func(state v1alpha1.AllocationState) *v1alpha1.IPAllocation {
@@ -119,8 +119,8 @@ func TestRollbackWaitsForReleasesUnderWay(t *testing.T) {
 	}
 }
 
-// TestRollbackToAProviderWaitsForReleasesUnderWay uses an IPAddressClaim that was not imported.
-func TestRollbackToAProviderWaitsForReleasesUnderWay(t *testing.T) {
+// TestProviderRollbackWaitsForPendingReleases uses an IPAddressClaim that was not imported.
+func TestProviderRollbackWaitsForPendingReleases(t *testing.T) {
 	ours := build.Pool("machines").CIDR("10.0.0.0/24").In("team")
 	ours.Labels = map[string]string{labelImport: "in-cluster"}
 	source := poolRef{Group: addressGroup, Kind: "InClusterIPPool", Namespace: "team", Name: "machines"}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestTablesSpellOutControlCharacters covers texts that NetBox's users and the authors of CSV files
+// TestPlanTableEscapesControlCharacters covers texts that NetBox's users and the authors of CSV files
 // can write.
-func TestTablesSpellOutControlCharacters(t *testing.T) {
+func TestPlanTableEscapesControlCharacters(t *testing.T) {
 	var out strings.Builder
 	if err := printTable(&out, []row{{"a", "b", "of eve\x1b[2J\nIPPool core\tbecomes\tnothing"}}); err != nil {
 		t.Fatal(err)

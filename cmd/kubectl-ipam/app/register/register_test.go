@@ -26,7 +26,7 @@ func shape(r *Register) []string {
 	return names
 }
 
-func TestPoolsAreInAddressOrderBelowTheirParents(t *testing.T) {
+func TestPoolsAreSortedByAddressBelowParents(t *testing.T) {
 	s := &store{}
 	s.hold(ipam.PoolNamed("b"), netip.MustParsePrefix("10.0.128.0/24"), ipam.PurposePool, convert.HolderOfPool(ipam.PoolNamed("second")))
 	s.hold(ipam.PoolNamed("unseen"), netip.MustParsePrefix("192.0.2.0/32"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
@@ -46,7 +46,7 @@ func TestPoolsAreInAddressOrderBelowTheirParents(t *testing.T) {
 	}
 }
 
-func TestPoolsThatAreTheirOwnParentsByADetour(t *testing.T) {
+func TestCyclicPoolParentsAreAccepted(t *testing.T) {
 	r := Build(&Objects{Pools: []v1alpha1.IPPool{
 		*build.Pool("a").Child("b", 24).Obj(), *build.Pool("b").Child("c", 24).Obj(), *build.Pool("c").Child("b", 24).Obj(),
 	}})
@@ -60,7 +60,7 @@ func TestPoolsThatAreTheirOwnParentsByADetour(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUnderstoodIsReported(t *testing.T) {
+func TestInvalidObjectsAreReported(t *testing.T) {
 	s := &store{}
 	s.hold(ipam.PoolNamed("a"), netip.MustParsePrefix("10.0.0.0/24"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	s.records[0].Spec.CIDR = "10.0.0.1/24"
@@ -74,7 +74,7 @@ func TestWhatCannotBeUnderstoodIsReported(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaidInOneSentence(t *testing.T) {
+func TestExplainListsUnreadResources(t *testing.T) {
 	got := Explain([]Unread{{Resource: "ippools"}, {Resource: "ipclaims", Namespace: "team"}, {Resource: "ipallocations", Namespace: "team"}})
 	want := "you may not list ippools, and you may list ipclaims and ipallocations in namespace team alone: other objects are missing here"
 	if got != want {

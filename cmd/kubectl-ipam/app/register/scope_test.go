@@ -68,9 +68,9 @@ func recorded(pool *v1alpha1.IPPool, cidr string, records int64) v1alpha1.IPPool
 	return *pool
 }
 
-// TestARecordIsFoundAsAmongAll compares the records that are found at random addresses with those
+// TestScopedReadFindsSameRecords compares the records that are found at random addresses with those
 // among all records there.
-func TestARecordIsFoundAsAmongAll(t *testing.T) {
+func TestScopedReadFindsSameRecords(t *testing.T) {
 	for _, records := range []int64{10, 100000} { // as the status of pools states
 		objects := Objects{Pools: []v1alpha1.IPPool{
 			recorded(build.Pool("root").CIDR("10.0.0.0/16").Obj(), "10.0.0.0/16", records),
@@ -130,7 +130,7 @@ func recordsAt(r *Register, block netip.Prefix) map[string][]string {
 	return found
 }
 
-func TestASingleAddressTakesOneStep(t *testing.T) {
+func TestHeldAddressIsFoundInOneStep(t *testing.T) {
 	objects := Objects{Pools: []v1alpha1.IPPool{recorded(build.Pool("hosts").CIDR("10.0.0.0/12").Obj(), "10.0.0.0/12", 100000)}}
 	s := &store{}
 	s.hold(ipam.PoolNamed("hosts"), netip.MustParsePrefix("10.0.7.77/32"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
@@ -145,8 +145,8 @@ func TestASingleAddressTakesOneStep(t *testing.T) {
 	}
 }
 
-// TestNoLengthIsLookedUpThatNoBlockCanHave uses the counts in the status of the pool.
-func TestNoLengthIsLookedUpThatNoBlockCanHave(t *testing.T) {
+// TestScopedReadSkipsImpossibleLengths uses the counts in the status of the pool.
+func TestScopedReadSkipsImpossibleLengths(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool, address string
 		allocated     string
@@ -171,7 +171,7 @@ func TestNoLengthIsLookedUpThatNoBlockCanHave(t *testing.T) {
 	}
 }
 
-func TestWhereNoPoolIsTheRecordsOfPoolsThatAreGoneAreFound(t *testing.T) {
+func TestRecordsOfDeletedPoolsAreFound(t *testing.T) {
 	s := &store{}
 	s.hold(ipam.PoolNamed("gone"), netip.MustParsePrefix("10.0.7.0/24"), ipam.PurposeClaim, convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}))
 	r := s.read(At(netip.MustParseAddr("10.0.7.77")), Objects{})
@@ -180,7 +180,7 @@ func TestWhereNoPoolIsTheRecordsOfPoolsThatAreGoneAreFound(t *testing.T) {
 	}
 }
 
-func TestRecordsAreReadWhereAStatusIsNotOfTheSpec(t *testing.T) {
+func TestStalePoolStatusRequiresRecords(t *testing.T) {
 	fresh := recorded(build.Pool("fresh").CIDR("10.0.0.0/16").Obj(), "10.0.0.0/16", 1)
 	old := recorded(build.Pool("old").CIDR("10.1.0.0/16").Obj(), "10.1.0.0/16", 1)
 	old.Generation = 2

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func TestAClaimWaitsAtEveryPoolThatCouldServeIt(t *testing.T) {
+func TestClaimWaitsAtEveryEligiblePool(t *testing.T) {
 	pools := []v1alpha1.IPPool{
 		*build.Pool("a").CIDR("10.0.0.0/16").Classes("small").Label("tier", "gold").Obj(),
 		*build.Pool("b").CIDR("10.1.0.0/16").Classes("small").Lengths(16, 24).Label("tier", "gold").Obj(),
@@ -67,7 +67,7 @@ func nameOf(key ipam.PoolKey) string {
 	return key.Namespace + "/" + key.Name
 }
 
-func TestTheOldestClaimWaitsFirst(t *testing.T) {
+func TestOldestClaimWaitsFirst(t *testing.T) {
 	var waiting []v1alpha1.IPClaim
 	for _, age := range []int{2, 3, 1} {
 		claim := build.Claim("team", fmt.Sprint("c-", age)).Pool("a").Length(32).Obj()

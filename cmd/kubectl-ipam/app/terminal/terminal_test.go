@@ -2,7 +2,7 @@ package terminal
 
 import "testing"
 
-func TestWhatOthersWroteDoesNotCommandTheTerminal(t *testing.T) {
+func TestPrintableEscapesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"alice":                     "alice",
 		"Zoë, 世界":                   "Zoë, 世界",

@@ -41,9 +41,9 @@ func leadsTo(where string) func(*http.Request) {
 
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
-// TestTheGuardServesThePageAlone sends every kind of request that is refused, and those beside them
+// TestGuardRejectsForeignRequests sends every kind of request that is refused, and those beside them
 // that are served.
-func TestTheGuardServesThePageAlone(t *testing.T) {
+func TestGuardRejectsForeignRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path   string
 		change func(*http.Request)

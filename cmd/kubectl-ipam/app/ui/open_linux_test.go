@@ -12,7 +12,7 @@ import (
 
 const tokenAddress = "http://127.0.0.1:1234/#token=s3cr3t"
 
-func TestTheTokenIsInAFileThatTheCallerAloneCanReadUntilItIsRemoved(t *testing.T) {
+func TestTokenFileIsPrivateUntilRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	file, remove, err := redirection(tokenAddress)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestTheTokenIsInAFileThatTheCallerAloneCanReadUntilItIsRemoved(t *testing.T
 	}
 }
 
-func TestTheTokenIsOnNoCommandLine(t *testing.T) {
+func TestCommandLineOmitsToken(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "told")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

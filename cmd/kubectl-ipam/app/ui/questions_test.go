@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-func TestQuestionsAndWrites(t *testing.T) {
+func TestQuestionsAndWritesAreAnswered(t *testing.T) {
 	writes := func(o *Options) { o.Hello.ReadOnly = false }
 	l := filled(t).live()
 	reads, all := serve(t, l), serve(t, l, writes)
@@ -65,8 +65,8 @@ func TestQuestionsAndWrites(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfAKindAreAnsweredInTurn sends a question while another one is being answered.
-func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
+// TestQuestionsOfSameKindAreSerialized sends a question while another one is being answered.
+func TestQuestionsOfSameKindAreSerialized(t *testing.T) {
 	l := filled(t).live()
 	<-l.AllRead()
 	s := &server{Options: Options{Live: l, Commands: commands{}}, questions: map[string]turns{"/a": newTurns(1)}}
@@ -95,8 +95,8 @@ func TestQuestionsOfAKindAreAnsweredInTurn(t *testing.T) {
 	}
 }
 
-// TestTurnsAreTaken takes more turns than exist.
-func TestTurnsAreTaken(t *testing.T) {
+// TestTurnsAreLimited takes more turns than exist.
+func TestTurnsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := newTurns(1)
 		if !slots.tryTake() || slots.tryTake() {

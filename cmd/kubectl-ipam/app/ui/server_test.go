@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/web"
 )
 
-func TestFilesHaveTheirTypesWhateverTheSystemSays(t *testing.T) {
+func TestFileTypesIgnoreSystemSettings(t *testing.T) {
 	if err := mime.AddExtensionType(".js", "text/plain"); err != nil { // as some systems do
 		t.Fatal(err)
 	}

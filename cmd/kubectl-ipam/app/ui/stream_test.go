@@ -230,10 +230,10 @@ func filled(t *testing.T) *cluster {
 	return c
 }
 
-func TestTheStreamIsAsItIsDescribed(t *testing.T) {
+func TestStreamMatchesDocumentation(t *testing.T) {
 	c := filled(t)
 	l := c.live()
-	<-l.AllRead() // for the messages before, see TestPoolsAreSentBeforeTheRecordsAreRead
+	<-l.AllRead() // for the messages before, see TestStreamSendsPoolsBeforeRecordsAreRead
 	r := serve(t, l).reads()
 	r.until("ready")
 	r.until("beat")
@@ -245,8 +245,8 @@ func TestTheStreamIsAsItIsDescribed(t *testing.T) {
 	r.matches("stream")
 }
 
-// TestPoolsAreSentBeforeTheRecordsAreRead holds the list of records up.
-func TestPoolsAreSentBeforeTheRecordsAreRead(t *testing.T) {
+// TestStreamSendsPoolsBeforeRecordsAreRead holds the list of records up.
+func TestStreamSendsPoolsBeforeRecordsAreRead(t *testing.T) {
 	c := filled(t)
 	held := make(chan struct{})
 	c.held["ipallocations"] = held
@@ -266,8 +266,8 @@ func TestPoolsAreSentBeforeTheRecordsAreRead(t *testing.T) {
 	}
 }
 
-// TestAClientThatDoesNotReadIsCutOff opens a stream, and does not read it while much changes.
-func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+// TestStalledClientIsDisconnected opens a stream, and does not read it while much changes.
+func TestStalledClientIsDisconnected(t *testing.T) {
 	c := filled(t)
 	wordy := func(r *ipam.Record) { r.RequestedBy = strings.Repeat("x", v1alpha1.MaxRequestedBy) }
 	for i := range 8000 { // more than fits into the buffers of a connection
@@ -307,8 +307,8 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	}
 }
 
-// TestEndingEndsStreams ends the server while a stream is read.
-func TestEndingEndsStreams(t *testing.T) {
+// TestServerStopEndsStreams ends the server while a stream is read.
+func TestServerStopEndsStreams(t *testing.T) {
 	s := serve(t, filled(t).live())
 	r := s.reads()
 	r.until("ready")
@@ -320,7 +320,7 @@ func TestEndingEndsStreams(t *testing.T) {
 	}
 }
 
-func TestStreamsAreCounted(t *testing.T) {
+func TestStreamsAreLimited(t *testing.T) {
 	s := serve(t, filled(t).live())
 	for range mostStreams {
 		s.reads().until("hello")

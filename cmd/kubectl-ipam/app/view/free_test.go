@@ -12,7 +12,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-func TestTheNextBlocksAreThoseOfTheStrategy(t *testing.T) {
+func TestNextBlocksFollowStrategy(t *testing.T) {
 	for strategy, want := range map[v1alpha1.Strategy][]string{
 		v1alpha1.StrategyFirstFit: {"10.0.0.1/32", "10.0.0.2/32", "10.0.0.3/32"},
 		v1alpha1.StrategyBestFit:  {"10.0.0.1/32", "10.0.0.9/32", "10.0.0.2/32"},
@@ -34,7 +34,7 @@ func TestTheNextBlocksAreThoseOfTheStrategy(t *testing.T) {
 	}
 }
 
-func TestWhatIsFree(t *testing.T) {
+func TestFreeReportListsFreeBlocks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pool    *build.PoolBuilder
 		options FreeOptions
@@ -69,7 +69,7 @@ func TestWhatIsFree(t *testing.T) {
 	}
 }
 
-func TestWhyNothingIsFree(t *testing.T) {
+func TestFreeReportExplainsFullPool(t *testing.T) {
 	full := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24")).held("p", "10.0.0.0/24", ipam.StateRetained)
 	for name, tc := range map[string]struct {
 		o      *objects
@@ -90,7 +90,7 @@ func TestWhyNothingIsFree(t *testing.T) {
 	}
 }
 
-func TestLengthsThatAreGiven(t *testing.T) {
+func TestFreeLengthIsParsed(t *testing.T) {
 	for text, want := range map[string]int{"": ipam.NoLength, "24": 24, "/24": 24, "0": 0, "128": 128} {
 		o := FreeOptions{Length: ipam.NoLength, Count: 1}
 		if err := o.parse(text); err != nil || o.Length != want {

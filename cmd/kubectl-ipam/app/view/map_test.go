@@ -32,7 +32,7 @@ func lines(report *MapReport) []string {
 	return lines
 }
 
-func TestEachKindOfContentHasItsCharacter(t *testing.T) {
+func TestMapCharacterShowsContent(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/28").Network(28, "10.0.0.1").Reserved("10.0.0.6-10.0.0.7")).
 		held("p", "10.0.0.2/32", ipam.StateBound).held("p", "10.0.0.3/32", ipam.StateRetained).
 		held("p", "10.0.0.4/32", ipam.StateCooling).held("p", "10.0.0.6/32", ipam.StateBound).
@@ -50,7 +50,7 @@ func TestEachKindOfContentHasItsCharacter(t *testing.T) {
 	}
 }
 
-func TestTheLegendCountsEveryAddressOnce(t *testing.T) {
+func TestLegendCountsEveryAddressOnce(t *testing.T) {
 	for name, o := range map[string]*objects{
 		"IPv4": (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/16").Network(16, "10.0.0.1").Reserved("10.0.4.128-10.0.6.7")).
 			held("p", "10.0.4.0/24", ipam.StateBound).held("p", "10.0.6.0/28", ipam.StateRetained).carved("p", "10.0.128.0/17", "child"),
@@ -75,7 +75,7 @@ func TestTheLegendCountsEveryAddressOnce(t *testing.T) {
 	}
 }
 
-func TestTheScaleOfAMap(t *testing.T) {
+func TestMapScaleFollowsPoolSize(t *testing.T) {
 	for cidr, want := range map[string]struct {
 		lines, length int
 	}{
@@ -102,7 +102,7 @@ func TestTheScaleOfAMap(t *testing.T) {
 	}
 }
 
-func TestACellOfSeveralKinds(t *testing.T) {
+func TestMapCellShowsSeveralKinds(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/20").Reserved("10.0.0.2-10.0.0.5")).
 		held("p", "10.0.0.0/31", ipam.StateBound).held("p", "10.0.0.6/31", ipam.StateBound)
 	// Each character stands for two addresses: 0-1 held, 2-5 withheld, 6-7 held.
@@ -115,7 +115,7 @@ func TestACellOfSeveralKinds(t *testing.T) {
 	}
 }
 
-func TestAnIPv6PoolIsDrawnByRegion(t *testing.T) {
+func TestIPv6PoolIsDrawnByRegion(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("2001:db8::/32")).
 		held("p", "2001:db8:0:1::/64", ipam.StateBound).held("p", "2001:db8:0:2::/64", ipam.StateRetained).
 		held("p", "2001:db8:ffff::/48", ipam.StateBound)
@@ -133,7 +133,7 @@ func TestAnIPv6PoolIsDrawnByRegion(t *testing.T) {
 	}
 }
 
-func TestManyRegionsAreJoinedWhereTheyAreNear(t *testing.T) {
+func TestNearbyRegionsAreMerged(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("2001:db8::/32"))
 	for i := range 100 { // 50 pairs, the two of a pair near each other
 		o.held("p", fmt.Sprintf("2001:db8:%x:%x::/64", i/2*16, i%2*2), ipam.StateBound)

@@ -23,7 +23,7 @@ func treeText(t *testing.T, o *objects, most int) []string {
 	return strings.Split(strings.TrimSpace(b.String()), "\n")
 }
 
-func TestATree(t *testing.T) {
+func TestTreeShowsPoolsAndBlocks(t *testing.T) {
 	o := (&objects{}).
 		pool(build.Pool("root").CIDR("10.0.0.0/16")).
 		pool(build.Pool("child").Child("root", 24)).
@@ -51,7 +51,7 @@ func TestATree(t *testing.T) {
 	}
 }
 
-func TestTheBlocksOfATreeAreBoundedAndItsPoolsAreNot(t *testing.T) {
+func TestTreeLimitsBlocksButNotPools(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("root").CIDR("10.0.0.0/16"))
 	for i := range 30 {
 		o.held("root", fmt.Sprintf("10.0.0.%d/32", i), ipam.StateBound)
@@ -69,7 +69,7 @@ func TestTheBlocksOfATreeAreBoundedAndItsPoolsAreNot(t *testing.T) {
 	}
 }
 
-func TestOwnersAreFollowedToAnEnd(t *testing.T) {
+func TestOwnerTraversalIsBounded(t *testing.T) {
 	ref := func(i int) command.ObjectRef { return command.ObjectRef{Kind: "K", Name: fmt.Sprint(i), Version: "v1"} }
 	long, round := command.NewOwners(nil), command.NewOwners(nil)
 	for i := range 100 {
@@ -92,7 +92,7 @@ func texts(refs []command.ObjectRef) []string {
 	return texts
 }
 
-func TestTheUserOfABlockIsItsMachine(t *testing.T) {
+func TestBlockUserIsMachine(t *testing.T) {
 	machine := command.ObjectRef{APIGroup: "cluster.x-k8s.io", Kind: "Machine", Namespace: "team", Name: "m"}
 	vm := command.ObjectRef{APIGroup: "infrastructure.example.com", Kind: "LabVM", Namespace: "team", Name: "vm"}
 	for _, tc := range []struct {

@@ -29,7 +29,7 @@ func rowsOf(report *WhoReport) []string {
 	return rows
 }
 
-func TestWhoHoldsAnAddress(t *testing.T) {
+func TestWhoReportShowsHolders(t *testing.T) {
 	o := (&objects{}).
 		pool(build.Pool("root").CIDR("10.0.0.0/8").Reserved("10.9.0.0/16")).
 		pool(build.Pool("child").Child("root", 24)).
@@ -68,7 +68,7 @@ func TestWhoHoldsAnAddress(t *testing.T) {
 	}
 }
 
-func TestTheBlocksOfANetworkAreBounded(t *testing.T) {
+func TestWhoReportLimitsBlocks(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24"))
 	for i := range 100 {
 		o.held("p", fmt.Sprintf("10.0.0.%d/32", i), ipam.StateBound)
@@ -79,7 +79,7 @@ func TestTheBlocksOfANetworkAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeAskedFor(t *testing.T) {
+func TestWhoArgumentIsParsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.1": "10.0.0.1/32", "10.0.0.0/24": "10.0.0.0/24", "2001:DB8::1": "2001:db8::1/128",
 		"::/0": "::/0", "::ffff:10.0.0.1": "10.0.0.1/32", "10.0.0.1/32": "10.0.0.1/32",
@@ -95,8 +95,8 @@ func TestWhatMayBeAskedFor(t *testing.T) {
 	}
 }
 
-// TestWhoNamesTheDomainsThatShareAddresses records one address in several routing domains.
-func TestWhoNamesTheDomainsThatShareAddresses(t *testing.T) {
+// TestWhoReportNamesDomainsThatShareAddresses records one address in several routing domains.
+func TestWhoReportNamesDomainsThatShareAddresses(t *testing.T) {
 	o := (&objects{}).
 		pool(build.Pool("root").CIDR("10.0.0.0/8")).
 		pool(build.Pool("child").Child("root", 24)).

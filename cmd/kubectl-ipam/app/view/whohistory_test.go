@@ -16,9 +16,9 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
-// TestTheHistoryOfAddresses reads several files, in the order of time, the last entries first if
+// TestAddressHistoryIsSortedAndLimited reads several files, in the order of time, the last entries first if
 // there are too many.
-func TestTheHistoryOfAddresses(t *testing.T) {
+func TestAddressHistoryIsSortedAndLimited(t *testing.T) {
 	line := func(hour int, action, block string) string {
 		return fmt.Sprintf(`{"time":"2026-11-26T%02d:00:00Z","action":%q,"reason":"Allocated","block":%q}`, hour, action, block)
 	}

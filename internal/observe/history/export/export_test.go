@@ -34,7 +34,7 @@ func entries() []history.Entry {
 	}
 }
 
-func written(t *testing.T, to history.Sink, batches ...[]history.Entry) {
+func writeEntries(t *testing.T, to history.Sink, batches ...[]history.Entry) {
 	t.Helper()
 	for _, batch := range batches {
 		if err := to.Write(t.Context(), batch); err != nil {
@@ -59,14 +59,14 @@ func read(t *testing.T, text []byte) []history.Entry {
 	return got
 }
 
-func TestAFileHasWhatWasWrittenAndIsContinued(t *testing.T) {
+func TestFileIsAppendedOnRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	for range 2 { // a process, and the next one
 		to, err := File(FileOptions{Path: path, MaxSize: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		written(t, to, entries()[:1], entries()[1:])
+		writeEntries(t, to, entries()[:1], entries()[1:])
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -80,8 +80,8 @@ func TestAFileHasWhatWasWrittenAndIsContinued(t *testing.T) {
 	}
 }
 
-// TestAFileIsRotatedAndNoEntryIsCut rotates by size, and keeps a number of files.
-func TestAFileIsRotatedAndNoEntryIsCut(t *testing.T) {
+// TestRotationCutsNoEntry rotates by size, and keeps a number of files.
+func TestRotationCutsNoEntry(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	to, err := File(FileOptions{Path: path, MaxSize: 1})
 	if err != nil {
@@ -115,17 +115,17 @@ func TestAFileIsRotatedAndNoEntryIsCut(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenIsAnErrorAtTheStart(t *testing.T) {
+func TestUnwritableFileFailsAtStart(t *testing.T) {
 	if _, err := File(FileOptions{Path: filepath.Join(t.TempDir(), "missing", "history.jsonl")}); err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("error %v, want one that names the path", err)
 	}
 }
 
-// TestTheLogHasTheSameFieldsAsAFile lets one reader read both.
-func TestTheLogHasTheSameFieldsAsAFile(t *testing.T) {
+// TestLogHasSameFieldsAsFile lets one reader read both.
+func TestLogHasSameFieldsAsFile(t *testing.T) {
 	var text bytes.Buffer
 	logger, control := logsjson.NewJSONLogger(0, logsjson.AddNopSync(&text), nil, nil)
-	written(t, Log(logger.WithName("history")), entries())
+	writeEntries(t, Log(logger.WithName("history")), entries())
 	control.Flush()
 	if diff := cmp.Diff(entries(), read(t, text.Bytes()), sameBlock); diff != "" {
 		t.Errorf("entries (-want +got):\n%s\n%s", diff, text.String())
@@ -164,9 +164,9 @@ func collect(t *testing.T, answer func(context.Context) error) (*collector, hist
 	return c, to
 }
 
-func TestACollectorIsSentLogRecords(t *testing.T) {
+func TestCollectorReceivesLogRecords(t *testing.T) {
 	c, to := collect(t, func(context.Context) error { return nil })
-	written(t, to, entries())
+	writeEntries(t, to, entries())
 	all := (<-c.took).ResourceLogs
 	resource := attributes(all[0].Resource.Attributes)
 	if resource["service.name"] != "cadastre" || resource["service.instance.id"] != "cadastre-0" {
@@ -202,9 +202,9 @@ func attributes(of []*commonv1.KeyValue) map[string]any {
 	return values
 }
 
-// TestACollectorThatRefusesIsAnError expects an error, by which the refused entries are counted as
+// TestRefusalOfCollectorIsError expects an error, by which the refused entries are counted as
 // lost.
-func TestACollectorThatRefusesIsAnError(t *testing.T) {
+func TestRefusalOfCollectorIsError(t *testing.T) {
 	_, to := collect(t, func(context.Context) error { return status.Error(codes.PermissionDenied, "no") })
 	if err := to.Write(t.Context(), entries()); err == nil {
 		t.Error("no error from a collector that refuses")
@@ -217,7 +217,7 @@ func TestACollectorThatRefusesIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnEndpointIsAURL(t *testing.T) {
+func TestEndpointIsURL(t *testing.T) {
 	for _, endpoint := range []string{"collector:4317", "ftp://collector", "http://", ":"} {
 		if _, err := OTLP(t.Context(), endpoint, ""); err == nil || !strings.Contains(err.Error(), "http://collector:4317") {
 			t.Errorf("%q: error %v, want one that shows what to write", endpoint, err)

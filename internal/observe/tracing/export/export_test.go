@@ -65,7 +65,7 @@ func provider(t *testing.T, address string, rate int, log *lines) *Provider {
 }
 
 // begin starts and ends so many spans below a parent, and returns the time that it took.
-func begin(ctx context.Context, p *Provider, spans int) time.Duration {
+func runSpans(ctx context.Context, p *Provider, spans int) time.Duration {
 	tracer, began := p.Tracer("test"), time.Now()
 	for n := range spans {
 		_, span := tracer.Start(ctx, fmt.Sprint("span ", n))
@@ -75,12 +75,12 @@ func begin(ctx context.Context, p *Provider, spans int) time.Duration {
 }
 
 // from returns the context of a request whose caller has decided whether to sample.
-func from(t *testing.T, sampled bool) context.Context {
+func callerContext(t *testing.T, sampled bool) context.Context {
 	parent := trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, Remote: true}
 	return trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(parent).WithTraceFlags(trace.TraceFlags(0).WithSampled(sampled)))
 }
 
-func received(t *testing.T) *collector.Collector {
+func newCollector(t *testing.T) *collector.Collector {
 	t.Helper()
 	c, err := collector.Start(true)
 	if err != nil {
@@ -90,23 +90,23 @@ func received(t *testing.T) *collector.Collector {
 	return c
 }
 
-// TestTheCallerDecidesWhatIsSampled expects the rate to decide if there is no caller.
-func TestTheCallerDecidesWhatIsSampled(t *testing.T) {
+// TestCallerDecidesSampling expects the rate to decide if there is no caller.
+func TestCallerDecidesSampling(t *testing.T) {
 	for name, c := range map[string]struct {
 		ctx  context.Context //nolint:containedctx // what is tested
 		rate int
 		want int
 	}{
-		"its caller samples, and the rate is 0":      {from(t, true), 0, 10},
-		"its caller does not, and the rate is all":   {from(t, false), PerMillion, 0},
+		"its caller samples, and the rate is 0":      {callerContext(t, true), 0, 10},
+		"its caller does not, and the rate is all":   {callerContext(t, false), PerMillion, 0},
 		"it begins here, and the rate is 0":          {t.Context(), 0, 0},
 		"it begins here, and all of them are traced": {t.Context(), PerMillion, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log lines
-			to := received(t)
+			to := newCollector(t)
 			p := provider(t, to.Address, c.rate, &log)
-			begin(c.ctx, p, 10)
+			runSpans(c.ctx, p, 10)
 			p.Close()
 			if got := to.Count(); got != c.want {
 				t.Errorf("the collector has %d spans, want %d", got, c.want)
@@ -116,12 +116,12 @@ func TestTheCallerDecidesWhatIsSampled(t *testing.T) {
 	}
 }
 
-func TestSpansSayWhatTheyAreOf(t *testing.T) {
+func TestSpansHaveResourceAttributes(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=blue")
 	var log lines
-	to := received(t)
+	to := newCollector(t)
 	p := provider(t, to.Address, PerMillion, &log)
-	begin(t.Context(), p, 1)
+	runSpans(t.Context(), p, 1)
 	p.Close()
 	spans, _ := to.Spans(func(collector.Span) bool { return true })
 	if len(spans) != 1 {
@@ -137,38 +137,38 @@ func TestSpansSayWhatTheyAreOf(t *testing.T) {
 	}
 }
 
-// TestACollectorThatIsNotThereHoldsUpNobody uses an address without a listener.
-func TestACollectorThatIsNotThereHoldsUpNobody(t *testing.T) {
+// TestMissingCollectorBlocksNoCaller uses an address without a listener.
+func TestMissingCollectorBlocksNoCaller(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	listener.Close() // its port is free
-	holdsUpNobody(t, listener.Addr().String())
+	checkBlocksNoCaller(t, listener.Addr().String())
 }
 
-// TestACollectorThatHangsHoldsUpNobody uses a collector that accepts connections, and never
+// TestHangingCollectorBlocksNoCaller uses a collector that accepts connections, and never
 // answers.
-func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
+func TestHangingCollectorBlocksNoCaller(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	holdsUpNobody(t, listener.Addr().String())
+	checkBlocksNoCaller(t, listener.Addr().String())
 }
 
 // holdsUpNobody ends ten times as many spans as the queue holds. The end of a span takes
 // microseconds; one that waited for the collector would take 50 ms. Of hundreds of failures one is
 // logged, and at the end the number of lost spans.
-func holdsUpNobody(t *testing.T, address string) {
+func checkBlocksNoCaller(t *testing.T, address string) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
 	var log lines
 	p := provider(t, address, PerMillion, &log)
-	if took := begin(t.Context(), p, 1000); took > time.Second {
+	if took := runSpans(t.Context(), p, 1000); took > time.Second {
 		t.Errorf("1000 spans took %s", took)
 	}
 	began := time.Now()
@@ -179,8 +179,8 @@ func holdsUpNobody(t *testing.T, address string) {
 	log.expect(t, "Could not send spans to the collector", "Spans were not sent")
 }
 
-// TestAHangingCollectorDoesNotHoldUpTheEnd covers an export that would take a minute.
-func TestAHangingCollectorDoesNotHoldUpTheEnd(t *testing.T) {
+// TestHangingCollectorDoesNotDelayShutdown covers an export that would take a minute.
+func TestHangingCollectorDoesNotDelayShutdown(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60000")
 	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "60000")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -190,7 +190,7 @@ func TestAHangingCollectorDoesNotHoldUpTheEnd(t *testing.T) {
 	defer listener.Close()
 	var log lines
 	p := provider(t, listener.Addr().String(), PerMillion, &log)
-	begin(t.Context(), p, 10)
+	runSpans(t.Context(), p, 10)
 	began := time.Now()
 	p.Close()
 	if took := time.Since(began); took < flushWithin || took > flushWithin+time.Second {
@@ -205,7 +205,7 @@ func (failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 	return context.DeadlineExceeded
 }
 
-func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
+func TestFailuresAreLoggedOncePerMinute(t *testing.T) {
 	var log lines
 	now := clocktesting.NewFakePassiveClock(time.Unix(100, 0))
 	e := &exporter{SpanExporter: failing{}, clock: now, log: log.logger()}

@@ -54,7 +54,7 @@ var large = map[string]bool{
 	"a parent goes while a child is made, and another pool on its CIDR": true,
 }
 
-func TestNoBlockOfAPoolThatGoesHasTwoHolders(t *testing.T) {
+func TestNoBlockOfDeletedPoolHasTwoHolders(t *testing.T) {
 	begin, states, steps := time.Now(), 0, 0
 	for _, s := range scenarios {
 		if testing.Short() && large[s.Name] {
@@ -73,8 +73,8 @@ func TestNoBlockOfAPoolThatGoesHasTwoHolders(t *testing.T) {
 	t.Logf("explored completely: %d states, %d steps, in %.1f s", states, steps, time.Since(begin).Seconds())
 }
 
-// TestEveryRuleAboutPoolsIsNeeded leaves one out at a time.
-func TestEveryRuleAboutPoolsIsNeeded(t *testing.T) {
+// TestEveryPoolRuleIsNeeded leaves one out at a time.
+func TestEveryPoolRuleIsNeeded(t *testing.T) {
 	remade := Scenario{Replicas: 2, Force: true, Pools: []Pool{there, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}
 	for _, c := range []struct {
 		rule Rules
@@ -99,7 +99,7 @@ func TestEveryRuleAboutPoolsIsNeeded(t *testing.T) {
 	}
 }
 
-func TestKeysTellStatesApart(t *testing.T) {
+func TestKeysDistinguishStates(t *testing.T) {
 	m := New(Scenario{Replicas: 3, Force: true, Crashes: 1, Relists: 1, Mistakes: 1, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}, SeeMark)
 	begin := m.initial()
 	states, work := map[key]state{begin.key(): begin}, []state{begin}

@@ -7,7 +7,7 @@ import (
 
 var small = Scenario{Records: 2, Others: 1, Deletions: 1}
 
-func TestNoBlockHasTwoHoldersWhenTheStoreGoesBack(t *testing.T) {
+func TestNoBlockHasTwoHoldersAfterStoreRollback(t *testing.T) {
 	found := New(small, 0).Explore()
 	if found.Violation != "" {
 		t.Errorf("%s:\n  %s", found.Violation, strings.Join(found.Trace, "\n  "))
@@ -15,8 +15,8 @@ func TestNoBlockHasTwoHoldersWhenTheStoreGoesBack(t *testing.T) {
 	t.Logf("%d states, %d steps", found.States, found.Steps)
 }
 
-// TestEveryRuleAboutAStoreThatGoesBackIsNeeded leaves one out at a time.
-func TestEveryRuleAboutAStoreThatGoesBackIsNeeded(t *testing.T) {
+// TestEveryStoreRollbackRuleIsNeeded leaves one out at a time.
+func TestEveryStoreRollbackRuleIsNeeded(t *testing.T) {
 	for _, rule := range []Rules{Compare, Again, Forget, Ask, Running} {
 		t.Run("without: "+rule.String(), func(t *testing.T) {
 			found := New(small, rule).Explore()

@@ -26,7 +26,7 @@ func (s *story) answers(claim, address string) {
 	s.addressClaim(claim, "u-"+claim, claim, "")
 }
 
-func TestAnAddressClaimHolds(t *testing.T) {
+func TestAddressClaimHoldsAddress(t *testing.T) {
 	t.Run("its address, which no other holder may then get", func(t *testing.T) {
 		s := begin(t)
 		s.answers("a", "10.0.0.7")
@@ -89,7 +89,7 @@ func TestAnAddressClaimHolds(t *testing.T) {
 	})
 }
 
-func TestAnAddressClaimThatGoesMakesWayForTheAddressOfTheNext(t *testing.T) {
+func TestDeletedAddressClaimFreesAddress(t *testing.T) {
 	s := begin(t)
 	s.answers("a", "10.0.0.7")
 	s.stores(AddressClaims, "a", "u-a", `"metadata":{"namespace":"team","name":"a","uid":"u-a","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"poolRef":{"kind":"IPPool","name":"pool"}},"status":{"addressRef":{"name":"a"}}`)
@@ -100,7 +100,7 @@ func TestAnAddressClaimThatGoesMakesWayForTheAddressOfTheNext(t *testing.T) {
 	s.finds()
 }
 
-func TestAnAddressClaimOvertakes(t *testing.T) {
+func TestAddressClaimThatOvertakesIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		made string
 		want []string
@@ -120,7 +120,7 @@ func TestAnAddressClaimOvertakes(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnsettledOfAddresses(t *testing.T) {
+func TestUnsettledListsAddresses(t *testing.T) {
 	taken := func(t *testing.T, message string) *story {
 		s := begin(t)
 		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p","annotations":{"torture/asked":"yes"}},"spec":{"cidr":"10.0.0.0/24","routingDomain":"d"},"status":{"capacity":{"total":"256","allocated":"1","available":"255","withheld":"0","outOfRange":"0"},"conditions":[{"type":"Ready","status":"True"}]}`)

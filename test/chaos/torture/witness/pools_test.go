@@ -43,7 +43,7 @@ func (s *story) losesPool(name string) {
 	s.loses(Records, "ippool."+name)
 }
 
-func TestTwoHoldersInARoutingDomain(t *testing.T) {
+func TestTwoHoldersInRoutingDomainAreFound(t *testing.T) {
 	t.Run("a block that outlives its pool, and one of the pool that comes after", func(t *testing.T) {
 		s := begin(t)
 		s.pool("old", "d", "10.0.0.0/24", false)
@@ -115,7 +115,7 @@ func TestTwoHoldersInARoutingDomain(t *testing.T) {
 	})
 }
 
-func TestAPoolsOwnRecordIsKeptForItsBlocks(t *testing.T) {
+func TestPoolRecordIsKeptForItsBlocks(t *testing.T) {
 	s := begin(t)
 	about := func(want string) {
 		t.Helper()

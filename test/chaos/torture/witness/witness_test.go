@@ -85,7 +85,7 @@ func (s *story) finds(want ...string) {
 	}
 }
 
-func TestTwoHolders(t *testing.T) {
+func TestTwoHoldersAreFound(t *testing.T) {
 	t.Run("of blocks that only touch are no violation", func(t *testing.T) {
 		s := begin(t)
 		s.allocates("a", "10.0.0.0/25")
@@ -119,7 +119,7 @@ func TestTwoHolders(t *testing.T) {
 	})
 }
 
-func TestRecords(t *testing.T) {
+func TestClaimAndRecordMustMatch(t *testing.T) {
 	t.Run("a claim without one", func(t *testing.T) {
 		s := begin(t)
 		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
@@ -149,7 +149,7 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-func TestForce(t *testing.T) {
+func TestForcedReleaseAllowsNewHolder(t *testing.T) {
 	s := begin(t)
 	s.allocates("a", "10.0.0.0/24")
 	s.witness.Force("r-a")
@@ -172,7 +172,7 @@ func TestForce(t *testing.T) {
 	}
 }
 
-func TestTurns(t *testing.T) {
+func TestOvertakingIsFound(t *testing.T) {
 	overtaking := func(t *testing.T, excused bool, delay time.Duration, length int) *story {
 		s := begin(t)
 		s.excused = excused
@@ -211,7 +211,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestAnswersMustMatchStore(t *testing.T) {
 	answered := func(s *story, block string, revision int64) {
 		a := Answer{Attempt: "1", UID: "c-a", Revision: revision}
 		if o, err := Read([]byte(`{"spec":{"cidr":"` + block + `"}}`)); err == nil {
@@ -257,7 +257,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-func TestUnsettled(t *testing.T) {
+func TestUnsettledListsClaimsAndPools(t *testing.T) {
 	s := begin(t)
 	s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/24","parentRef":{"name":"none"}},"status":{"capacity":{"total":"256","allocated":"16","available":"240","withheld":"0","outOfRange":"0"}}`)
 	s.allocates("a", "10.0.0.0/28")
@@ -285,7 +285,7 @@ func TestUnsettled(t *testing.T) {
 	unsettled("waits, and there is room")
 }
 
-func TestWhatLingersWasDeletedLongAgo(t *testing.T) {
+func TestLingeringObjectsWereDeletedLongAgo(t *testing.T) {
 	s := begin(t)
 	deleted := func(ago time.Duration) string {
 		return fmt.Sprintf(`"deletionTimestamp":%q`, time.Now().Add(-ago).UTC().Format(time.RFC3339))
@@ -302,7 +302,7 @@ func TestWhatLingersWasDeletedLongAgo(t *testing.T) {
 	}
 }
 
-func TestAPoolLeavesWithItsLastBlock(t *testing.T) {
+func TestEmptyDeletedPoolIsUnsettled(t *testing.T) {
 	s := begin(t)
 	leaving := func() []string {
 		return slices.DeleteFunc(s.witness.Unsettled(), func(what string) bool { return !strings.Contains(what, "is being deleted") })

@@ -34,7 +34,7 @@ func report() *figures.Report {
 	return r
 }
 
-func TestTargetsSayWhatWasMeasuredAndWhetherThatIsEnough(t *testing.T) {
+func TestTargetsStateMeasurementAndVerdict(t *testing.T) {
 	for _, c := range []struct{ what, measured, met string }{
 		{"claims fully Bound : bare creates, 8 clients", "0.20", "no"},
 		{"claim p95 at 150/s, open loop", "10 ms", "yes"},
@@ -48,7 +48,7 @@ func TestTargetsSayWhatWasMeasuredAndWhetherThatIsEnough(t *testing.T) {
 	}
 }
 
-func TestTheDocumentSaysWhatTheWritesOfAClaimComeToByThemselves(t *testing.T) {
+func TestDocumentStatesCostOfClaimWrites(t *testing.T) {
 	r, used := &figures.Report{}, func(ms float64) map[string]float64 { return map[string]float64{"apiserver": ms} }
 	r.Of(figures.Key{Scenario: "bare", Shape: "8 clients"}).Add(round(1000, time.Millisecond), 0, used(2))
 	r.Of(figures.Key{Scenario: "claim", Variant: "by pool", Shape: "8 clients"}).Add(round(200, time.Millisecond), time.Second, used(9))
@@ -76,7 +76,7 @@ func rowOf(table, first string) []string {
 	return make([]string, 6)
 }
 
-func TestTheDocumentIsTheSameFromTheFile(t *testing.T) {
+func TestSavedReportYieldsSameDocument(t *testing.T) {
 	path := t.TempDir() + "/bench.json"
 	if err := report().Save(path); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestTheDocumentIsTheSameFromTheFile(t *testing.T) {
 	}
 }
 
-func TestPlotsAreOfWhatWasMeasured(t *testing.T) {
+func TestPlotsShowMeasuredSeries(t *testing.T) {
 	var got []string
 	for _, plot := range document.Plots(report()) {
 		for _, line := range plot.Lines {
@@ -106,7 +106,7 @@ func TestPlotsAreOfWhatWasMeasured(t *testing.T) {
 	}
 }
 
-func TestSpliceLeavesTheRestAsItIs(t *testing.T) {
+func TestSpliceKeepsSurroundingText(t *testing.T) {
 	const text = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n"
 	got, err := document.Splice(text, "x", "new\n")
 	if want := "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb\n"; got != want || err != nil {

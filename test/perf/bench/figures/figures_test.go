@@ -22,7 +22,7 @@ func TestPercentilesAreSamples(t *testing.T) {
 	}
 }
 
-func TestARatioComparesRoundsThatWereSideBySide(t *testing.T) {
+func TestRatioComparesSimultaneousRounds(t *testing.T) {
 	var claim, bare Series
 	for _, r := range []struct{ claims, bares int }{{50, 100}, {5, 10}, {30, 100}} { // in the second the machine was busy
 		claim.Add(rounds(r.claims), 0, nil)
@@ -37,7 +37,7 @@ func rounds(n int) load.Round {
 	return load.Round{Took: time.Second, Latencies: make([]time.Duration, n)}
 }
 
-func TestFlatnessIsMeasuredBesideBareCreates(t *testing.T) {
+func TestFlatnessIsRelativeToBareCreates(t *testing.T) {
 	r := &Report{}
 	add := func(variant string, at, requests int) {
 		r.Of(Key{"fill", variant, "8 clients", at}).Add(load.Round{Latencies: make([]time.Duration, requests), Took: time.Second}, 0, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-func TestAnOpenLoopCountsTheWaitForASlowRequest(t *testing.T) {
+func TestOpenLoopCountsWaitForSlowRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := make(chan struct{}, 1) // which serves one at a time
 		round := load.Run(t.Context(), load.Shape{PerSecond: 10}, load.Limit{For: time.Second}, func(_ context.Context, _, n int) error {
@@ -36,7 +36,7 @@ func TestAnOpenLoopCountsTheWaitForASlowRequest(t *testing.T) {
 	})
 }
 
-func TestAClosedLoopEndsAfterItsCount(t *testing.T) {
+func TestClosedLoopEndsAfterCount(t *testing.T) {
 	var calls atomic.Int64
 	round := load.Run(t.Context(), load.Shape{Clients: 8}, load.Limit{Count: 100}, func(_ context.Context, _, n int) error {
 		calls.Add(1)
