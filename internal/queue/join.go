@@ -34,7 +34,7 @@ func (q *Queue) WaitProvisionally(w Waiter) {
 	q.poolQueues.JoinProvisionally(w, q.resolveWants(w.Request))
 }
 
-// RemoveProvisional removes the holders that have not waited since WaitProvisionally.
+// LeaveProvisional removes the holders that have not waited since WaitProvisionally.
 func (q *Queue) LeaveProvisional() {
 	for _, result := range q.poolQueues.RemoveProvisional() {
 		q.wakeAfterLeave(result)

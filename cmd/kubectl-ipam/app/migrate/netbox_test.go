@@ -131,12 +131,12 @@ func TestNetBoxPagesAreMerged(t *testing.T) {
 
 func TestMissingNetBoxPagesAreReported(t *testing.T) {
 	for want, exports := range map[string][]string{
-		"prefixes: NetBox has 10 objects, and 4 of them were read: export the page with offset=4 as well, or read them with --url":                                {pageOf(0, 4, 10)},
-		"prefixes: NetBox has 10 objects, and 6 of them were read: export the page with offset=4 as well, or read them with --url":                                {pageOf(8, 4, 10), pageOf(0, 4, 10)},
-		"prefixes: NetBox has 10 objects, and 2 of them were read: export the page with offset=0 as well, or read them with --url":                                {pageOf(8, 4, 10)},
-		"prefixes: NetBox has 10 objects, and 8 of them were read: export the page with offset=8 as well, or read them with --url":                                {pageOf(4, 4, 10), pageOf(0, 4, 10)},
-		"prefixes: NetBox has 10 objects, and 9 of them were read, as they changed while the pages were exported: export them again":                              {pageOf(0, 5, 10), strings.Replace(pageOf(5, 5, 10), `"id": 6,`, `"id": 5,`, 1)},
-		"there are no objects in the input: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url":                                      {`{"count": 0, "next": null, "results": []}`},
+		"prefixes: NetBox has 10 objects, and 4 of them were read: export the page with offset=4 as well, or read them with --url":                            {pageOf(0, 4, 10)},
+		"prefixes: NetBox has 10 objects, and 6 of them were read: export the page with offset=4 as well, or read them with --url":                            {pageOf(8, 4, 10), pageOf(0, 4, 10)},
+		"prefixes: NetBox has 10 objects, and 2 of them were read: export the page with offset=0 as well, or read them with --url":                            {pageOf(8, 4, 10)},
+		"prefixes: NetBox has 10 objects, and 8 of them were read: export the page with offset=8 as well, or read them with --url":                            {pageOf(4, 4, 10), pageOf(0, 4, 10)},
+		"prefixes: NetBox has 10 objects, and 9 of them were read, as they changed while the pages were exported: export them again":                          {pageOf(0, 5, 10), strings.Replace(pageOf(5, 5, 10), `"id": 6,`, `"id": 5,`, 1)},
+		"there are no objects in the input: export /api/ipam/prefixes/ and /api/ipam/ip-addresses/, or read them with --url":                                  {`{"count": 0, "next": null, "results": []}`},
 		"the input is not JSON as NetBox's REST API gives it: invalid character '<' looking for beginning of value":                                           {"<html>"},
 		"the input is not JSON as NetBox's REST API gives it: json: cannot unmarshal string into Go struct field page.results of type []migrate.netBoxObject": {`{"results": "none"}`},
 	} {
