@@ -24,7 +24,7 @@ func (q *Queue) Wait(w Waiter) {
 }
 
 // WaitProvisionally adds a waiter for a holder until the holder waits or leaves, or
-// RemoveProvisional removes the waiter.
+// LeaveProvisional removes the waiter.
 func (q *Queue) WaitProvisionally(w Waiter) {
 	if !q.Serves(w.Holder) {
 		return
