@@ -78,33 +78,32 @@ func (s *shown) record(c ledger.Change) {
 	}
 }
 
-// await waits until an object has been shown as it is stored, or in a newer version. It reports
-// false if ctx is done before.
-func (s *shown) await(ctx context.Context, k key, stored version) bool {
-	return s.until(ctx, func() bool {
-		seen, ok := s.objects[k]
-		order, err := resourceversion.CompareResourceVersion(seen.version, stored.version)
-		return ok && seen.uid == stored.uid && err == nil && order >= 0
-	})
+// has reports whether an object has been shown as it is stored, or in a newer version.
+func (s *shown) has(k key, stored version) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, ok := s.objects[k]
+	order, err := resourceversion.CompareResourceVersion(seen.version, stored.version)
+	return ok && seen.uid == stored.uid && err == nil && order >= 0
 }
 
-// awaitGone waits until an object has been shown to be gone. It reports false if ctx is done
-// before.
-func (s *shown) awaitGone(ctx context.Context, k key) bool {
-	return s.until(ctx, func() bool {
-		_, ok := s.objects[k]
-		return !ok
-	})
+// isGone reports whether an object is not shown, or not any more.
+func (s *shown) isGone(k key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.objects[k]
+	return !ok
 }
 
-// until waits until a condition holds, which is called under the lock. It reports false if ctx
-// is done before.
+// until waits until a condition holds, and reports false if ctx is done before. The condition is
+// called again after each change since its call began: what it reads of the API server may
+// change while it is compared.
 func (s *shown) until(ctx context.Context, condition func() bool) bool {
 	for {
 		s.mu.Lock()
-		holds, changed := condition(), s.changed
+		changed := s.changed
 		s.mu.Unlock()
-		if holds {
+		if condition() {
 			return true
 		}
 		select {

@@ -124,13 +124,26 @@ func (w *World) Seen() {
 		if !isFed(obj) {
 			continue
 		}
-		err := w.plane.admin.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-		suite.Must(w.t, client.IgnoreNotFound(err))
-		if err == nil && !w.shown.await(ctx, keyOf(obj), versionOf(obj)) || err != nil && !w.shown.awaitGone(ctx, keyOf(obj)) {
+		if !w.shown.until(ctx, func() bool { return w.isShown(ctx, obj) }) {
 			w.t.Fatalf("%s %s was not shown within %s as it is stored", kindOf(obj), client.ObjectKeyFromObject(obj), shownWithin)
 		}
 	}
 	w.Ledger.Synced() // the ledger notifies under its lock: wait until it has done the rest
+}
+
+// isShown reads an object, and reports whether it has been shown as it is stored, or in a newer
+// version.
+func (w *World) isShown(ctx context.Context, obj client.Object) bool {
+	w.t.Helper()
+	err := w.plane.admin.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	if ctx.Err() != nil {
+		return false
+	}
+	suite.Must(w.t, client.IgnoreNotFound(err))
+	if err != nil {
+		return w.shown.isGone(keyOf(obj))
+	}
+	return w.shown.has(keyOf(obj), versionOf(obj))
 }
 
 // isFed reports whether the view, the catalog or the queue is fed with such objects.
