@@ -11,27 +11,25 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// second opens a pool beside the parent and returns it.
+// openSecondPool opens a pool beside the parent and returns it.
 func openSecondPool(a *Allocator, api *steady, t *testing.T) ipam.Pool {
 	t.Helper()
 	pool := ipam.Pool{Key: ipam.PoolNamed("second"), Home: parent().Home, CIDR: netip.MustParsePrefix("10.1.0.0/29"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 	own := ownRecord(a, pool.Key, "10.1.0.0/29", ipam.StateBound)
 	own.Pool = pool.Home
 	api.stores(t, own)
-	a.ledger.Describe(pool)
+	a.Ledger.Describe(pool)
 	return pool
 }
 
@@ -48,25 +46,23 @@ func TestPreviewMatchesAllocate(t *testing.T) {
 			return orderFromPools(claimOrder("x", 30), ipam.Pool{Key: ipam.PoolNamed("unknown")}, first, second)
 		}, "", isA[*ledger.UnknownPoolError]},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				order := c.order(openSecondPool(a, api, t), parent())
-				order.Record = ipam.Name{}
-				before := api.server.list().ResourceVersion
-				record, err := a.Preview(order)
-				if c.err == nil && (err != nil || record.Block.String() != c.want || !strings.HasPrefix(record.Name.Name, "x-")) {
-					t.Errorf("got %+v, %v; want %s", record, err, c.want)
-				}
-				if c.err != nil && !c.err(err) {
-					t.Errorf("got %v", err)
-				}
-				if api.server.list().ResourceVersion != before || a.ledger.Records(parent().Key) > 0 {
-					t.Error("something was recorded")
-				}
-				if allocated, err := a.Allocate(t.Context(), order); c.err == nil && (err != nil || allocated.Block != record.Block) || c.err != nil && err == nil {
-					t.Errorf("Allocate gives %+v, %v", allocated, err)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			order := c.order(openSecondPool(a, api, t), parent())
+			order.Record = ipam.Name{}
+			before := api.server.list().ResourceVersion
+			record, err := a.Preview(order)
+			if c.err == nil && (err != nil || record.Block.String() != c.want || !strings.HasPrefix(record.Name.Name, "x-")) {
+				t.Errorf("got %+v, %v; want %s", record, err, c.want)
+			}
+			if c.err != nil && !c.err(err) {
+				t.Errorf("got %v", err)
+			}
+			if api.server.list().ResourceVersion != before || a.Ledger.Records(parent().Key) > 0 {
+				t.Error("something was recorded")
+			}
+			if allocated, err := a.Allocate(t.Context(), order); c.err == nil && (err != nil || allocated.Block != record.Block) || c.err != nil && err == nil {
+				t.Errorf("Allocate gives %+v, %v", allocated, err)
+			}
 		})
 	}
 }
@@ -86,13 +82,9 @@ func isA[E error](err error) bool {
 // of the record that gives way cannot meet the new one.
 func TestLostRaceGetsNextBlockUnderAnotherName(t *testing.T) {
 	runScene(t, func(s *scene) {
-		close(s.lists)
-		synctest.Wait()
+		s.list()
 		s.recorded(s.order("rival", 30), "10.0.0.0/30") // not shown yet
-		go func() {
-			<-time.After(time.Millisecond)
-			close(s.events)
-		}()
+		time.AfterFunc(time.Millisecond, func() { close(s.events) })
 		record, err := s.allocator.Allocate(s.t.Context(), s.order("x", 30))
 		if err != nil || record.Block.String() != "10.0.0.4/30" {
 			t.Fatalf("got %+v, %v; want the other half", record, err)
@@ -116,12 +108,11 @@ func TestLostRaceGetsNextBlockUnderAnotherName(t *testing.T) {
 	})
 }
 
-// TestLedgerRequestDerivesFromPoolClassAndOrder derives the request to the ledger from pool, class and order.
 func TestLedgerRequestDerivesFromPoolClassAndOrder(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		a.limit = 5
-		a.catalog.SetProject("ns", "red")
-		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
+		a.UnclaimedLimit = 5
+		a.Catalog.SetProject("ns", "red")
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
 		order := claimOrder("x", 28)
 		for _, c := range []struct {
 			what   string
@@ -153,8 +144,6 @@ func TestLedgerRequestDerivesFromPoolClassAndOrder(t *testing.T) {
 	})
 }
 
-// TestFailedCreateFreesBlock covers a create that failed surely and one that was
-// never made.
 func TestFailedCreateFreesBlock(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	for name, fail := range map[string]func(*Allocator, *steady) error{
@@ -167,22 +156,18 @@ func TestFailedCreateFreesBlock(t *testing.T) {
 			return ipam.ErrCrowded
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				want := fail(a, api)
-				if _, err := a.Allocate(t.Context(), claimOrder("x", 28)); !errors.Is(err, want) {
-					t.Errorf("got %v, want %v", err, want)
-				}
-				if !a.ledger.HasRoom(parent().Key, 28, block) {
-					t.Error("its block is not free again")
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			want := fail(a, api)
+			if _, err := a.Allocate(t.Context(), claimOrder("x", 28)); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if !a.Ledger.HasRoom(parent().Key, 28, block) {
+				t.Error("its block is not free again")
+			}
 		})
 	}
 }
 
-// TestRecordOfFailedCreateIsDeletedOnArrival covers a create that was answered with an
-// error.
 func TestRecordOfFailedCreateIsDeletedOnArrival(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		api.fails = errCut
@@ -201,28 +186,25 @@ func TestRecordOfFailedCreateIsDeletedOnArrival(t *testing.T) {
 // holder's: the next attempt finds it.
 func TestUnconfirmedRecordIsAbandonedUnlessNameIsFixed(t *testing.T) {
 	for name, uid := range map[string]string{"of an attempt": "", "of a claim that exists": "uid"} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, func(s *scene) {
-				close(s.lists)
-				synctest.Wait()
-				order := s.order("x", 30)
-				if uid != "" {
-					order = s.bound("x", uid, 30)
-				}
-				began := time.Now()
-				if _, err := s.allocator.Allocate(s.t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) {
-					t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
-				}
-				if took := time.Since(began); took != confirmTimeout {
-					t.Errorf("it took %v, want %v", took, confirmTimeout)
-				}
-				synctest.Wait()
-				stored := slices.DeleteFunc(s.server.records(), func(o v1alpha1.IPAllocation) bool { return !o.DeletionTimestamp.IsZero() })
-				if there := len(stored) == 1; there != (uid != "") {
-					t.Errorf("%d records stay", len(stored))
-				}
-				close(s.events)
-			})
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			s.list()
+			order := s.order("x", 30)
+			if uid != "" {
+				order = s.bound("x", uid, 30)
+			}
+			began := time.Now()
+			if _, err := s.allocator.Allocate(s.t.Context(), order); !errors.Is(err, ipam.ErrUnconfirmed) {
+				t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
+			}
+			if took := time.Since(began); took != confirmTimeout {
+				t.Errorf("it took %v, want %v", took, confirmTimeout)
+			}
+			synctest.Wait()
+			stored := slices.DeleteFunc(s.server.records(), func(o v1alpha1.IPAllocation) bool { return !o.DeletionTimestamp.IsZero() })
+			if there := len(stored) == 1; there != (uid != "") {
+				t.Errorf("%d records stay", len(stored))
+			}
+			close(s.events)
 		})
 	}
 }
@@ -231,13 +213,9 @@ func TestUnconfirmedRecordIsAbandonedUnlessNameIsFixed(t *testing.T) {
 // is needed again.
 func TestLostRaceReleasesRecordAtOnce(t *testing.T) {
 	runScene(t, func(s *scene) {
-		close(s.lists)
-		synctest.Wait()
+		s.list()
 		s.recorded(s.order("rival", 29), "10.0.0.0/29") // all of the pool, and not shown yet
-		go func() {
-			<-time.After(time.Millisecond)
-			close(s.events)
-		}()
+		time.AfterFunc(time.Millisecond, func() { close(s.events) })
 		order := s.bound("x", "uid", 30)
 		order.Terms.OnExhaustion = ipam.OnExhaustionReject
 		if _, err := s.allocator.Allocate(s.t.Context(), order); !ipam.IsNoRoom(err) {
@@ -254,32 +232,28 @@ func TestLostRaceReleasesRecordAtOnce(t *testing.T) {
 func TestClosedPoolAllocatesNothing(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range twoHolders() {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				own := api.server.list().Items[0]
-				record, _ := convert.Record(&own)
-				if err := a.ApplyTransition(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				order := claimOrder("x", 28)
-				order.Holder = c.holder
-				_, err := a.Allocate(t.Context(), order)
-				missing, ok := errors.AsType[*ipam.MissingError](err)
-				if !ok || missing.Reason != c.reason || missing.Message != "pool parent is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
-					t.Errorf("got %v, want reason %s", err, c.reason)
-				}
-				rows = append(rows, messages.Row{Object: map[bool]string{true: "IPPool", false: "IPClaim"}[c.holder.IsPool()], On: "condition Ready", Answer: "False, " + c.reason, Value: "parent", Message: err.Error()})
-				synctest.Wait()
-				if n := len(api.server.records()); n != 0 {
-					t.Errorf("%d records stay", n)
-				}
-				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-				entered, err := a.RecordExisting(t.Context(), order, parent().Key)
-				if !errors.As(err, &missing) || entered.UID == "" || api.stored(entered.Name) == nil {
-					t.Errorf("a block in use: got %+v, %v; want it recorded in any case", entered, err)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			own := api.server.list().Items[0]
+			record, _ := convert.Record(&own)
+			must(t, a.ApplyTransition(t.Context(), record, ipam.Transition{State: ipam.StateReleasing}))
+			synctest.Wait()
+			order := claimOrder("x", 28)
+			order.Holder = c.holder
+			_, err := a.Allocate(t.Context(), order)
+			missing, ok := errors.AsType[*ipam.MissingError](err)
+			if !ok || missing.Reason != c.reason || missing.Message != "pool parent is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
+				t.Errorf("got %v, want reason %s", err, c.reason)
+			}
+			rows = append(rows, messages.Row{Object: map[bool]string{true: "IPPool", false: "IPClaim"}[c.holder.IsPool()], On: "condition Ready", Answer: "False, " + c.reason, Value: "parent", Message: err.Error()})
+			synctest.Wait()
+			if n := len(api.server.records()); n != 0 {
+				t.Errorf("%d records stay", n)
+			}
+			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+			entered, err := a.RecordExisting(t.Context(), order, parent().Key)
+			if !errors.As(err, &missing) || entered.UID == "" || api.stored(entered.Name) == nil {
+				t.Errorf("a block in use: got %+v, %v; want it recorded in any case", entered, err)
+			}
 		})
 	}
 	messages.Golden(t, rows)
@@ -290,20 +264,14 @@ func TestClosedPoolAllocatesNothing(t *testing.T) {
 func TestLaterRecordExceedingLimitIsRejected(t *testing.T) {
 	runScene(t, func(s *scene) {
 		s.pool.Limit = oneBlock
-		s.allocator.ledger.Describe(s.pool)
-		s.allocator.catalog.SetProject("ns", "red")
-		close(s.lists)
-		synctest.Wait()
+		s.allocator.Ledger.Describe(s.pool)
+		s.allocator.Catalog.SetProject("ns", "red")
+		s.list()
 		first := s.order("first", 30)
 		record := first.recordOf(s.pool, netip.MustParsePrefix("10.0.0.4/30"))
 		record.Project = "red"
-		if err := s.server.create(convert.Allocation(record)); err != nil { // which is not shown yet
-			t.Fatal(err)
-		}
-		go func() {
-			<-time.After(time.Millisecond)
-			close(s.events)
-		}()
+		s.creates(t, record) // which is not shown yet
+		time.AfterFunc(time.Millisecond, func() { close(s.events) })
 		_, err := s.allocator.Allocate(s.t.Context(), s.order("x", 30))
 		if _, ok := errors.AsType[*ipam.LimitError](err); !ok {
 			t.Errorf("got %v, want that the limit is reached", err)
@@ -313,18 +281,6 @@ func TestLaterRecordExceedingLimitIsRejected(t *testing.T) {
 			t.Errorf("stored are %d records, want the first alone", len(stored))
 		}
 	})
-}
-
-func TestOnlyClientErrorsAreRejections(t *testing.T) {
-	status := func(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
-	for err, want := range map[error]bool{
-		errCut: false, context.DeadlineExceeded: false,
-		status(0): false, status(399): false, status(400): true, status(403): true, status(499): true, status(500): false, status(504): false,
-	} {
-		if got := kubeutil.IsRejected(err); got != want {
-			t.Errorf("%v: %t, want %t", err, got, want)
-		}
-	}
 }
 
 func TestExpiredAttemptIsUnconfirmed(t *testing.T) {

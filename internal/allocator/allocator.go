@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,70 +34,60 @@ import (
 
 // Options holds the dependencies and limits of an Allocator.
 type Options struct {
-	// Ledger is the view, fed by the process that builds the allocator.
-	Ledger *ledger.Ledger
-	// Catalog belongs to the same ledger.
-	Catalog *inventory.Catalog
-	// Queue belongs to the same ledger and catalog.
-	Queue *queue.Queue
-	// Client reads and writes without a cache, so that a read returns the state of a quorum of
-	// etcd.
+	// Client reads and writes without a cache: a read returns the state of a quorum of etcd.
 	Client client.Client
-	// UnclaimedLimit bounds the records of a namespace, and of a project, that no claim and no pool
-	// of the namespace has taken.
+	// UnclaimedLimit bounds the records of a namespace, and of a project, that are unclaimed.
 	UnclaimedLimit int
-	// Metrics count allocations.
-	Metrics *metrics.Instruments
+	Metrics        *metrics.Instruments
 	// History records grants and releases of blocks; nil: nothing is recorded.
 	History *history.Recorder
 	// Tracer starts a span for each allocation, its steps, and each release. Nil: no spans.
 	Tracer oteltrace.Tracer
-	// Log reports failures in the background.
-	Log logr.Logger
+	Log    logr.Logger
 }
 
-// MaxConcurrentAttempts bounds the records that a replica makes at the same time for claims and pools that
-// do not exist yet. If there were more than the API server has room for, none of them would be
+// MaxConcurrentAttempts bounds the records that a replica makes at the same time for claims and
+// pools that do not exist yet. If there were more than the API server has room for, none would be
 // confirmed in time, and each would also cost it a deletion. At 10 ms a record the bound is enough
 // for 3,200 claims a second.
 const MaxConcurrentAttempts = 32
 
 // Allocator hands out blocks.
 type Allocator struct {
-	ledger  *ledger.Ledger
-	catalog *inventory.Catalog
-	queue   *queue.Queue
-	client  client.Client
-	limit   int
-	metrics *metrics.Instruments
-	history *history.Recorder
-	tracer  oteltrace.Tracer
-	log     logr.Logger
+	Options
+	Ledger  *ledger.Ledger
+	Catalog *inventory.Catalog
+	Queue   *queue.Queue
+
 	// attempts bounds the attempts for holders that do not exist yet.
 	attempts *semaphore.Weighted
-	claims   *claims
-	// takenVersions holds the version of each record that takeOver wrote, by its UID, while it exists.
+	// claimsSynced reports whether every IPClaim has been seen once, areWaitersListed whether the waiting
+	// ones have been.
+	claimsSynced     atomic.Pointer[func() bool]
+	areWaitersListed atomic.Bool
+	// takenVersions holds the version in which takeOver wrote a record, by its UID, while it exists.
 	takenVersions sync.Map
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
 
-// New returns an allocator. It deletes records that were created although their creation seemed to
-// fail.
-func New(o Options) *Allocator {
+// New returns an allocator with a new catalog and a new queue of one ledger, which the caller feeds. It
+// deletes records whose creation seemed to fail.
+func New(view *ledger.Ledger, c inventory.Options, q queue.Options, o Options) *Allocator {
 	if o.Tracer == nil {
 		o.Tracer = nopTracer{}
 	}
-	a := &Allocator{
-		ledger: o.Ledger, catalog: o.Catalog, queue: o.Queue, client: o.Client,
-		limit: o.UnclaimedLimit, metrics: o.Metrics, history: o.History, tracer: o.Tracer, log: o.Log,
-		attempts: semaphore.NewWeighted(MaxConcurrentAttempts),
-		claims:   newClaims(o.Ledger, o.Queue, o.Log),
-	}
-	a.ledger.Listen(func(c ledger.Change) {
+	a := &Allocator{Options: o, Ledger: view, attempts: semaphore.NewWeighted(MaxConcurrentAttempts)}
+	c.Ledger = view
+	a.Catalog = inventory.New(c)
+	q.Ledger, q.Catalog, q.Log = view, a.Catalog, o.Log
+	a.Queue = queue.New(q)
+	alwaysSynced := func() bool { return true }
+	a.claimsSynced.Store(&alwaysSynced)
+	a.Ledger.Listen(func(c ledger.Change) {
 		switch c.Kind {
 		case ledger.Abandoned:
-			a.discard(context.Background(), c.Record)
+			a.discard(context.Background(), c.Record, func() {})
 		case ledger.Removed:
 			a.takenVersions.Delete(c.Record.UID)
 		}
@@ -104,21 +95,20 @@ func New(o Options) *Allocator {
 	return a
 }
 
-// checkSynced returns ipam.ErrNotSynced until all objects that decisions depend on have been seen once:
-// records, pools, classes and the waiting claims. Nothing is handed out before.
-func (a *Allocator) checkSynced() error { return a.queue.Synced() }
+// checkSynced returns ipam.ErrNotSynced until all objects that decisions depend on have been seen
+// once.
+func (a *Allocator) checkSynced() error { return a.Queue.Synced() }
 
 // Close ends the queue's Run, and waits until the records that are being given up are gone.
 func (a *Allocator) Close() {
-	a.queue.Close()
+	a.Queue.Close()
 	a.background.Wait()
 }
 
 // Allocate gives a holder a block, recorded and confirmed. A holder that exists, or that is a pool,
 // gets the block that is recorded for it already, if there is one. If there is none, but a release
-// is on its way, Allocate waits for that release first, unless the holder is in the queue: then it
-// waits for its turn there. A new request that only an earlier waiter keeps from a block also waits
-// a moment, until that waiter has one.
+// is on its way, Allocate waits for that, unless the holder waits for its turn in the queue. A new
+// request that only an earlier waiter keeps from a block also waits a moment.
 //
 // Errors: *ipam.ExhaustedError, *ipam.TakenError, *ipam.LimitError, *ipam.MissingError if the pool
 // is being released, ipam.ErrNotSynced, ipam.ErrUnconfirmed, ipam.ErrCrowded,
@@ -137,17 +127,16 @@ func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Reco
 	return a.retakeOrFind(ctx, order)
 }
 
-// bind allocates a block for a claim that exists. If one is already recorded for the claim, bind
-// takes that over.
+// bind allocates a block for a claim that exists, or takes over the recorded one.
 func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) {
-	for _, record := range a.ledger.HeldBy(order.Holder) {
+	for _, record := range a.Ledger.HeldBy(order.Holder) {
 		if record.HolderUID == order.HolderUID && record.State == ipam.StateBound && !record.Terminating {
 			return a.takeOver(ctx, record, order.HolderUID)
 		}
 	}
 	record, err := a.retakeOrFind(ctx, order)
 	if apierrors.IsAlreadyExists(err) {
-		a.ledger.AwaitStored(ctx, order.Record, order.keys())
+		a.Ledger.AwaitStored(ctx, order.Record, order.keys())
 		return ipam.Record{}, fmt.Errorf("another process is binding %s: %w", order.Holder, ipam.ErrUnconfirmed)
 	}
 	return record, err
@@ -162,7 +151,7 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	}
 	exhausted := order.newShortage()
 	for _, pool := range order.Pools {
-		block, err := a.ledger.Peek(a.ask(order, pool))
+		block, err := a.Ledger.Peek(a.ask(order, pool))
 		if err == nil {
 			return order.recordOf(pool, block), nil
 		}
@@ -173,9 +162,9 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	return ipam.Record{}, exhausted.err()
 }
 
-// Consider reports for each pool that an order may use whether the pool has a block for it now, and
-// the reason if it has none: first for the pools that Allocate would try, by name, then for the
-// others. It asks the ledger only about the first few pools. It records nothing.
+// Consider reports whether each pool that an order may use has a block for it now, or why not:
+// first for the pools that Allocate would try, by name, then for the others. It asks the ledger
+// only about the first few, and records nothing.
 func (a *Allocator) Consider(order Order, limit int) []ipam.PoolResult {
 	order = a.withRecordName(order)
 	exhausted := order.newShortage()
@@ -183,20 +172,19 @@ func (a *Allocator) Consider(order Order, limit int) []ipam.PoolResult {
 	results := make([]ipam.PoolResult, len(pools), len(pools)+len(order.PassedOver))
 	for i, pool := range pools {
 		if results[i].Pool = pool.Key; i < limit {
-			_, err := a.ledger.Peek(a.ask(order, pool))
+			_, err := a.Ledger.Peek(a.ask(order, pool))
 			results[i].Err = exhausted.poolError(pool, err)
 		}
 	}
 	return append(results, order.PassedOver...)
 }
 
-// ask returns the request to the ledger: for a block, unless that would overtake a claim that waits
-// for one.
+// ask returns the request to the ledger for a block, unless that would overtake a waiting claim.
 func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
 		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
-		Turn: a.queue.Turn(pool, order.Holder, order.Waiting),
+		Turn: a.Queue.Turn(pool, order.Holder, order.Waiting),
 	}
 	a.setAccount(&ask, order)
 	if order.Terms.Strategy != "" {
@@ -212,39 +200,35 @@ func (a *Allocator) setAccount(ask *ledger.Ask, order Order) {
 	}
 	ask.Project = a.projectOf(order.Holder)
 	ask.Class = order.Terms.Class
-	class, _ := a.catalog.Class(ask.Class)
+	class, _ := a.Catalog.Class(ask.Class)
 	ask.ClassLimit = class.Limit
 }
 
-// unclaimedLimit returns the number of records of a namespace that may be unclaimed. It returns 0,
-// which means any number, as long as the unclaimed ones are not known.
+// unclaimedLimit returns 0, which means any number, as long as the unclaimed records are not known.
 func (a *Allocator) unclaimedLimit() int {
-	if !a.claims.isSynced() {
+	if !a.KnowsClaims() {
 		return 0
 	}
-	return a.limit
+	return a.UnclaimedLimit
 }
 
-// projectOf returns the project of a holder. It returns the empty string for a cluster-scoped pool.
+// projectOf returns the project of a holder; empty for a cluster-scoped pool.
 func (a *Allocator) projectOf(holder ipam.Holder) string {
-	tenant, _ := a.catalog.Tenant(holder.Namespace)
+	tenant, _ := a.Catalog.Tenant(holder.Namespace)
 	return tenant.Project
 }
 
 const (
-	// patience bounds how long a request that may wait anyhow waits for the sign of a release: the
-	// watch of claims is a few milliseconds behind a user who deletes one claim and at once creates
-	// another.
+	// patience bounds the wait for the sign of a release: the watch of claims is a few milliseconds
+	// behind a user who deletes one claim and at once creates another.
 	patience = 50 * time.Millisecond
-	// fewRecords bounds the records of a pool for which the claim of each is read from the API
-	// server.
+	// fewRecords bounds the records of a pool whose claims are read from the API server.
 	fewRecords = 4
 )
 
-// awaitRoom waits, for a short time, until there may be room for an order that failed with the
-// cause. It reports whether to look for a block again.
+// awaitRoom waits, for a short time, until there may be room, and reports whether to look again.
 func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause error) (mayBeRoom bool) {
-	ctx, span := a.tracer.Start(ctx, tracing.Await)
+	ctx, span := a.Tracer.Start(ctx, tracing.Await)
 	defer func() { endAwait(span, mayBeRoom) }()
 	if exhausted, ok := errors.AsType[*ipam.ExhaustedError](cause); ok && exhausted.OutOfTurn {
 		return a.awaitTurn(ctx, order)
@@ -252,13 +236,13 @@ func (a *Allocator) awaitRoom(ctx context.Context, order Order, frees int, cause
 	return a.awaitRelease(ctx, order, frees, cause)
 }
 
-// awaitTurn waits, for a short time, until a pool has room for the order and no waiter precedes it.
-// A waiter that precedes it may not be waiting at all: a child pool whose CIDR was recorded when it
-// was created is seen before that record, because each arrives by a separate watch.
+// awaitTurn waits, for a short time, until no waiter precedes the order. A waiter may not be
+// waiting at all: a child pool whose CIDR was recorded when it was created is seen before that
+// record, because each arrives by a separate watch.
 func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	a.ledger.Await(ctx, order.keys(), func() bool {
+	a.Ledger.Await(ctx, order.keys(), func() bool {
 		_, err := a.Preview(order)
 		isTurn = err == nil
 		return isTurn
@@ -266,8 +250,7 @@ func (a *Allocator) awaitTurn(ctx context.Context, order Order) (isTurn bool) {
 	return isTurn
 }
 
-// awaitRelease waits, for a short time, for a release that is on its way to one of the order's
-// pools. It reports whether to look for a block again.
+// awaitRelease waits, for a short time, for a release that is on its way to one of the pools.
 func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, cause error) bool {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -279,20 +262,20 @@ func (a *Allocator) awaitRelease(ctx context.Context, order Order, frees int, ca
 	if !errors.As(cause, &exhausted) || exhausted.OnExhaustion == ipam.OnExhaustionReject {
 		wait = 0
 	}
-	return a.ledger.AwaitRelease(ctx, order.keys(), order.Holder, frees, wait)
+	return a.Ledger.AwaitRelease(ctx, order.keys(), order.Holder, frees, wait)
 }
 
-// markLeavingRecords asks the API server, if a pool has few records, whether their claims are about to
-// be released: the watch may not have shown that yet.
+// markLeavingRecords asks the API server about the claims of a pool with few records: the watch may
+// not have shown yet that one is about to be released.
 func (a *Allocator) markLeavingRecords(ctx context.Context, pool ipam.PoolKey) {
-	for _, record := range a.ledger.FewRecords(pool, fewRecords) {
+	for _, record := range a.Ledger.FewRecords(pool, fewRecords) {
 		if record.Holder.Kind != "IPClaim" {
 			continue
 		}
 		claim := &v1alpha1.IPClaim{}
-		err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, claim)
+		err := a.Client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, claim)
 		if kubeutil.IsNotFound(err) || err == nil && (claim.Spec.AllocationName != record.Name.Name || !claim.DeletionTimestamp.IsZero()) {
-			a.ledger.MarkLeaving(record.Name)
+			a.Ledger.MarkLeaving(record.Name)
 		}
 	}
 }
@@ -309,7 +292,7 @@ func metricsOf(o Order) metrics.Allocation {
 	return m
 }
 
-// family returns the family of the block. It returns the empty string if the order names none.
+// family returns the family of the block; empty if the order names none.
 func (o Order) family() ipam.Family {
 	switch {
 	case o.Terms.Family != "":
@@ -346,17 +329,14 @@ func resultOf(err error) metrics.Result {
 	return metrics.ResultError
 }
 
-// Time limits for the steps of a request. At admission the deadline of the request
-// (webhooks.NewServer) ends any step that would exceed it.
+// Time limits for the steps of a request. At admission the deadline of the request comes first.
 const (
 	// confirmTimeout bounds the whole way from finding to confirming.
 	confirmTimeout = 3500 * time.Millisecond
-	// attemptTimeout bounds the wait until the API server may be asked: the rest of the time must
-	// suffice for record and confirmation.
+	// attemptTimeout bounds the wait until the API server may be asked: the rest must suffice.
 	attemptTimeout = 1500 * time.Millisecond
 	// releaseTimeout bounds the wait for a release that is on its way.
 	releaseTimeout = 250 * time.Millisecond
-	// discardTimeout bounds giving up a record. A record that is not released in that time is left
-	// to the collection of orphans.
+	// discardTimeout bounds giving up a record, which is otherwise left to the collection of orphans.
 	discardTimeout = 30 * time.Second
 )

@@ -292,40 +292,22 @@ func (w watcher) List(metav1.ListOptions) (runtime.Object, error) {
 // Watch implements cache.Watcher: events in order, late, until the connection is
 // cut or falls silent.
 func (w watcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	after, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
-	if err != nil {
-		return nil, err
-	}
 	if w.chance(10) { // compacted: the reflector lists again
 		return nil, apierrors.NewResourceExpired("too old")
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events := make(chan watch.Event)
-	go func() {
-		defer close(events)
-		for ; ; after++ {
-			event, ok := w.server.next(ctx, after)
-			if !ok {
-				return
-			}
-			if w.chance(4000) { // silent: connected, but no event arrives
-				<-ctx.Done()
-				return
-			}
-			if w.chance(2000) {
-				return // cut
-			}
-			if w.chance(10) {
-				w.dawdle()
-			}
-			select {
-			case events <- event:
-			case <-ctx.Done():
-				return
-			}
+	return w.server.watch(options, func(ctx context.Context) bool {
+		if w.chance(4000) { // silent: connected, but no event arrives
+			<-ctx.Done()
+			return false
 		}
-	}()
-	return &connection{events: events, cancel: cancel}, nil
+		if w.chance(2000) {
+			return false // cut
+		}
+		if w.chance(10) {
+			w.dawdle()
+		}
+		return true
+	})
 }
 
 type connection struct {

@@ -40,33 +40,33 @@ func TestClaimIsBoundOnlyToItsOwnRecord(t *testing.T) {
 		"its holder is not known":      {func(r *ipam.Record) { r.HolderUID = "" }, false},
 		"it is retained, and too long": {func(r *ipam.Record) { r.State = ipam.StateRetained }, false},
 		"it cools down":                {func(r *ipam.Record) { r.State = ipam.StateCooling }, false},
+		"it is being deleted":          {func(*ipam.Record) {}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				former := heldBlock("x", "10.0.0.0/27")
-				former.Name.Name, former.HolderUID = "x-former", "uid"
-				c.change(&former)
-				former = api.stores(t, former)
-				order := claimOrder("x", 28)
-				order.existsAs("uid")
-				record, err := a.Allocate(t.Context(), order)
-				if err != nil {
-					t.Fatal(err)
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			former := heldBlock("x", "10.0.0.0/27")
+			former.Name.Name, former.HolderUID = "x-former", "uid"
+			c.change(&former)
+			former = api.stores(t, former)
+			if name == "it is being deleted" {
+				api.terminates(t, former)
+			}
+			order := claimOrder("x", 28)
+			order.existsAs("uid")
+			record, err := a.Allocate(t.Context(), order)
+			must(t, err)
+			if !c.own {
+				if record.UID == former.UID || record.Block.Overlaps(former.Block) || record.Name != convert.RecordOfHolder(order.Holder, "uid") || record.Adopted {
+					t.Errorf("got %+v, want another record", record)
 				}
-				if !c.own {
-					if record.UID == former.UID || record.Name != convert.RecordOfHolder(order.Holder, "uid") || record.Adopted {
-						t.Errorf("got %+v, want another record", record)
-					}
-					return
-				}
-				stored := api.stored(former.Name)
-				if record.UID != former.UID || !record.Adopted || record.HolderUID != "uid" || record.Version != stored.ResourceVersion {
-					t.Errorf("got %+v, want the record that was made for it", record)
-				}
-				if stored.Annotations[v1alpha1.AnnotationAdopted] == "" || stored.Spec.ClaimRef.UID != "uid" {
-					t.Errorf("stored is %+v, which does not state that it was taken over", stored)
-				}
-			})
+				return
+			}
+			stored := api.stored(former.Name)
+			if record.UID != former.UID || !record.Adopted || record.HolderUID != "uid" || record.Version != stored.ResourceVersion {
+				t.Errorf("got %+v, want the record that was made for it", record)
+			}
+			if stored.Annotations[v1alpha1.AnnotationAdopted] == "" || stored.Spec.ClaimRef.UID != "uid" {
+				t.Errorf("stored is %+v, which does not state that it was taken over", stored)
+			}
 		})
 	}
 }
@@ -82,9 +82,7 @@ func TestUnchangedTakenOverRecordIsNotRewritten(t *testing.T) {
 		order.existsAs("uid")
 		allocate := func() ipam.Record {
 			record, err := a.Allocate(t.Context(), order)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			synctest.Wait()
 			return record
 		}
@@ -93,31 +91,10 @@ func TestUnchangedTakenOverRecordIsNotRewritten(t *testing.T) {
 			t.Errorf("taken over again it is %+v, want it as before: %+v", again, first)
 		}
 		changed, err := a.SetReclaimPolicy(t.Context(), first, ipam.ReclaimRetain)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		synctest.Wait()
 		if again := allocate(); again.Version == changed.Version {
 			t.Error("a record that was changed since is not written to")
-		}
-	})
-}
-
-// TestTerminatingRecordIsNotBound covers a record whose block is about to be free.
-func TestTerminatingRecordIsNotBound(t *testing.T) {
-	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		former := heldBlock("x", "10.0.0.0/28")
-		former.Name.Name, former.HolderUID = "x-former", "uid"
-		former = api.stores(t, former)
-		if err := api.server.delete(convert.Allocation(former), &metav1.Preconditions{}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		order := claimOrder("x", 28)
-		order.existsAs("uid")
-		record, err := a.Allocate(t.Context(), order)
-		if err != nil || record.Block == former.Block {
-			t.Errorf("got %+v, %v; want another block", record, err)
 		}
 	})
 }
@@ -159,24 +136,18 @@ func TestRequestWaitsForUnseenRecordOfSameName(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, func(s *scene) {
-				close(s.lists)
-				synctest.Wait()
-				order := s.bound("x", "uid", 32)
-				s.recorded(order, "10.0.0.0/32")
-				go func() {
-					<-time.After(late)
-					close(s.events)
-				}()
-				began := time.Now()
-				if err := attempt(s, order); !errors.Is(err, ipam.ErrUnconfirmed) {
-					t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
-				}
-				if took := time.Since(began); took != late {
-					t.Errorf("it took %v, want %v, until the record is shown", took, late)
-				}
-			})
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			s.list()
+			order := s.bound("x", "uid", 32)
+			s.recorded(order, "10.0.0.0/32")
+			time.AfterFunc(late, func() { close(s.events) })
+			began := time.Now()
+			if err := attempt(s, order); !errors.Is(err, ipam.ErrUnconfirmed) {
+				t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
+			}
+			if took := time.Since(began); took != late {
+				t.Errorf("it took %v, want %v, until the record is shown", took, late)
+			}
 		})
 	}
 }
@@ -185,14 +156,14 @@ func TestRequestWaitsForUnseenRecordOfSameName(t *testing.T) {
 // give way.
 func TestRecordBeyondLimitIsAbandoned(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		a.catalog.SetProject("ns", "red")
+		a.Catalog.SetProject("ns", "red")
 		for _, claim := range []string{"x", "y"} {
 			record := heldBlock(claim, map[string]string{"x": "10.0.0.0/28", "y": "10.0.0.16/28"}[claim])
 			record.Name, record.HolderUID, record.Class, record.Project = convert.RecordOfHolder(record.Holder, claim), claim, "gold", "red"
 			api.stores(t, record)
 			api.otherObjects = append(api.otherObjects, claimNamed(claim, claim))
 		}
-		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
 		order := claimOrder("y", 28)
 		order.existsAs("y")
 		_, err := a.Allocate(t.Context(), order)
@@ -242,26 +213,23 @@ func twoHolders() map[string]struct {
 func TestClosedPoolConfirmsNoRecord(t *testing.T) {
 	closed := ipam.Pool{Key: ipam.PoolNamed("closed"), Home: parent().Key, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4}
 	for name, c := range twoHolders() {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				a.ledger.Describe(closed)
-				record := heldBlock("x", "10.0.1.0/28")
-				record.Pool, record.Holder = closed.Key, c.holder
-				if record.Holder.IsPool() {
-					record.Purpose = ipam.PurposePool
-				}
-				record = api.stores(t, record)
-				err := a.CheckConfirmed(record)
-				missing, ok := errors.AsType[*ipam.MissingError](err)
-				if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
-					t.Errorf("got %v, want it with reason %s", err, c.reason)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			a.Ledger.Describe(closed)
+			record := heldBlock("x", "10.0.1.0/28")
+			record.Pool, record.Holder = closed.Key, c.holder
+			if record.Holder.IsPool() {
+				record.Purpose = ipam.PurposePool
+			}
+			record = api.stores(t, record)
+			err := a.CheckConfirmed(record)
+			missing, ok := errors.AsType[*ipam.MissingError](err)
+			if !ok || missing.Reason != c.reason || missing.Message != "pool closed is being released, or its CIDR is not recorded: wait until it is ready, or use another pool" {
+				t.Errorf("got %v, want it with reason %s", err, c.reason)
+			}
 		})
 	}
 }
 
-// TestRecordIsAdoptedForItsHolder covers holders that exist and holders that do not exist yet.
 func TestRecordIsAdoptedForItsHolder(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
@@ -294,8 +262,6 @@ func TestRepeatedAdoptionRewritesRecord(t *testing.T) {
 	})
 }
 
-// TestOnlyUIDOfStoredHolderIsRecorded expects that only the UID of the stored holder is written
-// into the record.
 func TestOnlyUIDOfStoredHolderIsRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		there []client.Object
@@ -309,101 +275,79 @@ func TestOnlyUIDOfStoredHolderIsRecorded(t *testing.T) {
 			return apierrors.IsConflict(err) && strings.Contains(err.Error(), "stamping IPAllocation ns/")
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := heldBlock("x", "10.0.0.0/28")
-				record.ReleaseAfter = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
-				record = api.stores(t, record)
-				api.otherObjects = c.there
-				stamped, err := a.Stamp(t.Context(), record, claimNamed("x", "uid"))
-				if !c.want(err) {
-					t.Fatalf("got %v", err)
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			record := heldBlock("x", "10.0.0.0/28")
+			record.ReleaseAfter = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+			record = api.stores(t, record)
+			api.otherObjects = c.there
+			stamped, err := a.Stamp(t.Context(), record, claimNamed("x", "uid"))
+			if !c.want(err) {
+				t.Fatalf("got %v", err)
+			}
+			stored := api.stored(record.Name)
+			if err != nil {
+				if stored.ResourceVersion != record.Version {
+					t.Errorf("stored is %+v, though it failed", stored)
 				}
-				stored := api.stored(record.Name)
-				if err != nil {
-					if stored.ResourceVersion != record.Version {
-						t.Errorf("stored is %+v, though it failed", stored)
-					}
-					return
-				}
-				if stored.Spec.ClaimRef.UID != "uid" || stored.Spec.ReleaseAfter != nil {
-					t.Errorf("stored is %+v, want it with the UID and for good", stored.Spec)
-				}
-				if stamped.HolderUID != "uid" || !stamped.ReleaseAfter.IsZero() || stamped.Version != stored.ResourceVersion {
-					t.Errorf("got %+v", stamped)
-				}
-			})
+				return
+			}
+			if stored.Spec.ClaimRef.UID != "uid" || stored.Spec.ReleaseAfter != nil {
+				t.Errorf("stored is %+v, want it with the UID and for good", stored.Spec)
+			}
+			if stamped.HolderUID != "uid" || !stamped.ReleaseAfter.IsZero() || stamped.Version != stored.ResourceVersion {
+				t.Errorf("got %+v", stamped)
+			}
 		})
 	}
 }
 
-// TestRestoredClaimGetsFormerRecord expects the former record if everything is as it was.
 func TestRestoredClaimGetsFormerRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*ipam.Record, *Order)
 		want   bool
 	}{
-		"nothing":                      {func(*ipam.Record, *Order) {}, true},
-		"it is of one of its pools":    {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}, parent()} }, true},
-		"the record is of another":     {func(r *ipam.Record, _ *Order) { r.Holder.Name = "y" }, false},
-		"it has another block":         {func(r *ipam.Record, _ *Order) { r.Block = netip.MustParsePrefix("10.0.0.16/28") }, false},
-		"it is retained":               {func(r *ipam.Record, _ *Order) { r.State = ipam.StateRetained }, false},
-		"it is of another pool":        {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}} }, false},
-		"it may have none of its pool": {func(_ *ipam.Record, o *Order) { o.Pools = nil }, false},
-		"it is of another class":       {func(r *ipam.Record, _ *Order) { r.Class = "gold" }, false},
-		"the claim asks for another":   {func(_ *ipam.Record, o *Order) { o.Terms.Class = "gold" }, false},
-		"both are of one class":        {func(r *ipam.Record, o *Order) { r.Class, o.Terms.Class = "gold", "gold" }, true},
+		"nothing":                           {func(*ipam.Record, *Order) {}, true},
+		"nothing, but it is being deleted":  {func(*ipam.Record, *Order) {}, false},
+		"nothing, but it cannot be patched": {func(*ipam.Record, *Order) {}, false},
+		"it is of one of its pools":         {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}, parent()} }, true},
+		"the record is of another":          {func(r *ipam.Record, _ *Order) { r.Holder.Name = "y" }, false},
+		"it has another block":              {func(r *ipam.Record, _ *Order) { r.Block = netip.MustParsePrefix("10.0.0.16/28") }, false},
+		"it is retained":                    {func(r *ipam.Record, _ *Order) { r.State = ipam.StateRetained }, false},
+		"it is of another pool":             {func(_ *ipam.Record, o *Order) { o.Pools = []ipam.Pool{{Key: ipam.PoolNamed("other")}} }, false},
+		"it may have none of its pool":      {func(_ *ipam.Record, o *Order) { o.Pools = nil }, false},
+		"it is of another class":            {func(r *ipam.Record, _ *Order) { r.Class = "gold" }, false},
+		"the claim asks for another":        {func(_ *ipam.Record, o *Order) { o.Terms.Class = "gold" }, false},
+		"both are of one class":             {func(r *ipam.Record, o *Order) { r.Class, o.Terms.Class = "gold", "gold" }, true},
 		"its pool is closed": {func(r *ipam.Record, o *Order) {
 			r.Pool = ipam.PoolNamed("closed")
 			o.Pools = []ipam.Pool{{Key: r.Pool}}
 		}, false},
 		"its name is another": {func(r *ipam.Record, _ *Order) { r.Name.Name = "other" }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				order := claimOrder("x", 28)
-				order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-				record := order.recordOf(parent(), order.Terms.Block)
-				record.Name.Name, record.HolderUID = "x-saved", "former"
-				c.change(&record, &order)
-				record = api.stores(t, record)
-				restored, ok := a.Restore(t.Context(), order, "x-saved")
-				if ok != c.want {
-					t.Fatalf("got %t, want %t", ok, c.want)
-				}
-				stored := api.stored(record.Name)
-				if taken := stored.Annotations[v1alpha1.AnnotationAdopted] != ""; taken != c.want {
-					t.Errorf("stored is %+v", stored)
-				}
-				if ok && (restored.UID != record.UID || restored.HolderUID != "" || stored.Spec.ClaimRef.UID != "") {
-					t.Errorf("got %+v, want it for a claim that does not exist yet", restored)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			order := claimOrder("x", 28)
+			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+			record := order.recordOf(parent(), order.Terms.Block)
+			record.Name.Name, record.HolderUID = "x-saved", "former"
+			c.change(&record, &order)
+			record = api.stores(t, record)
+			switch name {
+			case "nothing, but it is being deleted":
+				api.terminates(t, record)
+			case "nothing, but it cannot be patched":
+				api.calls(map[string]error{"patch": errCut})
+			}
+			restored, ok := a.Restore(t.Context(), order, "x-saved")
+			if ok != c.want {
+				t.Fatalf("got %t, want %t", ok, c.want)
+			}
+			stored := api.stored(record.Name)
+			if taken := stored.Annotations[v1alpha1.AnnotationAdopted] != ""; taken != c.want {
+				t.Errorf("stored is %+v", stored)
+			}
+			if ok && (restored.UID != record.UID || restored.HolderUID != "" || stored.Spec.ClaimRef.UID != "") {
+				t.Errorf("got %+v, want it for a claim that does not exist yet", restored)
+			}
 		})
 	}
-	t.Run("it is being deleted", func(t *testing.T) {
-		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-			order := claimOrder("x", 28)
-			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-			record := api.stores(t, order.recordOf(parent(), order.Terms.Block))
-			if err := api.server.delete(convert.Allocation(record), &metav1.Preconditions{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if _, ok := a.Restore(t.Context(), order, record.Name.Name); ok {
-				t.Error("it was taken over")
-			}
-		})
-	})
-	t.Run("the API server does not answer", func(t *testing.T) {
-		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-			order := claimOrder("x", 28)
-			order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
-			record := api.stores(t, order.recordOf(parent(), order.Terms.Block))
-			api.calls(map[string]error{"patch": errCut})
-			if _, ok := a.Restore(t.Context(), order, record.Name.Name); ok {
-				t.Error("it was taken over")
-			}
-		})
-	})
 }

@@ -3,6 +3,7 @@ package allocator
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -22,7 +24,7 @@ import (
 func openParent(a *Allocator) ipam.Pool {
 	pool := parent()
 	pool.Lengths = ipam.Lengths{Min: 16, Max: 32}
-	a.catalog.SetPool(pool)
+	a.Catalog.SetPool(pool)
 	return pool
 }
 
@@ -47,7 +49,7 @@ func TestOrderForPoolNamesItsParent(t *testing.T) {
 		},
 		"a namespace's child cannot use the parent": {
 			pool:   with(func(p *ipam.Pool) { p.Key = ipam.LocalPoolNamed("ns", "child") }),
-			before: func(a *Allocator) { a.catalog.SetProject("ns", "red") },
+			before: func(a *Allocator) { a.Catalog.SetProject("ns", "red") },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, `there is no IPPool "parent" that this namespace may use`),
 		},
 		"a child of a namespace that is not known yet": {
@@ -63,7 +65,7 @@ func TestOrderForPoolNamesItsParent(t *testing.T) {
 		},
 		"of a parent that is paused": {
 			pool:   child,
-			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.catalog.SetPool(pool) },
+			before: func(a *Allocator) { pool := openParent(a); pool.Paused = true; a.Catalog.SetPool(pool) },
 			err:    isMissing(v1alpha1.ReasonParentNotReady, "pool parent is paused"),
 		},
 		"larger than the space that the parent does not withhold": {
@@ -75,45 +77,43 @@ func TestOrderForPoolNamesItsParent(t *testing.T) {
 					ends = append(ends, space.RangeOf(netip.MustParsePrefix(block)))
 				}
 				pool.Withheld = space.NewRanges(pool.CIDR, ends)
-				a.catalog.SetPool(pool)
+				a.Catalog.SetPool(pool)
 			},
 			err: isMissing(v1alpha1.ReasonCannotFit, "no /17 can be handed out"),
 		},
 		"larger than the parent hands out": {
 			pool:   with(func(p *ipam.Pool) { p.Length = 20 }),
-			before: func(a *Allocator) { pool := openParent(a); pool.Lengths.Min = 24; a.catalog.SetPool(pool) },
+			before: func(a *Allocator) { pool := openParent(a); pool.Lengths.Min = 24; a.Catalog.SetPool(pool) },
 			err: func(err error) bool {
 				_, ok := errors.AsType[*ipam.PolicyError](err)
 				return ok
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-				openParent(a)
-				if c.before != nil {
-					c.before(a)
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, _ *steady) {
+			openParent(a)
+			if c.before != nil {
+				c.before(a)
+			}
+			order, err := a.PoolOrder(c.pool)
+			if c.err != nil {
+				if !c.err(err) {
+					t.Errorf("got %v", err)
 				}
-				order, err := a.PoolOrder(c.pool)
-				if c.err != nil {
-					if !c.err(err) {
-						t.Errorf("got %v", err)
-					}
-					return
-				}
-				if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
-					t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
-				}
-				if order.Holder != convert.HolderOfPool(c.pool.Key) || a.withRecordName(order).Record != a.catalog.RecordOfPool(c.pool.Key) ||
-					order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
-					t.Errorf("got %+v", order)
-				}
-				place := queue.WaiterOfPool(c.pool, metav1.Now().Time)
-				a.queue.Wait(place)
-				if order, err = a.PoolOrder(c.pool); err != nil || !order.Waiting.Since.Equal(place.Since) {
-					t.Errorf("queued: got %+v, %v; want its place", order.Waiting, err)
-				}
-			})
+				return
+			}
+			if err != nil || len(order.Pools) != 1 || order.Pools[0].Key.Name != c.want {
+				t.Fatalf("got %+v, %v; want it from %s", order, err, c.want)
+			}
+			if order.Holder != convert.HolderOfPool(c.pool.Key) || a.withRecordName(order).Record != a.Catalog.RecordOfPool(c.pool.Key) ||
+				order.Terms.Family != ipam.IPv4 || order.Terms.Reclaim != ipam.ReclaimDelete || !order.Waiting.IsZero() {
+				t.Errorf("got %+v", order)
+			}
+			place := queue.WaiterOfPool(c.pool, metav1.Now().Time)
+			a.Queue.Wait(place)
+			if order, err = a.PoolOrder(c.pool); err != nil || !order.Waiting.Since.Equal(place.Since) {
+				t.Errorf("queued: got %+v, %v; want its place", order.Waiting, err)
+			}
 		})
 	}
 	t.Run("before everything was seen", func(t *testing.T) {
@@ -134,8 +134,8 @@ func isMissing(reason, message string) func(error) bool {
 
 func TestChildPoolNeedsRightToUseParent(t *testing.T) {
 	a := newUnsyncedAllocator()
-	a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("parent")})
-	a.catalog.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "parent")})
+	a.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("parent")})
+	a.Catalog.SetPool(ipam.Pool{Key: ipam.LocalPoolNamed("ns", "parent")})
 	for name, c := range map[string]struct {
 		pool ipam.Pool
 		want bool
@@ -146,7 +146,7 @@ func TestChildPoolNeedsRightToUseParent(t *testing.T) {
 		"a namespace's, of an unseen pool there": {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "none")}, false},
 		"a namespace's, of a pool there":         {ipam.Pool{Key: ipam.LocalPoolNamed("ns", "p"), Home: ipam.LocalPoolNamed("ns", "parent")}, false},
 	} {
-		if got := a.catalog.LacksRight(c.pool.ParentRequest()); got != c.want {
+		if got := a.Catalog.LacksRight(c.pool.ParentRequest()); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
@@ -156,20 +156,18 @@ func TestPoolDescendsFromItsAncestors(t *testing.T) {
 	a := newUnsyncedAllocator()
 	named := ipam.PoolNamed
 	for child, home := range map[string]ipam.PoolKey{"a": ipam.DomainNamed("default", ipam.IPv4), "b": named("a"), "c": named("b"), "x": named("y"), "y": named("x")} {
-		a.catalog.SetPool(ipam.Pool{Key: named(child), Home: home})
+		a.Catalog.SetPool(ipam.Pool{Key: named(child), Home: home})
 	}
 	for _, c := range []struct {
 		pool, ancestor string
 		want           bool
 	}{{"a", "a", true}, {"b", "a", true}, {"c", "a", true}, {"a", "c", false}, {"b", "c", false}, {"x", "a", false}, {"x", "y", true}, {"none", "a", false}} {
-		if got := a.catalog.Descends(named(c.pool), named(c.ancestor)); got != c.want {
+		if got := a.Catalog.Descends(named(c.pool), named(c.ancestor)); got != c.want {
 			t.Errorf("%s below %s: %t, want %t", c.pool, c.ancestor, got, c.want)
 		}
 	}
 }
 
-// TestPoolTakesOverOnlyEqualRecordOfItsName expects the pool to take the record over if both have the same
-// content, and to give it up otherwise.
 func TestPoolTakesOverOnlyEqualRecordOfItsName(t *testing.T) {
 	const uid = "uid"
 	for name, c := range map[string]struct {
@@ -192,45 +190,42 @@ func TestPoolTakesOverOnlyEqualRecordOfItsName(t *testing.T) {
 		}, err: ipam.ErrUnconfirmed},
 		"where none is stored, a former pool's": {change: func(r *ipam.Record, o *Order) { r.HolderUID, o.HolderUID = "former", "" }, replaced: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				pool := openParent(a)
-				child := ipam.PoolNamed("child")
-				order := Order{Holder: convert.HolderOfPool(child), HolderUID: uid, Record: a.catalog.RecordOfPool(child)}
-				order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.ReclaimDelete}
-				order.Pools = []ipam.Pool{pool}
-				own := order.recordOf(pool, order.Terms.Block)
-				c.change(&own, &order)
-				own = api.stores(t, own)
-				if c.inUse {
-					block := heldBlock("x", "10.0.7.0/28")
-					block.Pool = child
-					api.stores(t, block)
-				}
-				api.otherObjects = []client.Object{build.Pool("child").Obj()}
-				record, err := a.Allocate(t.Context(), order)
-				synctest.Wait()
-				if !errors.Is(err, c.err) {
-					t.Fatalf("got %v, want %v", err, c.err)
-				}
-				stored := api.stored(own.Name)
-				switch {
-				case stored == nil:
-					t.Fatal("there is no record any more")
-				case c.err != nil && string(stored.UID) != own.UID:
-					t.Errorf("stored is %+v, want the former record", stored)
-				case c.err != nil:
-				case record.UID != string(stored.UID) || (record.UID == own.UID) != c.same || c.same == c.replaced:
-					t.Errorf("got %+v, want the former record: %t", record, c.same)
-				case string(stored.Spec.ClaimRef.UID) != order.HolderUID:
-					t.Errorf("stored is %+v, want it with the pool's UID", stored.Spec)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			pool := openParent(a)
+			child := ipam.PoolNamed("child")
+			order := Order{Holder: convert.HolderOfPool(child), HolderUID: uid, Record: a.Catalog.RecordOfPool(child)}
+			order.Terms = ipam.Terms{Family: ipam.IPv4, Length: 24, Block: netip.MustParsePrefix("10.0.7.0/24"), Reclaim: ipam.ReclaimDelete}
+			order.Pools = []ipam.Pool{pool}
+			own := order.recordOf(pool, order.Terms.Block)
+			c.change(&own, &order)
+			own = api.stores(t, own)
+			if c.inUse {
+				block := heldBlock("x", "10.0.7.0/28")
+				block.Pool = child
+				api.stores(t, block)
+			}
+			api.otherObjects = []client.Object{build.Pool("child").Obj()}
+			record, err := a.Allocate(t.Context(), order)
+			synctest.Wait()
+			if !errors.Is(err, c.err) {
+				t.Fatalf("got %v, want %v", err, c.err)
+			}
+			stored := api.stored(own.Name)
+			switch {
+			case stored == nil:
+				t.Fatal("there is no record any more")
+			case c.err != nil && string(stored.UID) != own.UID:
+				t.Errorf("stored is %+v, want the former record", stored)
+			case c.err != nil:
+			case record.UID != string(stored.UID) || (record.UID == own.UID) != c.same || c.same == c.replaced:
+				t.Errorf("got %+v, want the former record: %t", record, c.same)
+			case string(stored.Spec.ClaimRef.UID) != order.HolderUID:
+				t.Errorf("stored is %+v, want it with the pool's UID", stored.Spec)
+			}
 		})
 	}
 }
 
-// TestTakeoverSkipsTerminatingRecord covers also a record that no pool fits.
 func TestTakeoverSkipsTerminatingRecord(t *testing.T) {
 	order := childOrder(newUnsyncedAllocator(), 24)
 	record := order.recordOf(parent(), netip.MustParsePrefix("10.0.7.0/24"))
@@ -247,7 +242,6 @@ func TestTakeoverSkipsTerminatingRecord(t *testing.T) {
 	}
 }
 
-// TestInterruptedCarveReturnsError covers also a record that existed before and is given up.
 func TestInterruptedCarveReturnsError(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		order := childOrder(a, 24)
@@ -260,8 +254,56 @@ func TestInterruptedCarveReturnsError(t *testing.T) {
 			t.Errorf("got %v, want %v", err, errCut)
 		}
 		api.refuses = nil
-		if err := api.server.delete(convert.Allocation(own), &metav1.Preconditions{}); err != nil {
-			t.Fatal(err)
+		api.terminates(t, own)
+	})
+}
+
+func TestUnservableRequestReturnsReason(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		a.Catalog.SetProject("ns", "ns")
+		pool := openParent(a)
+		a.Catalog.SetPool(ipam.Pool{
+			Key: ipam.PoolNamed("withheld"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 24, Max: 32}, OnExhaustion: ipam.OnExhaustionWait,
+			Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/24"))}),
+		})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
+		a.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("waits"), Home: ipam.PoolNamed("none"), Lengths: ipam.Lengths{Min: 0, Max: 128}, Classes: []string{"west"}})
+		claim := ipam.Name{Namespace: "ns", Name: "x"}
+		none := func(map[string]string) bool { return false }
+		for name, c := range map[string]struct {
+			request ipam.Request
+			want    string
+		}{
+			"nothing is missing":                           {ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}, ""},
+			"its namespace is not known":                   {ipam.Request{Claim: ipam.Name{Namespace: "new", Name: "x"}, Pool: pool.Key, Length: 28}, "the namespace new has not been seen"},
+			"another operator's class":                     {ipam.Request{Claim: claim, Class: "foreign"}, `the IPClass "foreign" is served by another provisioner`},
+			"a class that is not there":                    {ipam.Request{Claim: claim, Class: "none"}, `there is no IPClass "none" that this namespace may use`},
+			"its selector selects nothing":                 {ipam.Request{Claim: claim, Selects: none, Length: 28}, "spec.poolSelector selects no pool that this namespace may use"},
+			"a longer block than there are":                {ipam.Request{Claim: claim, Pool: pool.Key, Length: 33}, "33"},
+			"a block of another pool":                      {ipam.Request{Claim: claim, Pool: pool.Key, Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "10.1.0.0/28"},
+			"nothing can ever be free":                     {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("withheld"), Length: 28}, "no /28 can be handed out"},
+			"a class whose pool waits for its parent":      {ipam.Request{Claim: claim, Class: "west", Length: 28}, "pool waits has no CIDR yet"},
+			"a family of a pool that waits for its parent": {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("waits"), Family: ipam.IPv4, Length: 28}, "pool waits has no CIDR yet"},
+			"a block of a pool that waits for its parent":  {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("waits"), Block: netip.MustParsePrefix("10.1.0.0/28"), Length: ipam.NoLength}, "pool waits has no CIDR yet"},
+			"a pool that is not there":                     {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("none"), Length: 28}, `there is no IPPool "none" that this namespace may use`},
+		} {
+			res, err := a.Resolve(t.Context(), c.request)
+			if c.want == "" && (err != nil || !slices.Equal(keysOf(res.Pools), []ipam.PoolKey{pool.Key})) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(res.Pools) > 0) {
+				t.Errorf("%s: got %+v, %v; want %q", name, res.Pools, err, c.want)
+			}
+		}
+		a.Queue.AddSource(func() bool { return false })
+		if _, err := a.Resolve(t.Context(), ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}); !errors.Is(err, ipam.ErrNotSynced) {
+			t.Errorf("before all has been seen: got %v, want %v", err, ipam.ErrNotSynced)
 		}
 	})
+}
+
+func keysOf(pools []ipam.Pool) []ipam.PoolKey {
+	keys := make([]ipam.PoolKey, len(pools))
+	for i, pool := range pools {
+		keys[i] = pool.Key
+	}
+	return keys
 }

@@ -2,12 +2,12 @@ package allocator
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -39,8 +39,7 @@ func TestAllocationBeforeFirstListFails(t *testing.T) {
 // finds its block in a view that does not show the record of the first.
 func TestStaleViewOfOwnWriteDoesNotOverlap(t *testing.T) {
 	runScene(t, func(s *scene) {
-		close(s.lists)
-		synctest.Wait()
+		s.list()
 		granted := make(chan ipam.Record, 2)
 		for _, order := range []Order{s.order("first", 31), s.order("second", 30)} {
 			go func() {
@@ -74,9 +73,7 @@ func TestLateReleaseKeepsBlockOfAnotherRecord(t *testing.T) {
 		s.deliverAll()
 		order := s.bound("c", "claim-uid", 32)
 		first := s.recorded(order, "10.0.0.1/32")
-		if err := s.allocator.Release(s.t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.allocator.Release(s.t.Context(), first))
 		second := s.recorded(order, "10.0.0.1/32")
 		synctest.Wait()
 
@@ -84,14 +81,13 @@ func TestLateReleaseKeepsBlockOfAnotherRecord(t *testing.T) {
 		if !s.isStored(second) {
 			t.Fatal("the release of a record that was gone freed the one that has its name")
 		}
-		if _, err := s.allocator.takeOver(s.t.Context(), second, second.HolderUID); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.allocator.takeOver(s.t.Context(), second, second.HolderUID)
+		must(t, err)
 		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.isStored(second) {
 			t.Errorf("the release by a maker that gave up freed an adopted block: %v", err)
 		}
 		synctest.Wait()
-		if room := s.allocator.ledger.HasRoom(s.pool.Key, 32, second.Block); room {
+		if room := s.allocator.Ledger.HasRoom(s.pool.Key, 32, second.Block); room {
 			t.Error("the view shows the block as free")
 		}
 	})
@@ -108,28 +104,99 @@ func TestStaleClaimWithRivalKeepsNamedRecord(t *testing.T) {
 		"a claim that has the record keeps it":                  {"the record", ipam.ErrUnconfirmed},
 		"one that waits is written to, and the record given up": {"", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, func(s *scene) {
-				order := s.bound("c", "claim-uid", 32)
-				mine := s.recorded(order, "10.0.0.0/32")
-				s.recorded(s.order("rival", 30), "10.0.0.0/30")
-				s.deliverAll()
-				claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: types.UID("claim-uid"), ResourceVersion: "1"}}
-				if c.has != "" {
-					claim.Spec.AllocationName = mine.Name.Name
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			order := s.bound("c", "claim-uid", 32)
+			mine := s.recorded(order, "10.0.0.0/32")
+			s.recorded(s.order("rival", 30), "10.0.0.0/30")
+			s.deliverAll()
+			claim := claimNamed("c", "claim-uid")
+			if c.has != "" {
+				claim.Spec.AllocationName = mine.Name.Name
+			}
+			s.otherObjects = []client.Object{claim}
+			_, err := s.allocator.Allocate(s.t.Context(), order)
+			if c.want != nil {
+				if !errors.Is(err, c.want) || !s.isStored(mine) {
+					t.Errorf("got %v, and the record there: %t", err, s.isStored(mine))
 				}
-				s.claims[client.ObjectKeyFromObject(claim)] = claim
-				_, err := s.allocator.Allocate(s.t.Context(), order)
-				if c.want != nil {
-					if !errors.Is(err, c.want) || !s.isStored(mine) {
-						t.Errorf("got %v, and the record there: %t", err, s.isStored(mine))
-					}
-					return
-				}
-				if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.isStored(mine) || s.fenced != 1 {
-					t.Errorf("got %v (%v), the record there: %t, the claim written to %d times", err, taken, s.isStored(mine), s.fenced)
-				}
-			})
+				return
+			}
+			if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.isStored(mine) || s.written != 1 {
+				t.Errorf("got %v (%v), the record there: %t, the claim written to %d times", err, taken, s.isStored(mine), s.written)
+			}
+		})
+	}
+}
+
+// restore puts the store back to a revision.
+func (s *apiServer) restore(revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision, s.log = revision, s.log[:revision]
+	clear(s.objects)
+	for _, event := range s.log {
+		obj := event.Object.(*v1alpha1.IPAllocation).DeepCopy()
+		s.objects[client.ObjectKeyFromObject(obj)] = obj
+		maps.DeleteFunc(s.objects, func(_ client.ObjectKey, o *v1alpha1.IPAllocation) bool {
+			return o.UID == obj.UID && event.Type == watch.Deleted
+		})
+	}
+}
+
+// TestWriteBelowViewRevisionIsAbandoned lets the store go back while a replica
+// runs, whose watch shows nothing until the revision is as high as before. Another replica records
+// a block, which that watch never shows.
+func TestWriteBelowViewRevisionIsAbandoned(t *testing.T) {
+	for name, write := range map[string]func(*scene, ipam.Record) error{
+		"a create of an attempt": func(s *scene, _ ipam.Record) error {
+			_, err := s.allocator.Allocate(s.t.Context(), s.order("x", 31))
+			return err
+		},
+		"a create for a claim that exists": func(s *scene, _ ipam.Record) error {
+			_, err := s.allocator.Allocate(s.t.Context(), s.bound("x", "uid", 31))
+			return err
+		},
+		"a change": func(s *scene, kept ipam.Record) error {
+			return s.allocator.ApplyTransition(s.t.Context(), kept, ipam.Transition{State: ipam.StateRetained})
+		},
+	} {
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			s.open()
+			kept := s.recorded(s.order("kept", 31), "10.0.0.6/31")
+			snapshot := s.server.revision
+			for _, block := range []string{"10.0.0.4/32", "10.0.0.5/32"} {
+				s.recorded(s.order(block[:8], 32), block)
+			}
+			synctest.Wait()
+			s.server.restore(snapshot)
+			rival := s.recorded(s.order("rival", 31), "10.0.0.0/31")
+
+			if err := write(s, kept); !errors.Is(err, ipam.ErrUnconfirmed) {
+				t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
+			}
+			synctest.Wait()
+			if n := s.allocator.Ledger.Stats().Rollbacks; n != 1 {
+				t.Errorf("counted %d times that the store has gone back", n)
+			}
+			record, err := s.allocator.Allocate(s.t.Context(), s.order("y", 31))
+			if err != nil || record.Block.Overlaps(rival.Block) {
+				t.Errorf("got %s, %v, want a block that does not overlap %s", record.Block, err, rival.Block)
+			}
+		})
+	}
+}
+
+// TestTakeoverNeedsRunningWatch covers an interrupted watch, during which the store
+// can go back.
+func TestTakeoverNeedsRunningWatch(t *testing.T) {
+	for name, want := range map[string]error{"it runs": nil, "it is interrupted": ipam.ErrUnconfirmed} {
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			s.down = want != nil
+			record := s.recorded(s.bound("x", "uid", 31), "10.0.0.0/31")
+			s.open()
+			if _, err := s.allocator.Adopt(s.t.Context(), record); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
 		})
 	}
 }

@@ -3,10 +3,8 @@ package allocator
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,115 +15,77 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 const (
-	// retryInterval is the interval at which a failed attempt is repeated, and at which it is checked
-	// whether all claims are known.
+	// retryInterval is the interval of retries, and of the check whether all claims are known.
 	retryInterval = 100 * time.Millisecond
 	// waiterListTimeout bounds the attempts to list the waiting claims before all claims are seen.
 	waiterListTimeout = 10 * time.Second
 )
 
-// Feed keeps the catalog up to date from the informers of a cache. The caller calls it once, before
-// the cache is started; FeedClaims does the rest.
+// Feed keeps the catalog up to date from the informers of a cache. It is called once, before the
+// cache is started; FeedClaims does the rest.
 func (a *Allocator) Feed(ctx context.Context, informerCache ctrlcache.Cache) error {
-	sources, err := a.catalog.Feed(ctx, informerCache)
+	sources, err := a.Catalog.Feed(ctx, informerCache)
 	if err != nil {
 		return err
 	}
 	for _, synced := range sources {
-		a.queue.AddSource(synced)
+		a.Queue.AddSource(synced)
 	}
-	a.claims.requireClaims()
+	neverSynced := func() bool { return false }
+	a.claimsSynced.Store(&neverSynced)
+	a.Queue.AddSource(func() bool { return a.areWaitersListed.Load() || a.KnowsClaims() })
 	return nil
 }
 
-// FeedClaims keeps the queue and the ledger's knowledge of claims up to date from the informer of a
-// cache. There may be a hundred thousand claims, and few of them wait: FeedClaims lists the waiting
-// ones first, so that blocks can be handed out before the others are known, and no waiter is
-// overtaken. It returns when all claims are known, or ctx is done. The caller calls it once, after
-// Feed.
+// FeedClaims keeps the queue and the ledger's knowledge of claims up to date. There may be a
+// hundred thousand claims, and few of them wait: it lists the waiting ones first, so that blocks
+// can be handed out before the others are known, and no waiter is overtaken. It is called once,
+// after Feed, and returns when all claims are known.
 func (a *Allocator) FeedClaims(ctx context.Context, live client.Reader, informerCache ctrlcache.Cache) {
-	a.claims.feed(ctx, live, informerCache)
-}
-
-// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of claims blocks
-// its readers, and claimed records may seem unclaimed.
-func (a *Allocator) KnowsClaims() bool { return a.claims.isSynced() }
-
-// claims holds the sources of the IPClaims that this process has seen: the queue has the waiting
-// ones, the ledger the records of the others.
-type claims struct {
-	ledger *ledger.Ledger
-	queue  *queue.Queue
-	log    logr.Logger
-	// synced reports whether every IPClaim has been seen once, areWaitersListed whether the waiting ones
-	// have been.
-	synced           atomic.Pointer[func() bool]
-	areWaitersListed atomic.Bool
-}
-
-// newClaims returns claims that are not fed yet.
-func newClaims(l *ledger.Ledger, q *queue.Queue, log logr.Logger) *claims {
-	c := &claims{ledger: l, queue: q, log: log}
-	alwaysSynced := func() bool { return true }
-	c.synced.Store(&alwaysSynced)
-	return c
-}
-
-// requireClaims blocks allocation until the waiting claims have been seen.
-func (c *claims) requireClaims() {
-	neverSynced := func() bool { return false }
-	c.synced.Store(&neverSynced)
-	c.queue.AddSource(func() bool { return c.areWaitersListed.Load() || c.isSynced() })
-}
-
-// isSynced reports whether every IPClaim has been seen once.
-func (c *claims) isSynced() bool {
-	synced := c.synced.Load()
-	return synced != nil && (*synced)()
-}
-
-func (c *claims) feed(ctx context.Context, live client.Reader, informerCache ctrlcache.Cache) {
 	err := wait.PollUntilContextTimeout(ctx, retryInterval, waiterListTimeout, true, func(ctx context.Context) (bool, error) {
-		return c.logRetry(c.joinWaiters(ctx, live)), nil
+		return a.logRetry(a.joinWaiters(ctx, live)), nil
 	})
 	if err == nil {
-		c.areWaitersListed.Store(true)
+		a.areWaitersListed.Store(true)
 	}
 	// An informer that exists before its cache starts blocks every reader until it has synced.
 	if !informerCache.WaitForCacheSync(ctx) {
 		return
 	}
 	err = wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
-		return c.logRetry(c.watchClaims(ctx, informerCache)), nil
+		return a.logRetry(a.watchClaims(ctx, informerCache)), nil
 	})
 	if err != nil {
 		return
 	}
-	err = wait.PollUntilContextCancel(ctx, retryInterval, true, func(context.Context) (bool, error) { return c.isSynced(), nil })
+	err = wait.PollUntilContextCancel(ctx, retryInterval, true, func(context.Context) (bool, error) { return a.KnowsClaims(), nil })
 	if err != nil {
 		return
 	}
-	c.ledger.MarkClaimsKnown()
-	c.queue.LeaveProvisional() // they were gone when the watch began
+	a.Ledger.MarkClaimsKnown()
+	a.Queue.LeaveProvisional() // they were gone when the watch began
 }
 
+// KnowsClaims reports whether every IPClaim has been seen once. Until then a cache of claims blocks
+// its readers, and claimed records may seem unclaimed. It returns true if claims are not fed.
+func (a *Allocator) KnowsClaims() bool { return (*a.claimsSynced.Load())() }
+
 // logRetry reports whether there was no error, and logs it otherwise.
-func (c *claims) logRetry(err error) bool {
+func (a *Allocator) logRetry(err error) bool {
 	if err != nil {
-		c.log.Error(err, "Could not watch IPClaims; retrying")
+		a.Log.Error(err, "Could not watch IPClaims; retrying")
 	}
 	return err == nil
 }
 
-// joinWaiters adds each claim that has no record yet to the queue, provisionally. As for any first
-// list of a cache, the API server's own cache is good enough; otherwise the API server would
-// sometimes read all claims from etcd to be sure, which takes it many times as long.
-func (c *claims) joinWaiters(ctx context.Context, live client.Reader) error {
+// joinWaiters adds each claim without record to the queue, provisionally. The API server's cache is
+// good enough; otherwise it would sometimes read all claims from etcd to be sure, which takes many
+// times as long.
+func (a *Allocator) joinWaiters(ctx context.Context, live client.Reader) error {
 	claims := &v1alpha1.IPClaimList{}
 	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 	if err := live.List(ctx, claims, client.MatchingFields{"spec.allocationName": ""}, cached); err != nil {
@@ -133,42 +93,42 @@ func (c *claims) joinWaiters(ctx context.Context, live client.Reader) error {
 	}
 	for i := range claims.Items {
 		if w, ok := waiterOf(&claims.Items[i]); ok {
-			c.queue.WaitProvisionally(w)
+			a.Queue.WaitProvisionally(w)
 		}
 	}
 	return nil
 }
 
-func (c *claims) watchClaims(ctx context.Context, informerCache ctrlcache.Cache) error {
+func (a *Allocator) watchClaims(ctx context.Context, informerCache ctrlcache.Cache) error {
 	informer, err := informerCache.GetInformer(ctx, &v1alpha1.IPClaim{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(kubeutil.Handler(c.onClaimUpdate, c.onClaimDelete))
+	registration, err := informer.AddEventHandler(kubeutil.Handler(a.onClaimUpdate, a.onClaimDelete))
 	if err != nil {
 		return err
 	}
 	hasSynced := registration.HasSynced
-	c.synced.Store(&hasSynced)
+	a.claimsSynced.Store(&hasSynced)
 	return nil
 }
 
 // onClaimUpdate updates the queue and the ledger for a claim that was added or has changed.
-func (c *claims) onClaimUpdate(obj *v1alpha1.IPClaim) {
+func (a *Allocator) onClaimUpdate(obj *v1alpha1.IPClaim) {
 	name := ipam.Name{Namespace: obj.Namespace, Name: obj.Name}
 	holder := convert.HolderOfClaim(name)
 	if record := obj.Spec.AllocationName; record != "" {
-		c.queue.Leave(holder)
-		c.ledger.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
+		a.Queue.Leave(holder)
+		a.Ledger.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: record}, true)
 		if !obj.DeletionTimestamp.IsZero() {
-			c.ledger.MarkLeaving(ipam.Name{Namespace: obj.Namespace, Name: record})
+			a.Ledger.MarkLeaving(ipam.Name{Namespace: obj.Namespace, Name: record})
 		}
 		return
 	}
 	if w, ok := waiterOf(obj); ok {
-		c.queue.Wait(w)
+		a.Queue.Wait(w)
 	} else {
-		c.queue.Leave(holder)
+		a.Queue.Leave(holder)
 	}
 }
 
@@ -181,8 +141,7 @@ func waiterOf(obj *v1alpha1.IPClaim) (queue.Waiter, bool) {
 	}, len(errs) == 0 && obj.DeletionTimestamp.IsZero()
 }
 
-// waitReason returns the reason to wait that the conditions of a claim report. Every replica reads
-// it from there, whichever serves the claim.
+// waitReason returns the reason to wait in the conditions, which every replica reads there.
 func waitReason(conditions []metav1.Condition) queue.WaitReason {
 	switch ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); {
 	case ready == nil:
@@ -196,9 +155,9 @@ func waitReason(conditions []metav1.Condition) queue.WaitReason {
 }
 
 // onClaimDelete updates the queue and the ledger for a claim that is gone.
-func (c *claims) onClaimDelete(obj *v1alpha1.IPClaim) {
-	c.queue.Leave(convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
+func (a *Allocator) onClaimDelete(obj *v1alpha1.IPClaim) {
+	a.Queue.Leave(convert.HolderOfClaim(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}))
 	if record := obj.Spec.AllocationName; record != "" {
-		c.ledger.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
+		a.Ledger.SetClaimed(ipam.Name{Namespace: obj.Namespace, Name: record}, false)
 	}
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// RecordExisting records a block that its holder has already: after a restore or a move, or because
-// a user assigned it by hand. It does not matter whether the block is withheld, or within policy;
-// only another holder prevents the record, or a pool that does not contain the block.
+// RecordExisting records a block that its holder has already: after a restore or a move, or by
+// hand. Only another holder prevents that, or a pool that does not contain the block; it may be
+// withheld, or against policy.
 //
 // Errors: *ipam.TakenError, *ipam.PolicyError, *ipam.LimitError (an IPAddress), *ipam.MissingError
-// if the pool's own record is missing: the block is recorded nevertheless, and confirmed once the
-// pool's record exists; and the errors of Allocate that ask the caller to try again.
+// if the pool's own record is missing: the block is recorded nevertheless, and confirmed once that
+// exists; and the errors of Allocate that ask the caller to try again.
 func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.PoolKey) (record ipam.Record, err error) {
 	order.isExisting = true
 	ctx, attempt := a.startAllocation(ctx, order)
@@ -36,27 +36,22 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 		return ipam.Record{}, err
 	}
 	block := order.Terms.Block
-	if knownPool, ok := a.catalog.Pool(pool); ok && knownPool.CIDR.IsValid() && !knownPool.Has(block) {
+	if knownPool, ok := a.Catalog.Pool(pool); ok && knownPool.CIDR.IsValid() && !knownPool.Has(block) {
 		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, knownPool.CIDR)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	order = a.withRecordName(order)
-	hold, err := a.ledger.Hold(a.askInUse(order, pool))
+	hold, err := a.Ledger.Hold(a.askInUse(order, pool))
 	if err != nil {
 		return ipam.Record{}, err
 	}
 	record, err = a.recordHold(ctx, hold, order)
-	if apierrors.IsAlreadyExists(err) {
-		a.ledger.AwaitStored(ctx, order.Record, []ipam.PoolKey{pool})
-		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
-	}
-	return record, err
+	return record, a.awaitExisting(ctx, order, []ipam.PoolKey{pool}, err)
 }
 
-// askInUse returns the request to the ledger for a block that the holder has already. An existing
-// block is recorded whatever the limits are, except for IPAddresses, which are not made by the
-// operator.
+// askInUse returns the request for a block that the holder has already. Limits hold for IPAddresses
+// alone, which the operator does not make.
 func (a *Allocator) askInUse(order Order, pool ipam.PoolKey) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool, Bits: order.Terms.Length, Block: order.Terms.Block,
@@ -70,16 +65,14 @@ func (a *Allocator) askInUse(order Order, pool ipam.PoolKey) ledger.Ask {
 
 // Address holds the fields of an IPAddress.
 type Address struct {
-	// Address and Gateway are the values as written. Gateway is empty if the IPAddress has none.
+	// Address and Gateway are the values as written. Gateway and Class can be empty.
 	Address, Gateway string
-	// Class is empty if the IPAddress names none.
-	Class string
+	Class            string
 }
 
-// RecordAddress records the address of an IPAddress that another client than the operator makes,
-// for the claim of its name, whether or not that claim exists. The pool is the zero key if it is
-// not known. In that case, and if the namespace may not use the pool, the error is a
-// *ipam.MissingError.
+// RecordAddress records the address of an IPAddress that another client makes, for the claim of its
+// name, whether or not that exists. If the pool is the zero key, or the namespace may not use it,
+// the error is a *ipam.MissingError.
 func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipam.PoolKey, address Address) (ipam.Record, error) {
 	addr, invalid := convert.AddressInUse(field.NewPath("spec", "address"), address.Address)
 	if invalid != nil {
@@ -88,12 +81,12 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 	if pool == (ipam.PoolKey{}) {
 		return ipam.Record{}, &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: fmt.Sprintf("neither spec.poolRef nor the label %s names its pool: set the label, or wait until the address is found in a pool of its class", v1alpha1.LabelPool)}
 	}
-	isKnown, err := a.catalog.MayHold(ipam.Request{Claim: claim}, pool)
+	isKnown, err := a.Catalog.MayHold(ipam.Request{Claim: claim}, pool)
 	if err != nil {
 		return ipam.Record{}, err
 	}
 	order := Order{Origin: OriginAdmission, Holder: convert.HolderOfAddressClaim(claim), PoolUnknown: !isKnown}
-	order.Terms = a.catalog.TermsOfAddress(addr, address.Class)
+	order.Terms = a.Catalog.TermsOfAddress(addr, address.Class)
 	order.Gateway = convert.GatewayGiven(address.Gateway)
 	record, err := a.RecordExisting(ctx, order, pool)
 	if record.UID != "" { // its controller confirms it once the pool exists
@@ -103,12 +96,11 @@ func (a *Allocator) RecordAddress(ctx context.Context, claim ipam.Name, pool ipa
 }
 
 // JudgeUse judges whether the request's namespace may use the pool of a record that was made before
-// that was known, and whether its project may have as much of the pool. If so, JudgeUse removes the
-// mark from the record; if not, it releases the record, and the error is a *ipam.MissingError or a
-// *ipam.LimitError. As long as the pool is not known, the record stays as it is, with a
-// *ipam.MissingError.
+// that was known, and whether its project may have as much. If so, it removes the mark from the
+// record; if not, it releases the record, with a *ipam.MissingError or *ipam.LimitError. While the
+// pool is not known, the record stays, with a *ipam.MissingError.
 func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.Record) (ipam.Record, error) {
-	isKnown, err := a.catalog.MayHold(req, record.Pool)
+	isKnown, err := a.Catalog.MayHold(req, record.Pool)
 	if isKnown && err == nil {
 		err = a.checkRecordLimits(record)
 	}
@@ -117,7 +109,7 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 		if err := a.Release(ctx, record); err != nil {
 			return record, err
 		}
-		a.history.Released(record, history.NotAllowed)
+		a.History.Released(record, history.NotAllowed)
 		return ipam.Record{}, err
 	case err != nil:
 		return record, err
@@ -129,8 +121,8 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 	return a.updateRecord(ctx, record, judged)
 }
 
-// takeOver adopts a record for the holder of that UID, as if it had just been made. It gives up a
-// record that is not confirmed, or that exceeds a limit.
+// takeOver adopts a record for the holder of that UID. It gives up one that is not confirmed, or
+// exceeds a limit.
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	err := a.checkConfirmedNow(record)
 	if err == nil {
@@ -151,43 +143,39 @@ func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string
 	return ipam.Record{}, a.giveUp(ctx, record, err)
 }
 
-// hasTakenOver reports whether this process has taken over the record in its present version, so
-// that its maker cannot delete it: then another write is not needed.
+// hasTakenOver reports whether this process has taken over the record in its present version: its
+// maker cannot delete it then, and no other write is needed.
 func (a *Allocator) hasTakenOver(record ipam.Record, uid string) bool {
 	version, ok := a.takenVersions.Load(record.UID)
 	return ok && version == record.Version && record.HolderUID == uid && record.State == ipam.StateBound
 }
 
-// checkRecordLimits returns a *ipam.LimitError if the record's project has more of its pool or its class
-// than it may have.
 func (a *Allocator) checkRecordLimits(record ipam.Record) error {
-	class, _ := a.catalog.Class(record.Class)
-	return a.ledger.CheckRecordLimits(record, class.Limit)
+	class, _ := a.Catalog.Class(record.Class)
+	return a.Ledger.CheckRecordLimits(record, class.Limit)
 }
 
-// CheckConfirmed returns nil if the view shows the record and no other record has its block: a replica
-// that records a block which overlaps it gives way. Otherwise it returns a *ipam.TakenError; a
-// *ipam.MissingError while the record's pool hands out nothing; or ipam.ErrUnconfirmed if the view
-// does not show the record.
+// CheckConfirmed returns nil if the view shows the record, and no other record has its block.
+// Otherwise it returns a *ipam.TakenError; a *ipam.MissingError while the pool hands out nothing;
+// or ipam.ErrUnconfirmed if the view does not show the record.
 func (a *Allocator) CheckConfirmed(record ipam.Record) error {
-	err := a.ledger.CheckConfirmed(record)
+	err := a.Ledger.CheckConfirmed(record)
 	if errors.Is(err, ledger.ErrPoolClosed) {
 		return poolClosed(record.Holder, record.Pool)
 	}
 	return err
 }
 
-// checkConfirmedNow returns the error of Confirmed, but ipam.ErrUnconfirmed while the watch is
-// interrupted: the store may have gone back to a state in which another record has the block.
+// checkConfirmedNow also returns ipam.ErrUnconfirmed while the watch is interrupted: the store may
+// have gone back to a state in which another record has the block.
 func (a *Allocator) checkConfirmedNow(record ipam.Record) error {
-	if !a.ledger.IsWatching() {
+	if !a.Ledger.IsWatching() {
 		return ipam.ErrUnconfirmed
 	}
 	return a.CheckConfirmed(record)
 }
 
-// Adopt takes over a record for the holder that it names, if the record is confirmed; it may also
-// be one that is kept without holder. The error is from Confirmed.
+// Adopt takes over a confirmed record for the holder that it names; it may be kept without holder.
 func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record, error) {
 	if err := a.checkConfirmedNow(record); err != nil {
 		return ipam.Record{}, err
@@ -196,29 +184,27 @@ func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record,
 }
 
 // adopt takes over a confirmed record that this process did not confirm, for the holder of that
-// UID, which is empty if the holder does not exist yet. A pool's own record that was to be released
-// is kept from then on.
-//
-// adopt writes to the record, so that a paused maker can no longer delete it: deletions carry the
-// version that they judged.
+// UID, which is empty if the holder does not exist yet. A pool's own record is not released any
+// more then. It writes in any case, so that a paused maker can no longer delete the record:
+// deletions carry the version that they judged.
 func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	adopted := record
 	adopted.Adopted, adopted.HolderUID, adopted.State = true, uid, ipam.StateBound
 	adopted, err := a.updateAdopted(ctx, record, adopted)
 	if err == nil {
-		logChange(ctx, "Adopted a record", adopted)
-		a.history.Granted(adopted, history.Adopted)
+		logRecord(ctx, changeLevel, "Adopted a record", adopted)
+		a.History.Granted(adopted, history.Adopted)
 	}
 	return adopted, err
 }
 
 // Stamp writes the holder's UID into a record that was made before its holder existed, so that the
-// holder's deletion releases this record and no other. The holder was read from a cache, and may be
-// gone, replaced by another of its name that owns this record. Therefore Stamp reads the holder
-// once more, after the record was read. If it is not the same any more, the error is a conflict.
+// holder's deletion releases this record and no other. The cached holder may be gone, replaced by
+// another of its name that owns this record: so Stamp reads it once more, and returns a conflict if
+// it is not the same.
 func (a *Allocator) Stamp(ctx context.Context, record ipam.Record, holder client.Object) (ipam.Record, error) {
 	uid, current := holder.GetUID(), holder.DeepCopyObject().(client.Object)
-	if err := a.client.Get(ctx, client.ObjectKeyFromObject(holder), current); err != nil {
+	if err := a.Client.Get(ctx, client.ObjectKeyFromObject(holder), current); err != nil {
 		return ipam.Record{}, fmt.Errorf("looking for %s again: %w", record.Holder, err)
 	}
 	if current.GetUID() != uid {
@@ -231,25 +217,23 @@ func (a *Allocator) Stamp(ctx context.Context, record ipam.Record, holder client
 	return a.updateRecord(ctx, record, stamped)
 }
 
-// Restore takes over the record of an earlier claim when that claim was saved and is created again.
-// It takes over the record that the claim named if the record still exists, still matches, and
-// belongs to a resolved pool, so that the claim may have it.
+// Restore takes over the record that a saved claim named, when the claim is created again, if the
+// record still exists, matches, and belongs to a resolved pool.
 func (a *Allocator) Restore(ctx context.Context, order Order, name string) (ipam.Record, bool) {
-	record, ok := a.ledger.Record(ipam.Name{Namespace: order.Holder.Namespace, Name: name})
+	record, ok := a.Ledger.Record(ipam.Name{Namespace: order.Holder.Namespace, Name: name})
 	if !ok || record.Holder != order.Holder || record.Block != order.Terms.Block || record.State != ipam.StateBound || record.Terminating {
 		return ipam.Record{}, false
 	}
-	isAllowed := slices.ContainsFunc(order.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
-	if !isAllowed || record.Class != order.Terms.Class || a.CheckConfirmed(record) != nil {
+	if !slices.Contains(order.keys(), record.Pool) || record.Class != order.Terms.Class || a.CheckConfirmed(record) != nil {
 		return ipam.Record{}, false
 	}
 	adopted, err := a.adopt(ctx, record, "")
 	return adopted, err == nil
 }
 
-// retainedRecord returns the block that was kept for a claim of this namespace and name, or of its sticky
-// key, if it still matches the claim. Of several blocks under one key it returns the one that is
-// kept longest: the last that was given back. It skips a record whose block another record has.
+// retainedRecord returns the block that was kept for a claim of this name, or of its sticky key, if
+// it still matches the claim and no other record has it: of several under one key the one that is
+// kept longest, which was given back last.
 func (a *Allocator) retainedRecord(order Order) (ipam.Record, bool) {
 	var last ipam.Record
 	for _, record := range a.formerRecords(order) {
@@ -266,23 +250,22 @@ func (a *Allocator) retainedRecord(order Order) (ipam.Record, bool) {
 	return last, last.UID != ""
 }
 
-// isUndisputed reports whether a record is confirmed, and in conflict with no other one.
 func (a *Allocator) isUndisputed(record ipam.Record) bool {
-	return a.ledger.CheckConfirmed(record) == nil && a.ledger.Conflict(record) == nil
+	return a.Ledger.CheckConfirmed(record) == nil && a.Ledger.Conflict(record) == nil
 }
 
 // formerRecords returns the records of earlier claims of this name, or of the sticky key.
 func (a *Allocator) formerRecords(order Order) []ipam.Record {
-	records := a.ledger.HeldBy(order.Holder)
+	records := a.Ledger.HeldBy(order.Holder)
 	if order.Sticky == "" {
 		return records
 	}
-	return append(records, a.ledger.StickyRecords(ipam.Name{Namespace: order.Holder.Namespace, Name: order.Sticky})...)
+	return append(records, a.Ledger.StickyRecords(ipam.Name{Namespace: order.Holder.Namespace, Name: order.Sticky})...)
 }
 
-// mayRetake reports whether a record is retained, or was retained until an earlier create of the
-// same name took it over. The object of that create is not stored, because the name is free. If it
-// is stored after all, then this claim is not, and both name the one record.
+// mayRetake reports whether a record is retained, or was until an earlier create of the same name
+// took it over. The object of that create is not stored, because the name is free. If it is stored
+// after all, this claim is not, and both name the one record.
 func (o Order) mayRetake(record ipam.Record) bool {
 	return record.State == ipam.StateRetained || record.WasTakenOver() && record.Holder == o.Holder
 }
@@ -291,23 +274,18 @@ func (o Order) isSatisfiedBy(record ipam.Record) bool {
 	if o.Terms.Block.IsValid() && o.Terms.Block != record.Block || o.Terms.Length != record.Block.Bits() {
 		return false
 	}
-	return slices.ContainsFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
+	return slices.Contains(o.keys(), record.Pool)
 }
 
-// gatewayFor returns the gateway that is handed out with a retained block: the pool's gateway may
-// have changed since the block was handed out before.
+// gatewayFor returns the gateway for a retained block: the pool's may have changed.
 func (o Order) gatewayFor(record ipam.Record) netip.Addr {
-	at := slices.IndexFunc(o.Pools, func(p ipam.Pool) bool { return p.Key == record.Pool })
-	_, gateway := o.Pools[at].Subnet(record.Block) // isSatisfiedBy found it in o.Pools
+	_, gateway := o.Pools[slices.Index(o.keys(), record.Pool)].Subnet(record.Block) // isSatisfiedBy found it
 	return gateway
 }
 
-// retake takes over a retained record, by an update of the version that was seen: of several claims
-// that try, and of a release of the record, one succeeds. retake waits for a record that is about
-// to be retained.
-//
-// For a claim that does not exist yet, policy and time stay in the record as they were: if the
-// claim is never stored, the record is retained again, unchanged.
+// retake takes over a retained record by an update of the version that was seen: of several claims
+// that try, and of a release, one succeeds. For a claim that does not exist yet, policy and time
+// stay in the record: if the claim is never stored, the record is retained again, unchanged.
 func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool) {
 	a.awaitRetained(ctx, order)
 	record, ok := a.retainedRecord(order)
@@ -322,18 +300,18 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	}
 	taken, err := a.updateAdopted(ctx, record, taken)
 	if err == nil {
-		logChange(ctx, "Took over a retained record", taken)
-		a.history.Granted(taken, history.TakenOver)
+		logRecord(ctx, changeLevel, "Took over a retained record", taken)
+		a.History.Granted(taken, history.TakenOver)
 	}
 	return taken, err == nil // after a failure the caller looks for another block
 }
 
-// awaitRetained waits, for a short time, if an earlier claim of this name is gone and its record
-// not handled yet.
+// awaitRetained waits, for a short time, while an earlier claim of this name is gone and its record
+// not handled.
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	isPending := func() bool {
 		return slices.ContainsFunc(a.formerRecords(order), func(r ipam.Record) bool {
-			return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.ledger.IsLeaving(r.Name)
+			return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.Ledger.IsLeaving(r.Name)
 		})
 	}
 	if !isPending() {
@@ -341,5 +319,5 @@ func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	a.ledger.Await(ctx, order.keys(), func() bool { return !isPending() })
+	a.Ledger.Await(ctx, order.keys(), func() bool { return !isPending() })
 }

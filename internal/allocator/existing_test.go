@@ -6,17 +6,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // TestPoolRightsAreCheckedWhenPoolAppears records an IPAddress that was made before
@@ -34,30 +27,16 @@ func TestPoolRightsAreCheckedWhenPoolAppears(t *testing.T) {
 		"it is the namespace's":        {own, false, false},
 		"the namespace may not use it": {private, true, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := v1alpha1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
 			claim := ipam.Name{Namespace: "red", Name: "a"}
-			obj := convert.Allocation(ipam.Record{
-				Name: ipam.Name{Namespace: "red", Name: "a-12345678"}, UID: "uid", Block: netip.MustParsePrefix("10.0.0.1/32"), Pool: key,
+			record := api.stores(t, ipam.Record{
+				Name: ipam.Name{Namespace: "red", Name: "a-12345678"}, Block: netip.MustParsePrefix("10.0.0.1/32"), Pool: key,
 				Holder: convert.HolderOfAddressClaim(claim), Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, PoolUnknown: true,
 			})
-			k8s := fake.NewClientBuilder().WithScheme(scheme).WithObjects(obj).Build()
-			if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
-				t.Fatal(err)
-			}
-			record, invalid := convert.Record(obj)
-			if invalid != nil {
-				t.Fatal(invalid)
-			}
-			a := newAllocator(testOptions{Client: k8s, Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
-			a.catalog.SetProject("red", "red")
+			a.Catalog.SetProject("red", "red")
 			if test.pool != nil {
-				a.catalog.SetPool(*test.pool)
+				a.Catalog.SetPool(*test.pool)
 			}
-
 			got, err := a.JudgeUse(t.Context(), ipam.Request{Claim: claim}, record)
 			if want := test.stillUnknown; got.PoolUnknown != want {
 				t.Errorf("the record is returned as %+v, want it marked: %t", got, want)
@@ -66,12 +45,12 @@ func TestPoolRightsAreCheckedWhenPoolAppears(t *testing.T) {
 			if wanted := test.released || test.stillUnknown; ok != wanted || ok && missing.Reason != v1alpha1.ReasonPoolNotFound || !ok && err != nil {
 				t.Errorf("got error %v, want PoolNotFound: %t", err, wanted)
 			}
-			err = k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-			if gone := kubeutil.IsNotFound(err); gone != test.released {
-				t.Fatalf("released: %t, want %t; %v", gone, test.released, err)
+			stored := api.stored(record.Name)
+			if (stored == nil) != test.released {
+				t.Fatalf("stored is %+v, want it released: %t", stored, test.released)
 			}
-			if _, marked := obj.Annotations[v1alpha1.AnnotationPoolUnknown]; !test.released && marked != test.stillUnknown {
-				t.Errorf("marked: %t, want %t", marked, test.stillUnknown)
+			if !test.released && (stored.Annotations[v1alpha1.AnnotationPoolUnknown] != "") != test.stillUnknown {
+				t.Errorf("stored with %v, want it marked: %t", stored.Annotations, test.stillUnknown)
 			}
 		})
 	}
@@ -81,19 +60,19 @@ func TestPoolRightsAreCheckedWhenPoolAppears(t *testing.T) {
 // of a pool that is not known.
 func TestUnclaimedAddressesAreBounded(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-		a.limit = 3
-		a.catalog.SetProject("greedy", "greedy")
-		a.catalog.SetProject("modest", "modest")
+		a.UnclaimedLimit = 3
+		a.Catalog.SetProject("greedy", "greedy")
+		a.Catalog.SetProject("modest", "modest")
 		enter := func(namespace string, n int) (ipam.Record, error) {
 			claim := ipam.Name{Namespace: namespace, Name: fmt.Sprint("a-", n)}
 			return a.RecordAddress(t.Context(), claim, ipam.PoolNamed("unknown"), Address{Address: fmt.Sprintf("10.9.0.%d", n)})
 		}
-		for n := range a.limit {
+		for n := range a.UnclaimedLimit {
 			if record, err := enter("greedy", n); err != nil || !record.PoolUnknown {
 				t.Fatalf("address %d: got %+v, %v; want it recorded, and marked", n, record, err)
 			}
 		}
-		if _, err := enter("greedy", a.limit); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		if _, err := enter("greedy", a.UnclaimedLimit); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
 			t.Errorf("beyond the bound: got %v, want %v", err, ipam.ErrTooManyUnclaimed)
 		}
 		if _, err := enter("modest", 100); err != nil {
@@ -107,7 +86,7 @@ func TestUnclaimedAddressesAreBounded(t *testing.T) {
 func TestAddressesCountTowardLimits(t *testing.T) {
 	late := ipam.PoolNamed("late")
 	enter := func(t *testing.T, a *Allocator, class string, n int) (ipam.Record, error) {
-		a.catalog.SetProject("red", "red")
+		a.Catalog.SetProject("red", "red")
 		return a.RecordAddress(t.Context(), ipam.Name{Namespace: "red", Name: fmt.Sprint("a-", n)}, late, Address{Class: class, Address: fmt.Sprintf("10.9.0.%d", n)})
 	}
 	expectLimit := func(t *testing.T, err error, want string) {
@@ -116,45 +95,39 @@ func TestAddressesCountTowardLimits(t *testing.T) {
 			t.Errorf("got %v, want that the limit of %s is reached", err, want)
 		}
 	}
-	t.Run("of the class", func(t *testing.T) {
-		runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
-			a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
-			if record, err := enter(t, a, "hosts", 0); err != nil || record.Class != "hosts" {
-				t.Fatalf("got %+v, %v; want it recorded for the class", record, err)
-			}
-			_, err := enter(t, a, "hosts", 1)
-			expectLimit(t, err, "IPClass hosts")
-		})
+	runNamedOnReplica(t, "of the class", func(t *testing.T, a *Allocator, _ *steady) {
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "hosts", Limit: oneBlock}})
+		if record, err := enter(t, a, "hosts", 0); err != nil || record.Class != "hosts" {
+			t.Fatalf("got %+v, %v; want it recorded for the class", record, err)
+		}
+		_, err := enter(t, a, "hosts", 1)
+		expectLimit(t, err, "IPClass hosts")
 	})
-	t.Run("of a pool that comes later", func(t *testing.T) {
-		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-			var last ipam.Record
-			for n := range 2 {
-				var err error
-				if last, err = enter(t, a, "", n); err != nil {
-					t.Fatal(err)
-				}
-			}
-			pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.VisibilityShared, Limit: oneBlock}
-			a.catalog.SetPool(pool)
-			a.ledger.Describe(pool)
-			_, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "a-1"}}, last)
-			expectLimit(t, err, "pool late")
-			if stored := api.server.records(); len(stored) != 1 {
-				t.Errorf("stored are %d records, want one", len(stored))
-			}
-		})
+	runNamedOnReplica(t, "of a pool that comes later", func(t *testing.T, a *Allocator, api *steady) {
+		var last ipam.Record
+		for n := range 2 {
+			var err error
+			last, err = enter(t, a, "", n)
+			must(t, err)
+		}
+		pool := ipam.Pool{Key: late, Home: parent().Home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4, Visibility: ipam.VisibilityShared, Limit: oneBlock}
+		a.Catalog.SetPool(pool)
+		a.Ledger.Describe(pool)
+		_, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: "red", Name: "a-1"}}, last)
+		expectLimit(t, err, "pool late")
+		if stored := api.server.records(); len(stored) != 1 {
+			t.Errorf("stored are %d records, want one", len(stored))
+		}
 	})
 }
 
-// TestPoolAllowsHoldersByVisibility judges once both the pool and the namespace's project are known.
 func TestPoolAllowsHoldersByVisibility(t *testing.T) {
 	a := newUnsyncedAllocator()
-	a.catalog.SetProject("red", "red")
+	a.Catalog.SetProject("red", "red")
 	blue := ipam.Pool{Key: ipam.PoolNamed("blue"), Visibility: ipam.VisibilityConsumer, Project: "blue"}
 	red := ipam.Pool{Key: ipam.PoolNamed("red"), Visibility: ipam.VisibilityConsumer, Project: "red"}
-	a.catalog.SetPool(blue)
-	a.catalog.SetPool(red)
+	a.Catalog.SetPool(blue)
+	a.Catalog.SetPool(red)
 	notFound := isMissing(v1alpha1.ReasonPoolNotFound, `there is no IPPool "blue" that this namespace may use`)
 	for name, c := range map[string]struct {
 		namespace string
@@ -167,7 +140,7 @@ func TestPoolAllowsHoldersByVisibility(t *testing.T) {
 		"of a pool that is not known":      {"red", ipam.PoolNamed("none"), false, isNil},
 		"of a namespace that is not known": {"new", red.Key, false, func(err error) bool { return errors.Is(err, ipam.ErrNotSynced) }},
 	} {
-		isKnown, err := a.catalog.MayHold(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "a"}}, c.pool)
+		isKnown, err := a.Catalog.MayHold(ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "a"}}, c.pool)
 		if isKnown != c.known || !c.err(err) {
 			t.Errorf("%s: the pool is known: %t, %v; want %t", name, isKnown, err, c.known)
 		}
@@ -176,7 +149,6 @@ func TestPoolAllowsHoldersByVisibility(t *testing.T) {
 
 func isNil(err error) bool { return err == nil }
 
-// TestUnjudgedRecordStaysWithError expects that the record stays, and that the error states why.
 func TestUnjudgedRecordStaysWithError(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace string // of the record
@@ -187,41 +159,37 @@ func TestUnjudgedRecordStaysWithError(t *testing.T) {
 		"its release fails":               {"red", map[string]error{"delete": errCut}, errCut},
 		"the mark cannot be taken off it": {"blue", map[string]error{"patch": errCut}, errCut},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				a.catalog.SetProject("red", "red")
-				a.catalog.SetProject("blue", "blue")
-				pool := parent()
-				pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"
-				a.catalog.SetPool(pool)
-				record := heldBlock("x", "10.0.0.0/32")
-				record.Name.Namespace, record.Holder.Namespace, record.PoolUnknown = c.namespace, c.namespace, true
-				record = api.stores(t, record)
-				api.calls(c.fails)
-				if _, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}}, record); !errors.Is(err, c.want) {
-					t.Errorf("got %v, want %v", err, c.want)
-				}
-				if stored := api.stored(record.Name); stored == nil || !stored.DeletionTimestamp.IsZero() {
-					t.Errorf("stored is %+v", stored)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			a.Catalog.SetProject("red", "red")
+			a.Catalog.SetProject("blue", "blue")
+			pool := parent()
+			pool.Visibility, pool.Project = ipam.VisibilityConsumer, "blue"
+			a.Catalog.SetPool(pool)
+			record := heldBlock("x", "10.0.0.0/32")
+			record.Name.Namespace, record.Holder.Namespace, record.PoolUnknown = c.namespace, c.namespace, true
+			record = api.stores(t, record)
+			api.calls(c.fails)
+			if _, err := a.JudgeUse(t.Context(), ipam.Request{Claim: ipam.Name{Namespace: c.namespace, Name: "x"}}, record); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if stored := api.stored(record.Name); stored == nil || !stored.DeletionTimestamp.IsZero() {
+				t.Errorf("stored is %+v", stored)
+			}
 		})
 	}
 }
 
-// TestTermsOfAddressFollowClass covers a class that is known.
 func TestTermsOfAddressFollowClass(t *testing.T) {
 	a := newUnsyncedAllocator()
-	a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
+	a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "kept", Reclaim: ipam.ReclaimRetain}})
 	for class, want := range map[string]ipam.Reclaim{"kept": ipam.ReclaimRetain, "none": ipam.ReclaimDelete, "": ipam.ReclaimDelete} {
-		terms := a.catalog.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
+		terms := a.Catalog.TermsOfAddress(netip.MustParseAddr("10.0.0.1"), class)
 		if terms.Reclaim != want || terms.Class != class || terms.Block.String() != "10.0.0.1/32" || terms.Length != 32 {
 			t.Errorf("class %q: %+v, want reclaim policy %s", class, terms, want)
 		}
 	}
 }
 
-// TestExistingBlockIsRecorded covers a block that its holder has already, in any place.
 func TestExistingBlockIsRecorded(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {
@@ -234,21 +202,80 @@ func TestExistingBlockIsRecorded(t *testing.T) {
 		"on another's block":               {parent().Key, "10.0.9.9/32", isA[*ipam.TakenError]},
 		"of a child pool without CIDR yet": {child, "10.0.0.7/32", isA[*ipam.MissingError]},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				a.catalog.SetPool(parent())
-				a.catalog.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
-				api.stores(t, heldBlock("other", "10.0.9.0/24"))
-				order := claimOrder("x", 32)
-				order.Terms.Block = netip.MustParsePrefix(c.block)
-				record, err := a.RecordExisting(t.Context(), order, c.pool)
-				if !c.is(err) {
-					t.Errorf("got %+v, %v", record, err)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			a.Catalog.SetPool(parent())
+			a.Catalog.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
+			api.stores(t, heldBlock("other", "10.0.9.0/24"))
+			order := claimOrder("x", 32)
+			order.Terms.Block = netip.MustParsePrefix(c.block)
+			record, err := a.RecordExisting(t.Context(), order, c.pool)
+			if !c.is(err) {
+				t.Errorf("got %+v, %v", record, err)
+			}
 		})
 	}
 	if _, err := newUnsyncedAllocator().RecordExisting(t.Context(), claimOrder("x", 32), parent().Key); !errors.Is(err, ipam.ErrNotSynced) {
 		t.Errorf("before everything was seen: got %v, want %v", err, ipam.ErrNotSynced)
 	}
+}
+
+// TestRecordStatesAllocatedGateway covers each way to a record. The gateway of the pool is
+// 10.0.0.1.
+func TestRecordStatesAllocatedGateway(t *testing.T) {
+	networked := parent()
+	networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
+	order := func(length int) Order { return orderFromPools(claimOrder("x", length), networked) }
+	inUse := func(gateway string) Order {
+		o := order(32)
+		o.Terms.Block, o.Gateway = netip.MustParsePrefix("10.0.0.9/32"), convert.GatewayGiven(gateway)
+		return o
+	}
+	retained := heldBlock("x", "10.0.0.7/32")
+	retained.Name.Name, retained.State, retained.Reclaim, retained.Gateway = "x-former", ipam.StateRetained, ipam.ReclaimRetain, netip.MustParseAddr("10.0.0.77")
+	for name, c := range map[string]struct {
+		before ipam.Record
+		act    func(*testing.T, *Allocator) (ipam.Record, error)
+		want   string
+	}{
+		"an address": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(32)) }, want: "10.0.0.1"},
+		"a block":    {act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(30)) }},
+		"an address that is in use": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) {
+			return a.RecordExisting(t.Context(), inUse("10.0.0.77"), networked.Key)
+		}, want: "10.0.0.77"},
+		"an address that is in use without gateway": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) {
+			return a.RecordExisting(t.Context(), inUse(""), networked.Key)
+		}},
+		"an IPAddress": {act: func(t *testing.T, a *Allocator) (ipam.Record, error) {
+			return a.RecordAddress(t.Context(), ipam.Name{Namespace: "ns", Name: "y"}, networked.Key, Address{Address: "10.0.0.9", Gateway: "10.0.0.77"})
+		}, want: "10.0.0.77"},
+		"a retained address": {before: retained, act: func(t *testing.T, a *Allocator) (ipam.Record, error) { return a.Allocate(t.Context(), order(32)) }, want: "10.0.0.1"},
+	} {
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			a.Catalog.SetPool(networked)
+			a.Catalog.SetProject("ns", "")
+			a.Ledger.Describe(networked)
+			if c.before.Name.Name != "" {
+				api.stores(t, c.before)
+			}
+			record, err := c.act(t, a)
+			must(t, err)
+			if got := api.stored(record.Name).Spec.Gateway; got != c.want || convert.GatewayGiven(got) != record.Gateway {
+				t.Errorf("stored is the gateway %q, and returned %s; want %q", got, record.Gateway, c.want)
+			}
+		})
+	}
+}
+
+func TestPreviewOfRetainedAddressHasCurrentGateway(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		networked := parent()
+		networked.Network = &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.0.0.1")}
+		retained := heldBlock("x", "10.0.0.7/32")
+		retained.State, retained.Reclaim, retained.Gateway = ipam.StateRetained, ipam.ReclaimRetain, netip.MustParseAddr("10.0.0.77")
+		api.stores(t, retained)
+		record, err := a.Preview(orderFromPools(claimOrder("x", 32), networked))
+		if err != nil || record.Block != retained.Block || record.Gateway != networked.Network.Gateway {
+			t.Errorf("got %s with the gateway %s, %v", record.Block, record.Gateway, err)
+		}
+	})
 }

@@ -24,8 +24,146 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
+
+func TestClaimIsQueuedWhileItWaits(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
+		a.Catalog.SetProject("ns", "ns")
+		a.Ledger.MarkClaimsKnown()
+		claim := build.Claim("ns", "x").Pool("parent").Length(28).Obj()
+		changed := func(change func(*v1alpha1.IPClaim)) *v1alpha1.IPClaim {
+			claim = claim.DeepCopy()
+			change(claim)
+			return claim
+		}
+		holder := convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: "x"})
+		for _, step := range []struct {
+			what                    string
+			do                      func()
+			waits, claimed, leaving bool
+		}{
+			{"it waits", func() { a.onClaimUpdate(claim) }, true, false, false},
+			{"it asks for nothing that could be served", func() {
+				a.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(200)) }))
+			}, false, false, false},
+			{"it waits again", func() {
+				a.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.Spec.PrefixLength = new(int32(28)) }))
+			}, true, false, false},
+			{"it is deleted while it waits", func() {
+				a.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
+			}, false, false, false},
+			{"another of the name waits", func() { a.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = nil })) }, true, false, false},
+			{"it has its block", func() {
+				a.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = record.Name.Name }))
+			}, false, true, false},
+			{"it is being deleted", func() {
+				a.onClaimUpdate(changed(func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) }))
+			}, false, true, true},
+			{"it is gone", func() { a.onClaimDelete(claim) }, false, false, true},
+		} {
+			step.do()
+			occupants, _ := a.Ledger.Occupants(parent().Key, 1)
+			claimed := len(occupants) == 1 && occupants[0].Claimed
+			if step.leaving { // left out
+				claimed = step.claimed
+			}
+			if a.Queue.Has(holder) != step.waits || claimed != step.claimed || a.Ledger.IsLeaving(record.Name) != step.leaving {
+				t.Errorf("%s: queued %t, claimed %t, leaving %t; want %t, %t, %t", step.what,
+					a.Queue.Has(holder), claimed, a.Ledger.IsLeaving(record.Name), step.waits, step.claimed, step.leaving)
+			}
+		}
+		other := api.stores(t, heldBlock("z", "10.0.1.0/28"))
+		gone := build.Claim("ns", "z").Pool("parent").Length(28).Obj()
+		gone.Spec.AllocationName = other.Name.Name
+		a.onClaimUpdate(gone)
+		if a.onClaimDelete(gone); !a.Ledger.IsLeaving(other.Name) {
+			t.Error("the record of a claim that is gone at once is not about to go")
+		}
+		a.onClaimUpdate(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
+		a.onClaimDelete(build.Claim("ns", "y").Pool("parent").Length(28).Obj())
+		if n := a.Queue.Len(); n != 0 {
+			t.Errorf("%d are queued after the waiting claim is gone", n)
+		}
+	})
+}
+
+// TestQueueReasonIsReadFromConditions expects the reason from the conditions, so that all
+// replicas have the same queue.
+func TestQueueReasonIsReadFromConditions(t *testing.T) {
+	for reason, want := range map[string]queue.WaitReason{
+		"": queue.ReasonUnknown, v1alpha1.ReasonRecordRefused: queue.ReasonRefused, v1alpha1.ReasonLimitReached: queue.ReasonRefused,
+		v1alpha1.ReasonPoolExhausted: queue.ReasonNoRoom, v1alpha1.ReasonPoolNotFound: queue.ReasonUnknown,
+	} {
+		var conditions []metav1.Condition
+		if reason != "" {
+			conditions = append(conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Reason: reason})
+		}
+		if got := waitReason(conditions); got != want {
+			t.Errorf("%q: %v, want %v", reason, got, want)
+		}
+	}
+}
+
+func TestAllocationWaitsForEverySource(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		synced := false
+		a.Queue.AddSource(func() bool { return synced })
+		if err := a.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
+			t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
+		}
+		synced = true
+		if err := a.checkSynced(); err != nil {
+			t.Errorf("after: %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+func TestAllocationWaitsForEveryInformer(t *testing.T) {
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
+	kinds := []schema.GroupVersionKind{
+		{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}, v1alpha1.GroupVersion.WithKind("IPPool"),
+		v1alpha1.GroupVersion.WithKind("LocalIPPool"), v1alpha1.GroupVersion.WithKind("IPClass"),
+	}
+	for _, late := range kinds {
+		runNamedOnReplica(t, late.Kind, func(t *testing.T, a *Allocator, _ *steady) {
+			informer := controllertest.NewFakeInformer()
+			from := &informertest.FakeInformers{Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{late: informer}}
+			must(t, a.Feed(t.Context(), from))
+			a.areWaitersListed.Store(true)
+			if err := a.checkSynced(); !errors.Is(err, ipam.ErrNotSynced) {
+				t.Errorf("before: %v, want %v", err, ipam.ErrNotSynced)
+			}
+			informer.Synced()
+			if err := a.checkSynced(); err != nil {
+				t.Errorf("after: %v", err)
+			}
+		})
+	}
+	failed := errors.New("no such kind")
+	for name, from := range map[string]*informertest.FakeInformers{
+		"cannot be had":        {Scheme: scheme, Error: failed},
+		"has ended in between": {Scheme: scheme, InformersByGVK: map[schema.GroupVersionKind]cache.SharedIndexInformer{kinds[1]: ended{err: failed}}},
+	} {
+		if err := newUnsyncedAllocator().Feed(t.Context(), from); !errors.Is(err, failed) {
+			t.Errorf("an informer that %s: got %v, want %v", name, err, failed)
+		}
+	}
+}
+
+// ended implements an informer that takes no handlers any more.
+type ended struct {
+	cache.SharedIndexInformer
+	err error
+}
+
+func (e ended) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return nil, e.err
+}
 
 // beginning holds an allocator that has begun to read the stored objects.
 type beginning struct {
@@ -34,18 +172,17 @@ type beginning struct {
 	informers *informertest.FakeInformers
 	// claims is synced once all claims have been seen.
 	claims *controllertest.FakeInformer
-	server *apiServer
+	server *steady
 }
 
-// begin returns an allocator that has seen all records. A list of claims by their records shows
+// newSyncedAllocator returns an allocator that has seen all records. A list of claims by their records shows
 // there; if err is set, that list fails with it.
 func newSyncedAllocator(t *testing.T, o testOptions, err error, there ...client.Object) beginning {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	b := beginning{claims: controllertest.NewFakeInformer(), server: newAPIServer()}
+	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
+	b := beginning{claims: controllertest.NewFakeInformer(), server: newSteady()}
+	b.server.pass()
 	b.live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(there...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err != nil {
@@ -60,10 +197,8 @@ func newSyncedAllocator(t *testing.T, o testOptions, err error, there ...client.
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
 	o.Ledger, o.UnclaimedLimit = view, 7
 	b.Allocator = newAllocator(o)
-	go view.Run(t.Context(), quick{b.server}, &v1alpha1.IPAllocation{})
-	if err := b.Feed(t.Context(), b.informers); err != nil {
-		t.Fatal(err)
-	}
+	go view.Run(t.Context(), watched{b.server}, &v1alpha1.IPAllocation{})
+	must(t, b.Feed(t.Context(), b.informers))
 	return b
 }
 
@@ -88,8 +223,8 @@ func TestAllocationWaitsForQueuedClaims(t *testing.T) {
 				}
 				go b.FeedClaims(t.Context(), b.live, b.informers)
 				time.Sleep(2 * waiterListTimeout)
-				if early := b.checkSynced() == nil; early != c.early || b.queue.Len() != c.line {
-					t.Errorf("before the claims are known, handed out: %t, want %t; %d queued, want %d", early, c.early, b.queue.Len(), c.line)
+				if early := b.checkSynced() == nil; early != c.early || b.Queue.Len() != c.line {
+					t.Errorf("before the claims are known, handed out: %t, want %t; %d queued, want %d", early, c.early, b.Queue.Len(), c.line)
 				}
 				if b.KnowsClaims() || b.unclaimedLimit() != 0 {
 					t.Errorf("before the claims are known, that they are: %t; unbound records are bound to %d", b.KnowsClaims(), b.unclaimedLimit())
@@ -101,16 +236,12 @@ func TestAllocationWaitsForQueuedClaims(t *testing.T) {
 				if err := b.checkSynced(); err != nil || !b.KnowsClaims() || b.unclaimedLimit() != 7 {
 					t.Errorf("in the end: %v; claims are known: %t; unbound records are bound to %d", err, b.KnowsClaims(), b.unclaimedLimit())
 				}
-				obj := convert.Allocation(heldBlock("never-stored", "10.0.0.0/28"))
-				if err := b.server.create(obj); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				if !b.ledger.WasNeverClaimed(ipam.Record{UID: string(obj.UID)}) {
+				record := b.server.stores(t, heldBlock("never-stored", "10.0.0.0/28"))
+				if !b.Ledger.WasNeverClaimed(record) {
 					t.Error("it is not known that no claim has ever named a record which is made then")
 				}
-				if first, _ := b.queue.Waiter(convert.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.queue.Len() != 1 {
-					t.Errorf("in the end %d are queued, want the one that waits: %v", b.queue.Len(), first)
+				if first, _ := b.Queue.Waiter(convert.HolderOfClaim(ipam.Name{Namespace: "red", Name: "waits"})); first.IsZero() || b.Queue.Len() != 1 {
+					t.Errorf("in the end %d are queued, want the one that waits: %v", b.Queue.Len(), first)
 				}
 			})
 		})
@@ -125,19 +256,19 @@ func TestPositionIsKeptOnlyForServedNamespace(t *testing.T) {
 		next.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
 		b := newSyncedAllocator(t, testOptions{WatchNamespace: "red", WaitingLimit: 1}, nil, gone, next, other)
 		var served []string
-		b.queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
+		b.Queue.OnTurn("IPClaim", func(h ipam.Holder) { served = append(served, h.Name) })
 		done := make(chan struct{})
 		go func() { b.FeedClaims(t.Context(), b.live, b.informers); close(done) }()
 		time.Sleep(retryInterval) // of the time in the bubble
 		synctest.Wait()
-		if b.queue.Len() != 2 || b.queue.Has(convert.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
-			t.Errorf("%d are queued, want the two of the namespace that is served", b.queue.Len())
+		if b.Queue.Len() != 2 || b.Queue.Has(convert.HolderOfClaim(ipam.Name{Namespace: "blue", Name: "other"})) {
+			t.Errorf("%d are queued, want the two of the namespace that is served", b.Queue.Len())
 		}
 		b.claims.Add(next)
 		b.claims.Synced()
 		<-done
-		if b.queue.Len() != 1 || !slices.Equal(served, []string{"next"}) {
-			t.Errorf("%d are queued, and %q have been enqueued, want the next one", b.queue.Len(), served)
+		if b.Queue.Len() != 1 || !slices.Equal(served, []string{"next"}) {
+			t.Errorf("%d are queued, and %q have been enqueued, want the next one", b.Queue.Len(), served)
 		}
 	})
 }
@@ -159,7 +290,6 @@ func (f *failing) GetInformer(ctx context.Context, obj client.Object, opts ...ct
 	return f.FakeInformers.GetInformer(ctx, obj, opts...)
 }
 
-// TestClaimWatchIsRetried expects retries until the watch runs.
 func TestClaimWatchIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSyncedAllocator(t, testOptions{}, nil)

@@ -18,8 +18,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// TestHolderIsFencedBeforeRelease expects a write to a holder that could still name the
-// record. The record stays if the holder names it.
 func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	const block = "10.0.0.0/28"
 	claim := func(record string) client.Object {
@@ -63,59 +61,44 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 		"a holder of a kind that is not known":      {ipam.Holder{Group: "example.com", Kind: "Other", Namespace: "ns", Name: "x"}, "uid", nil, false, false},
 		"an IPAddressClaim that names an IPAddress": {addresses, "uid", address("x"), false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := heldBlock("x", block)
-				record.Name.Name, record.Holder, record.HolderUID = "x-record", c.holder, c.uid
-				if c.there != nil {
-					api.otherObjects = []client.Object{c.there}
-				}
-				var written int
-				api.refuses = func(verb string, obj client.Object) error {
-					if verb == "patch" {
-						if written++; obj.GetUID() != "uid" {
-							t.Errorf("written to %+v", obj)
-						}
-						return notFoundError("x") // the holder is not among the records
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			record := heldBlock("x", block)
+			record.Name.Name, record.Holder, record.HolderUID = "x-record", c.holder, c.uid
+			if c.there != nil {
+				api.otherObjects = []client.Object{c.there}
+			}
+			var written int
+			api.refuses = func(verb string, obj client.Object) error {
+				if verb == "patch" {
+					if written++; obj.GetUID() != "uid" {
+						t.Errorf("written to %+v", obj)
 					}
-					return nil
+					return notFoundError("x") // the holder is not among the records
 				}
-				err := a.Fence(t.Context(), record)
-				if errors.Is(err, ipam.ErrUnconfirmed) != c.has || err != nil && !c.has {
-					t.Errorf("got %v, want that it has the record: %t", err, c.has)
-				}
-				if (written == 1) != c.written {
-					t.Errorf("it was written to %d times, want %t", written, c.written)
-				}
-			})
+				return nil
+			}
+			err := a.Fence(t.Context(), record)
+			if errors.Is(err, ipam.ErrUnconfirmed) != c.has || err != nil && !c.has {
+				t.Errorf("got %v, want that it has the record: %t", err, c.has)
+			}
+			if (written == 1) != c.written {
+				t.Errorf("it was written to %d times, want %t", written, c.written)
+			}
 		})
 	}
 	for verb, want := range map[string]string{"get": "connection reset", "patch": "giving up ns/x-record for IPClaim ns/x"} {
-		t.Run(verb+" is cut off", func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := heldBlock("x", block)
-				record.Name.Name, record.HolderUID = "x-record", "uid"
-				api.otherObjects = []client.Object{claim("")}
-				api.refuses = func(v string, _ client.Object) error {
-					if v == verb {
-						return errCut
-					}
-					return nil
-				}
-				if err := a.Fence(t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %q", err, want)
-				}
-				conflict := apierrors.NewConflict(resource, "x", errors.New("changed"))
-				api.refuses = func(v string, _ client.Object) error {
-					if v == "patch" {
-						return conflict
-					}
-					return nil
-				}
-				if err := a.Fence(t.Context(), record); !apierrors.IsConflict(err) {
-					t.Errorf("another client writes to it: got %v", err)
-				}
-			})
+		runNamedOnReplica(t, verb+" is cut off", func(t *testing.T, a *Allocator, api *steady) {
+			record := heldBlock("x", block)
+			record.Name.Name, record.HolderUID = "x-record", "uid"
+			api.otherObjects = []client.Object{claim("")}
+			api.calls(map[string]error{verb: errCut})
+			if err := a.Fence(t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			api.calls(map[string]error{"patch": apierrors.NewConflict(resource, "x", errors.New("changed"))})
+			if err := a.Fence(t.Context(), record); !apierrors.IsConflict(err) {
+				t.Errorf("another client writes to it: got %v", err)
+			}
 		})
 	}
 }
@@ -152,29 +135,25 @@ func TestIPAddressClaimNamingIPAddressKeepsRecord(t *testing.T) {
 	}
 }
 
-// TestAbandonedFixedNameIsReleasedAtOnce expects a release in the background if the
-// name is not needed again.
 func TestAbandonedFixedNameIsReleasedAtOnce(t *testing.T) {
 	for _, uid := range []string{"", "uid"} {
 		for _, fails := range []error{nil, errCut} {
-			t.Run(fmt.Sprintf("claim %q, the deletion fails: %v", uid, fails), func(t *testing.T) {
-				runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-					order := claimOrder("x", 28)
-					order.existsAs(uid)
-					record := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
-					api.calls(map[string]error{"delete": fails})
-					err := a.abandonRecord(t.Context(), order, record, ledger.ErrLost)
-					if !errors.Is(err, ledger.ErrLost) || errors.Is(err, errCut) != (fails != nil && uid != "") {
-						t.Errorf("got %v", err)
-					}
-					if there := api.stored(record.Name) != nil; fails == nil && uid != "" && there {
-						t.Error("it is stored still")
-					}
-					synctest.Wait()
-					if there := api.stored(record.Name) != nil; there != (fails != nil) {
-						t.Errorf("in the end it is stored: %t", there)
-					}
-				})
+			runNamedOnReplica(t, fmt.Sprintf("claim %q, the deletion fails: %v", uid, fails), func(t *testing.T, a *Allocator, api *steady) {
+				order := claimOrder("x", 28)
+				order.existsAs(uid)
+				record := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+				api.calls(map[string]error{"delete": fails})
+				err := a.abandonRecord(t.Context(), order, record, ledger.ErrLost)
+				if !errors.Is(err, ledger.ErrLost) || errors.Is(err, errCut) != (fails != nil && uid != "") {
+					t.Errorf("got %v", err)
+				}
+				if there := api.stored(record.Name) != nil; fails == nil && uid != "" && there {
+					t.Error("it is stored still")
+				}
+				synctest.Wait()
+				if there := api.stored(record.Name) != nil; there != (fails != nil) {
+					t.Errorf("in the end it is stored: %t", there)
+				}
 			})
 		}
 	}

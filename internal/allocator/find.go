@@ -16,32 +16,31 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
 
-// retakeOrFind takes over a retained block, or finds another. It waits for a short time if there may be
-// room soon.
+// retakeOrFind takes over a retained block, or finds another, perhaps after a short wait.
 func (a *Allocator) retakeOrFind(ctx context.Context, order Order) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	if record, ok := a.retake(ctx, order); ok {
 		return record, nil
 	}
-	frees := a.ledger.Frees(order.keys())
+	frees := a.Ledger.Frees(order.keys())
 	record, err := a.findInPools(ctx, order)
-	if ipam.IsNoRoom(err) && !a.queue.Has(order.Holder) && a.awaitRoom(ctx, order, frees, err) {
+	if ipam.IsNoRoom(err) && !a.Queue.Has(order.Holder) && a.awaitRoom(ctx, order, frees, err) {
 		order.Record = order.nextRecordName()
 		record, err = a.findInPools(ctx, order)
 	}
 	return record, a.wrapEarlierAttempt(order, err)
 }
 
-// wrapEarlierAttempt returns ipam.ErrEarlierAttempt if the block that a create request asks for is
-// recorded for the object that it is to create: an earlier request failed after its record was
-// made, or an earlier object of the name is just gone. For the client the block is its own.
+// wrapEarlierAttempt returns ipam.ErrEarlierAttempt if the block that a create asks for is recorded
+// for the same name: an earlier request failed after its record was made, or an earlier object is
+// just gone. For the client the block is its own.
 func (a *Allocator) wrapEarlierAttempt(order Order, err error) error {
 	taken, ok := errors.AsType[*ipam.TakenError](err)
 	if !ok || order.Origin != OriginAdmission || taken.Holder != order.Holder {
 		return err
 	}
-	for _, record := range a.ledger.HeldBy(order.Holder) {
+	for _, record := range a.Ledger.HeldBy(order.Holder) {
 		if record.State == ipam.StateBound && record.Block == taken.Overlap {
 			return fmt.Errorf("%s is recorded for %s: %w", record.Block, order.Holder, ipam.ErrEarlierAttempt)
 		}
@@ -61,7 +60,7 @@ func (a *Allocator) findInPools(ctx context.Context, order Order) (ipam.Record, 
 		case err == nil:
 			return record, nil
 		case errors.Is(err, ledger.ErrLost):
-			a.metrics.LostRace()
+			a.Metrics.LostRace()
 			trace(ctx, order.Holder, "Lost a race for a block; trying another one", pool.Key, "record", order.Record)
 			order.Record = order.nextRecordName() // and the next block of the same pool
 		case exhausted.addResult(pool, err):
@@ -74,8 +73,8 @@ func (a *Allocator) findInPools(ctx context.Context, order Order) (ipam.Record, 
 	return ipam.Record{}, exhausted.err()
 }
 
-// holdAndRecord finds a block in one pool, records and confirms it. Controllers have a separate bound on
-// their work, and no API server waits for their answer.
+// holdAndRecord finds a block in one pool, records and confirms it. Controllers have a separate
+// bound on their work.
 func (a *Allocator) holdAndRecord(ctx context.Context, order Order, ask ledger.Ask) (ipam.Record, error) {
 	hold, err := a.awaitHold(ctx, ask)
 	if err != nil {
@@ -91,14 +90,14 @@ func (a *Allocator) holdAndRecord(ctx context.Context, order Order, ask ledger.A
 	return a.recordHold(ctx, hold, order)
 }
 
-// awaitHold finds a block and holds it. If the namespace has reached its limit of unclaimed records,
-// hold waits for a moment: the records of creates under way are claimed within milliseconds.
+// awaitHold finds a block and holds it. At the limit of unclaimed records it waits for a moment:
+// the records of creates under way are claimed within milliseconds.
 func (a *Allocator) awaitHold(ctx context.Context, ask ledger.Ask) (hold *ledger.Hold, err error) {
 	ctx, step := a.step(ctx, metrics.StepFind, tracing.Find)
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	a.ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
-		hold, err = a.ledger.Hold(ask)
+	a.Ledger.Await(ctx, []ipam.PoolKey{ask.Pool}, func() bool {
+		hold, err = a.Ledger.Hold(ask)
 		return !errors.Is(err, ipam.ErrTooManyUnclaimed)
 	})
 	found := ipam.Record{Pool: ask.Pool}
@@ -110,8 +109,8 @@ func (a *Allocator) awaitHold(ctx context.Context, ask ledger.Ask) (hold *ledger
 	return hold, err
 }
 
-// acquireAttempt waits until few enough attempts are under way, oldest first. An attempt that waits too long
-// has cost the API server nothing.
+// acquireAttempt waits until few enough attempts are under way, oldest first. One that waits too
+// long has cost the API server nothing.
 func (a *Allocator) acquireAttempt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -124,14 +123,14 @@ func (a *Allocator) acquireAttempt(ctx context.Context) error {
 // recordHold records a held block, and waits until the ledger knows which record has it.
 //
 // A record that may have been created although the call failed is abandoned, if its name is this
-// attempt's alone. If the name is the holder's, the record that turns up may be that of another
-// attempt, which may have been answered already: it is left for the holder's next attempt, which
-// confirms it as if it had just been made, or else for the collection of orphans.
+// attempt's alone. If the name is the holder's, the record may be that of another attempt, which
+// may have been answered: it is left for the next attempt, which confirms it as if it had just been
+// made, or for the collection of orphans.
 func (a *Allocator) recordHold(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.recordOf(hold.Pool, hold.Block)
 	record.Project, record.Gateway = hold.Project(), hold.Gateway() // the project that was judged, the gateway that was found
-	traceRecord(ctx, "Holding a block", record)
-	sentRevision := a.ledger.Revision()
+	logRecord(ctx, stepLevel, "Holding a block", record)
+	sentRevision := a.Ledger.Revision()
 	record, err := a.createRecord(ctx, record)
 	if err != nil {
 		if kubeutil.IsRejected(err) || order.nameIsFixed() {
@@ -141,37 +140,35 @@ func (a *Allocator) recordHold(ctx context.Context, hold *ledger.Hold, order Ord
 		}
 		return ipam.Record{}, unconfirmedIfDone(ctx, fmt.Errorf("recording %s: %w", record.Block, err))
 	}
-	traceRecord(ctx, "Recorded a block; waiting until the watch shows it", record)
-	if err = a.ledger.Acknowledge(record.Version, sentRevision); err != nil {
+	logRecord(ctx, stepLevel, "Recorded a block; waiting until the watch shows it", record)
+	if err = a.Ledger.Acknowledge(record.Version, sentRevision); err != nil {
 		hold.Drop()
 	} else {
 		err = a.awaitConfirmation(ctx, hold, record)
 	}
 	switch {
 	case err == nil:
-		logChange(ctx, "Allocated a block", record)
-		a.history.Granted(record, order.grantReason())
+		logRecord(ctx, changeLevel, "Allocated a block", record)
+		a.History.Granted(record, order.grantReason())
 		return record, nil
 	case order.isExisting && errors.Is(err, ledger.ErrPoolClosed):
-		a.history.Granted(record, history.Existing)
+		a.History.Granted(record, history.Existing)
 		return record, poolClosed(order.Holder, record.Pool)
 	}
 	return ipam.Record{}, a.abandonRecord(ctx, order, record, err)
 }
 
-// createRecord creates the IPAllocation of a record, and returns the record with the UID and version of
-// the stored object.
+// createRecord creates the IPAllocation, and returns the record with UID and version.
 func (a *Allocator) createRecord(ctx context.Context, record ipam.Record) (ipam.Record, error) {
 	ctx, step := a.step(ctx, metrics.StepRecord, tracing.Record)
 	describeRecord(step.span, record)
 	obj := convert.Allocation(record)
-	err := a.client.Create(ctx, obj)
+	err := a.Client.Create(ctx, obj)
 	step.end(err)
 	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
 	return record, err
 }
 
-// awaitConfirmation waits until the ledger knows which record has the block.
 func (a *Allocator) awaitConfirmation(ctx context.Context, hold *ledger.Hold, record ipam.Record) error {
 	ctx, step := a.step(ctx, metrics.StepConfirm, tracing.Confirm)
 	describeRecord(step.span, record)
@@ -180,20 +177,20 @@ func (a *Allocator) awaitConfirmation(ctx context.Context, hold *ledger.Hold, re
 	return err
 }
 
-// abandonRecord gives up a record that could not be confirmed, and returns the error for the caller. A
-// record whose name is fixed stays as long as it is unknown which record has the block: it may be
-// seen yet, and is then judged as if it had just been made.
+// abandonRecord gives up a record that could not be confirmed, and returns the error for the
+// caller. A record with a fixed name stays as long as it is unknown which record has the block: it
+// may be seen yet, and is then judged as if it had just been made.
 func (a *Allocator) abandonRecord(ctx context.Context, order Order, record ipam.Record, cause error) error {
 	_, isOverLimit := errors.AsType[*ipam.LimitError](cause)
 	isPoolClosed := errors.Is(cause, ledger.ErrPoolClosed)
-	traceRecord(ctx, "Gave up a record", record, "reason", cause)
+	logRecord(ctx, stepLevel, "Gave up a record", record, "reason", cause)
 	switch {
 	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
 		if order.isExisting { // no later step records it, when the record is seen
-			a.history.Granted(record, history.Existing)
+			a.History.Granted(record, history.Existing)
 		}
 	case !order.nameIsFixed():
-		a.discard(ctx, record)
+		a.discard(ctx, record, func() {})
 	default: // the name is needed again
 		cause = errors.Join(cause, a.Release(ctx, record))
 	}
@@ -206,7 +203,6 @@ func (a *Allocator) abandonRecord(ctx context.Context, order Order, record ipam.
 	return cause
 }
 
-// unconfirmedIfDone returns the error of a failed attempt for the caller.
 func unconfirmedIfDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ipam.ErrUnconfirmed, err)
@@ -217,8 +213,7 @@ func unconfirmedIfDone(ctx context.Context, err error) error {
 // shortage collects the errors of pools that have no room.
 type shortage struct {
 	exhausted ipam.ExhaustedError
-	// results holds the error of each pool that was tried, passedOver the reasons why others are not
-	// tried.
+	// results holds the errors of the tried pools, passedOver the reasons why others are not tried.
 	results, passedOver []ipam.PoolResult
 }
 
@@ -229,8 +224,8 @@ func (o Order) newShortage() *shortage {
 	}
 }
 
-// addResult records an error that means no room, or that the room is for other waiters, and reports
-// whether it was one.
+// addResult records an error that means no room, or room for other waiters; false for another
+// error.
 func (s *shortage) addResult(pool ipam.Pool, err error) bool {
 	err = s.poolError(pool, err)
 	if !ipam.IsNoRoom(err) {
@@ -249,7 +244,7 @@ func (s *shortage) poolError(pool ipam.Pool, err error) error {
 }
 
 // err returns the error of all pools together. It does not depend on the order in which they were
-// tried, which changes with how much of each is in use.
+// tried, which changes with their utilization.
 func (s *shortage) err() error {
 	ipam.SortByPool(s.results)
 	return ipam.WithPools(s.combinedError(), slices.Concat(s.results, s.passedOver))
@@ -280,8 +275,7 @@ func (s *shortage) combinedError() error {
 	return &total
 }
 
-// larger returns the prefix length of the larger of two blocks, either of which may be
-// ipam.NoLength.
+// larger returns the length of the larger of two blocks; either may be ipam.NoLength.
 func larger(a, b int) int {
 	if a == ipam.NoLength || b == ipam.NoLength {
 		return max(a, b)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,8 +37,22 @@ type steady struct {
 	fails error // the error of create calls, which then create nothing
 	// refuses, if set, is called before every other call, and returns the error of that call.
 	refuses func(verb string, obj client.Object) error
-	// others holds the objects that are stored beside records.
+	// otherObjects holds the objects that are stored beside records, written how often they are changed.
 	otherObjects []client.Object
+	written      int
+	// lists and events pass once these are closed. down reports whether no watch can begin.
+	lists, events chan struct{}
+	down          bool
+}
+
+func newSteady(pools ...ipam.Pool) *steady {
+	return &steady{link: link{server: newAPIServer(pools...)}, lists: make(chan struct{}), events: make(chan struct{})}
+}
+
+// pass lets lists and events pass.
+func (c *steady) pass() {
+	close(c.lists)
+	close(c.events)
 }
 
 // Create implements client.Writer.
@@ -86,6 +102,10 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 	if err := c.refused("patch", obj); err != nil {
 		return err
 	}
+	if _, ok := obj.(*v1alpha1.IPAllocation); !ok {
+		c.written++
+		return nil
+	}
 	return c.server.patch(obj, patch)
 }
 
@@ -99,15 +119,13 @@ type testOptions struct {
 
 // newAllocator returns an allocator with a new catalog and queue.
 func newAllocator(o testOptions) *Allocator {
-	catalog := inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: "system", Clock: clock.RealClock{}})
-	waiting := queue.New(queue.Options{Ledger: o.Ledger, Catalog: catalog, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: logr.Discard()})
-	return New(Options{
-		Ledger: o.Ledger, Catalog: catalog, Queue: waiting, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
+	return New(o.Ledger, inventory.Options{Namespace: "system"}, queue.Options{Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace}, Options{
+		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
 		Metrics: metrics.New(clock.RealClock{}), History: history.New(history.Options{Clock: clock.RealClock{}}), Log: logr.Discard(),
 	})
 }
 
-// unstarted returns an allocator that has seen nothing yet.
+// newUnsyncedAllocator returns an allocator that has seen nothing yet.
 func newUnsyncedAllocator() *Allocator {
 	return newAllocator(testOptions{Ledger: ledger.New(ledger.Options{})})
 }
@@ -117,22 +135,38 @@ func parent() ipam.Pool {
 	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 }
 
-// onReplica runs a test on a replica that has seen all stored records, within a bubble that has its
+// runOnReplica runs a test on a replica that has seen all stored records, within a bubble that has its
 // own time.
 func runOnReplica(t *testing.T, test func(*testing.T, *Allocator, *steady)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		api := &steady{link: link{server: newAPIServer(parent())}}
-		view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
-		a := newAllocator(testOptions{Ledger: view, Client: api})
-		view.Describe(parent())
-		ctx, stop := context.WithCancel(context.Background())
-		defer a.Close()
+		api := newSteady(parent())
+		api.pass()
+		a, stop := newReplica(api, parent())
 		defer stop()
-		go view.Run(ctx, quick{api.server}, &v1alpha1.IPAllocation{})
 		synctest.Wait()
 		test(t, a, api)
 	})
+}
+
+// newReplica returns an allocator whose view of the pool follows the API server until stop.
+func newReplica(api *steady, pool ipam.Pool) (a *Allocator, stop func()) {
+	view := ledger.New(ledger.Options{Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 1))})
+	view.Describe(pool)
+	a = newAllocator(testOptions{Ledger: view, Client: api})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { view.Run(ctx, watched{api}, &v1alpha1.IPAllocation{}) })
+	return a, func() {
+		cancel()
+		running.Wait()
+		a.Close()
+	}
+}
+
+// runNamedOnReplica runs a subtest on a replica.
+func runNamedOnReplica(t *testing.T, name string, test func(*testing.T, *Allocator, *steady)) {
+	t.Run(name, func(t *testing.T) { runOnReplica(t, test) })
 }
 
 // expectThere expects that every stored object stays, and is not being deleted.
@@ -145,31 +179,44 @@ func (c *steady) expectThere(t *testing.T) {
 	}
 }
 
-// quick lists and watches without delay.
-type quick struct{ *apiServer }
+// watched lists and watches as the test lets it.
+type watched struct{ *steady }
 
 // IsWatchListSemanticsUnSupported makes the reflector list first, then watch.
-func (quick) IsWatchListSemanticsUnSupported() bool { return true }
+func (watched) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
-func (q quick) List(metav1.ListOptions) (runtime.Object, error) { return q.list(), nil }
+func (w watched) List(metav1.ListOptions) (runtime.Object, error) {
+	<-w.lists
+	return w.server.list(), nil
+}
 
 // Watch implements cache.Watcher.
-func (q quick) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return q.watch(options, func(context.Context) bool { return true })
+func (w watched) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	if w.down {
+		return nil, apierrors.NewServiceUnavailable("down")
+	}
+	return w.server.watch(options, func(ctx context.Context) bool {
+		select {
+		case <-w.events:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	})
 }
 
 // childOrder returns the order for a child pool of a length that does not exist yet.
 func childOrder(a *Allocator, length int) Order {
-	order := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("child")), Record: a.catalog.RecordOfPool(ipam.PoolNamed("child"))}
+	order := Order{Holder: convert.HolderOfPool(ipam.PoolNamed("child")), Record: a.Catalog.RecordOfPool(ipam.PoolNamed("child"))}
 	order.Terms = ipam.Terms{Family: ipam.IPv4, Length: length, Reclaim: ipam.ReclaimDelete}
 	order.Pools = []ipam.Pool{parent()}
 	return order
 }
 
 // rivalRecord returns the record of another replica's attempt to make the same pool.
-func rivalRecord(a *Allocator) *v1alpha1.IPAllocation {
-	return convert.Allocation(childOrder(a, 24).recordOf(ipam.Pool{Key: ipam.PoolNamed("parent")}, netip.MustParsePrefix("10.0.7.0/24")))
+func rivalRecord(a *Allocator) ipam.Record {
+	return childOrder(a, 24).recordOf(parent(), netip.MustParsePrefix("10.0.7.0/24"))
 }
 
 func TestFailedAttemptKeepsRecordOfAnotherForSamePool(t *testing.T) {
@@ -178,19 +225,14 @@ func TestFailedAttemptKeepsRecordOfAnotherForSamePool(t *testing.T) {
 		if _, err := a.Allocate(t.Context(), childOrder(a, 24)); err == nil {
 			t.Fatal("it was carved")
 		}
-		if err := api.server.create(rivalRecord(a)); err != nil {
-			t.Fatal(err)
-		}
+		api.creates(t, rivalRecord(a))
 		api.expectThere(t)
 	})
 }
 
 func TestAttemptDoesNotReleaseRecordOfAnotherForSamePool(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		if err := api.server.create(rivalRecord(a)); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		api.stores(t, rivalRecord(a))
 		if _, err := a.Allocate(t.Context(), childOrder(a, 25)); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("error %v, want that another request is under way", err)
 		}
@@ -210,9 +252,8 @@ func TestAddressWithoutClaimKeepsRecordOfLaterAttempt(t *testing.T) {
 			t.Fatal("it was recorded")
 		}
 		api.fails = nil
-		if _, err := a.RecordExisting(t.Context(), order, parent().Key); err != nil {
-			t.Fatal(err)
-		}
+		_, err := a.RecordExisting(t.Context(), order, parent().Key)
+		must(t, err)
 		api.expectThere(t)
 	})
 }
@@ -223,7 +264,7 @@ func TestQueuedHolderDoesNotWaitForRelease(t *testing.T) {
 		order.Terms.OnExhaustion = ipam.OnExhaustionWait
 		for _, inLine := range []bool{false, true} {
 			if inLine {
-				a.queue.Wait(queue.Waiter{Holder: order.Holder})
+				a.Queue.Wait(queue.Waiter{Holder: order.Holder})
 			}
 			began := time.Now()
 			if _, err := a.Allocate(t.Context(), order); !ipam.IsNoRoom(err) {
@@ -246,5 +287,91 @@ func (o *Order) existsAs(uid string) {
 	o.Origin = OriginController
 	if !o.Holder.IsPool() {
 		o.Record = convert.RecordOfHolder(o.Holder, uid)
+	}
+}
+
+// scene holds one replica on a calm link, in a bubble of synctest.
+type scene struct {
+	*steady
+	t         *testing.T
+	pool      ipam.Pool
+	allocator *Allocator
+}
+
+// runScene plays a scene: synctest.Wait returns when every goroutine in it waits. The list and the
+// events are held up until the scene lets them through.
+func runScene(t *testing.T, play func(*scene)) {
+	klog.SetLogger(logr.Discard())
+	synctest.Test(t, func(t *testing.T) {
+		block := netip.MustParsePrefix("10.0.0.0/29")
+		pool := ipam.Pool{Key: ipam.PoolNamed("p"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: block, Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
+		s := &scene{t: t, pool: pool, steady: newSteady(pool)}
+		var stop func()
+		s.allocator, stop = newReplica(s.steady, pool)
+		play(s)
+		stop()
+	})
+}
+
+// runNamedScene plays a scene as a subtest.
+func runNamedScene(t *testing.T, name string, play func(*testing.T, *scene)) {
+	t.Run(name, func(t *testing.T) { runScene(t, func(s *scene) { play(t, s) }) })
+}
+
+// order returns an order for a block of a claim that does not exist yet.
+func (s *scene) order(claim string, bits int) Order {
+	holder := convert.HolderOfClaim(ipam.Name{Namespace: "ns", Name: claim})
+	order := Order{Holder: holder, Record: newAttempt(holder)}
+	order.Pools = []ipam.Pool{s.pool}
+	order.Terms = ipam.Terms{Length: bits, Reclaim: ipam.ReclaimDelete, OnExhaustion: ipam.OnExhaustionReject}
+	return order
+}
+
+// bound returns an order for a block of a claim that waits, under a name made from its UID.
+func (s *scene) bound(claim, uid string, bits int) Order {
+	order := s.order(claim, bits)
+	order.existsAs(uid)
+	order.Record = convert.RecordOfHolder(order.Holder, uid)
+	return order
+}
+
+// recorded makes a record behind the replica's back.
+func (s *scene) recorded(order Order, block string) ipam.Record {
+	s.t.Helper()
+	return s.creates(s.t, order.recordOf(s.pool, netip.MustParsePrefix(block)))
+}
+
+// isStored reports whether the API server stores exactly this record, and does not delete it.
+func (s *scene) isStored(record ipam.Record) bool {
+	for _, obj := range s.server.records() {
+		if string(obj.UID) == record.UID && obj.DeletionTimestamp == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// list lets the list through.
+func (s *scene) list() {
+	close(s.lists)
+	synctest.Wait()
+}
+
+// deliverAll lets the list and all events through.
+func (s *scene) deliverAll() {
+	s.pass()
+	synctest.Wait()
+}
+
+// open lets the list and all events through, and shows the scene's pool with the project of the
+// claims' namespace.
+func (s *scene) open() {
+	s.t.Helper()
+	s.deliverAll()
+	s.pool.Lengths = ipam.Lengths{Min: 29, Max: 32}
+	s.allocator.Catalog.SetProject("ns", "ns")
+	s.allocator.Catalog.SetPool(s.pool)
+	if err := s.allocator.checkSynced(); err != nil {
+		s.t.Fatal(err)
 	}
 }

@@ -22,26 +22,24 @@ import (
 type Origin int
 
 const (
-	// OriginAdmission is a create request: its object is not stored, has no UID yet, and may never
-	// be stored. Each attempt makes a separate record, which is unclaimed until the object exists.
+	// OriginAdmission is a create request: its object may never be stored. Each attempt makes a
+	// separate record, which is unclaimed until the object exists.
 	OriginAdmission Origin = iota
-	// OriginController is a holder that exists. The name of its record follows from the
-	// holder, so that the next attempt finds it.
+	// OriginController is a holder that exists. Its next attempt finds the record by its name.
 	OriginController
-	// OriginAddress is an IPAddress that exists, but whose claim, as far as is known, does not: the
-	// name of its record follows from the claim's name.
+	// OriginAddress is an IPAddress whose claim is not known to exist: the record is named after that
+	// claim.
 	OriginAddress
 )
 
-// Order holds a resolved request with everything that its record will contain.
+// Order holds a resolved request and the content of its record.
 type Order struct {
 	inventory.Resolution
 	Origin Origin
 	Holder ipam.Holder
 	// HolderUID is the holder's UID with OriginController, otherwise empty.
 	HolderUID string
-	// Record is the name of the record to make, if the holder names it already. Zero: the name
-	// follows from holder and origin.
+	// Record is the name of the record to make. Zero: it follows from holder and origin.
 	Record ipam.Name
 	// RequestedBy is the user that created the holder.
 	RequestedBy string
@@ -49,41 +47,38 @@ type Order struct {
 	PoolUnknown bool
 	// Sticky is the key by which a later claim gets the block again.
 	Sticky string
-	// Gateway is the gateway that was handed out to the holder with a block that it has already.
+	// Gateway was handed out to the holder with a block that it has already.
 	Gateway netip.Addr
-	// Waiting is the holder as a waiter in the queue: it overtakes no waiter before it. Zero: the
-	// holder is new, and behind all waiters.
+	// Waiting is the holder's position in the queue. Zero: it is new, and behind all waiters.
 	Waiting queue.Waiter
 
-	// isExisting reports whether the holder has the block already: its record stays, although it
-	// cannot be confirmed while its pool is missing.
+	// isExisting reports whether the holder has the block already: its record stays, even
+	// unconfirmed.
 	isExisting bool
 }
 
-// Resolve returns the result of Catalog.Resolve once everything has been seen; before, the error
-// is ipam.ErrNotSynced.
+// Resolve returns the result of Catalog.Resolve, or ipam.ErrNotSynced.
 func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (inventory.Resolution, error) {
 	if err := a.checkSynced(); err != nil {
 		return inventory.Resolution{}, err
 	}
-	res, err := a.catalog.Resolve(req)
+	res, err := a.Catalog.Resolve(req)
 	traceResolution(ctx, req, res, err)
 	return res, err
 }
 
-// PoolOrder returns the order for a pool's own CIDR, in its parent or its routing domain. The
-// caller sets the origin and the holder's UID. The error is a *ipam.MissingError or a
-// *ipam.PolicyError about the parent.
+// PoolOrder returns the order for a pool's own CIDR; the caller sets the origin and the holder's
+// UID. The error is a *ipam.MissingError or *ipam.PolicyError about the parent.
 func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
 	if err := a.checkSynced(); err != nil {
 		return Order{}, err
 	}
 	order := Order{Holder: convert.HolderOfPool(pool.Key)}
-	if waiter, ok := a.queue.Waiter(order.Holder); ok {
+	if waiter, ok := a.Queue.Waiter(order.Holder); ok {
 		order.Waiting = waiter
 	}
 	var err error
-	order.Resolution, err = a.catalog.ResolvePool(pool)
+	order.Resolution, err = a.Catalog.ResolvePool(pool)
 	return order, err
 }
 
@@ -92,7 +87,7 @@ func (a *Allocator) withRecordName(o Order) Order {
 	switch {
 	case o.Record != (ipam.Name{}):
 	case o.Holder.IsPool():
-		o.Record = a.catalog.RecordOfPool(convert.PoolOf(o.Holder))
+		o.Record = a.Catalog.RecordOfPool(convert.PoolOf(o.Holder))
 	case o.Origin == OriginAdmission:
 		o.Record = newAttempt(o.Holder)
 	default:
@@ -101,16 +96,14 @@ func (a *Allocator) withRecordName(o Order) Order {
 	return o
 }
 
-// newAttempt returns a name for the record of one attempt. Its suffix has 8 characters of the
-// alphabet of 27 that Kubernetes uses for generated names, so that two suffixes are the same with a
-// probability of one in 280 billion.
+// newAttempt returns a name for the record of one attempt. Two suffixes of 8 characters of
+// Kubernetes' alphabet of 27 are the same with a probability of one in 280 billion.
 func newAttempt(holder ipam.Holder) ipam.Name {
 	return convert.RecordOfAttempt(holder, utilrand.String(8))
 }
 
-// nextRecordName returns the name for the record of the next attempt. If the name is not the holder's, a
-// name is used only once, so that a late deletion of this attempt's record can never delete another
-// record.
+// nextRecordName returns the name for the record of the next attempt. A name that is not the
+// holder's is used only once, so that a late deletion can never delete another record.
 func (o Order) nextRecordName() ipam.Name {
 	if o.nameIsFixed() {
 		return o.Record // its deletion carries the UID
@@ -121,9 +114,8 @@ func (o Order) nextRecordName() ipam.Name {
 // nameIsFixed reports whether the holder's next attempt uses the record's name too.
 func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
 
-// isUnclaimed reports whether the record will name a holder that is not known to exist. Records for
-// cluster-scoped pools do not count: they are the responsibility of the users that can make such
-// pools.
+// isUnclaimed reports whether the record will name a holder that is not known to exist.
+// Cluster-scoped pools are the responsibility of the users that can make them.
 func (o Order) isUnclaimed() bool { return o.Origin != OriginController && o.Holder.Namespace != "" }
 
 func (o Order) recordOf(pool ipam.Pool, block netip.Prefix) ipam.Record {
@@ -168,7 +160,6 @@ func (o Order) grantReason() history.Reason {
 	return history.Allocated
 }
 
-// blockField returns the field in which the holder names the block that it has.
 func (o Order) blockField() string {
 	if o.Holder.Kind == convert.AddressClaimKind {
 		return "spec.address"
@@ -177,14 +168,13 @@ func (o Order) blockField() string {
 }
 
 // carve records and confirms a pool's own CIDR. It takes over an existing record of the pool's name
-// that matches the order. Otherwise it gives that record up: the record was left behind by a former
-// pool, or, if the pool exists, by an attempt that was too late. If blocks of a former pool are
-// recorded, its record stays, and a pool of the same CIDR takes it over. If the pool does not
-// exist, a record without the pool's UID may be that of another request, which may have been
-// answered already: the error is then ipam.ErrUnconfirmed, until the pool exists or the record is
-// collected.
+// that matches the order, and otherwise gives it up: it was left behind by a former pool, or by an
+// attempt that was too late. If blocks of a former pool are recorded, its record stays, and a pool
+// of the same CIDR takes it over. If the pool does not exist, a record without UID may be that of
+// another request, which may have been answered: the error is then ipam.ErrUnconfirmed, until the
+// pool exists or the record is collected.
 func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error) {
-	if earlier, ok := a.ledger.Record(order.Record); ok {
+	if earlier, ok := a.Ledger.Record(order.Record); ok {
 		switch {
 		case order.matchesRecord(earlier) && earlier.MayBeOf(order.HolderUID):
 			return a.takeOver(ctx, earlier, order.HolderUID)
@@ -200,21 +190,26 @@ func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error)
 		}
 	}
 	record, err := a.retakeOrFind(ctx, order)
-	if apierrors.IsAlreadyExists(err) {
-		a.ledger.AwaitStored(ctx, order.Record, order.keys())
-		return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
-	}
-	return record, err
+	return record, a.awaitExisting(ctx, order, order.keys(), err)
 }
 
-// updateRecord writes the difference between two states of a record, on condition that the stored record
-// is still the same one, in the version that was seen.
+// awaitExisting returns the error of an attempt to create a record. If another process has made the
+// record of that name, awaitExisting gives the watch time to show it, and returns ipam.ErrUnconfirmed.
+func (a *Allocator) awaitExisting(ctx context.Context, order Order, pools []ipam.PoolKey, err error) error {
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	a.Ledger.AwaitStored(ctx, order.Record, pools)
+	return errors.Join(ipam.ErrUnconfirmed, err)
+}
+
+// updateRecord writes the difference between two states of a record, if the stored one is still the
+// version that was seen.
 func (a *Allocator) updateRecord(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
 	return a.patchRecord(ctx, before, after, convert.Allocation(after))
 }
 
-// updateAdopted updates a record that is taken over. It writes in any case, so that the record's
-// maker can no longer delete it: deletions carry the version that they judged.
+// updateAdopted updates a record that is taken over, in any case: see adopt.
 func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record) (ipam.Record, error) {
 	obj := convert.Allocation(after)
 	obj.Annotations[v1alpha1.AnnotationAdopted] = utilrand.String(8)
@@ -224,10 +219,10 @@ func (a *Allocator) updateAdopted(ctx context.Context, before, after ipam.Record
 func (a *Allocator) patchRecord(ctx context.Context, before, after ipam.Record, obj *v1alpha1.IPAllocation) (ipam.Record, error) {
 	base := convert.Allocation(before)
 	base.UID, base.ResourceVersion = "", "" // so that the patch names both
-	sentRevision := a.ledger.Revision()
-	err := a.client.Patch(ctx, obj, client.MergeFrom(base))
+	sentRevision := a.Ledger.Revision()
+	err := a.Client.Patch(ctx, obj, client.MergeFrom(base))
 	if err == nil && obj.ResourceVersion != before.Version {
-		err = a.ledger.Acknowledge(obj.ResourceVersion, sentRevision)
+		err = a.Ledger.Acknowledge(obj.ResourceVersion, sentRevision)
 	}
 	if err != nil {
 		return ipam.Record{}, fmt.Errorf("changing IPAllocation %s: %w", before.Name, err)

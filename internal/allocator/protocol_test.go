@@ -219,15 +219,15 @@ func (p *play) crashNowAndThen(random *rand.Rand) {
 func (p *play) stop(r *replica) {
 	r.crash()
 	r.gone.Wait()
-	r.allocator.queue.Close() // not awaited: it crashed
-	relists, unread := r.allocator.ledger.Relists()
+	r.allocator.Queue.Close() // not awaited: it crashed
+	stats := r.allocator.Ledger.Stats()
 	p.tally.mu.Lock()
-	p.tally.relists += relists
+	p.tally.relists += stats.Relists
 	p.tally.mu.Unlock()
-	if unread > 0 {
+	if unread := stats.Unreadable; unread > 0 {
 		p.t.Errorf("seed %d: %d records could not be read", p.seed, unread)
 	}
-	if n := r.allocator.ledger.Rollbacks(); n > 0 {
+	if n := stats.Rollbacks; n > 0 {
 		p.t.Errorf("seed %d: the store seemed to have gone back %d times", p.seed, n)
 	}
 }
@@ -253,7 +253,7 @@ func (p *play) collectOrphans(over <-chan struct{}) {
 			if since[uid].IsZero() {
 				since[uid] = time.Now()
 			}
-			record, ok := r.allocator.ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name})
+			record, ok := r.allocator.Ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name})
 			// The calls before took their time: the record may have a holder again.
 			if ok && time.Since(since[uid]) > confirmTimeout+time.Second && !p.holders()[uid] {
 				p.tally.count(&p.tally.orphans)
@@ -302,7 +302,7 @@ func (p *play) finish() {
 	}
 	p.collect(last)
 	for _, pool := range p.pools {
-		c, _ := last.allocator.ledger.Capacity(pool.Key)
+		c, _ := last.allocator.Ledger.Capacity(pool.Key)
 		if c.Records != 0 || c.Available != c.Total.Sub(c.Withheld) {
 			p.t.Errorf("seed %d: %s is not as free as before: %+v", p.seed, pool.Key, c)
 		}
@@ -318,18 +318,18 @@ func (p *play) collect(by *replica) {
 			return
 		}
 		if round%100 == 0 { // a watch that fell silent is not noticed by a replica that only releases
-			by.allocator.ledger.Relist()
+			by.allocator.Ledger.Relist()
 		}
 		for _, obj := range p.server.records() {
-			if record, ok := by.allocator.ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}); ok {
+			if record, ok := by.allocator.Ledger.Record(ipam.Name{Namespace: obj.Namespace, Name: obj.Name}); ok {
 				_ = by.allocator.Release(by.ctx, record) // tried again
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	time.Sleep(20 * time.Second) // the last event has arrived, or the watch was started again
-	for round := 0; round < 100 && by.allocator.ledger.Records(p.pools[0].Key)+by.allocator.ledger.Records(p.pools[1].Key)+by.allocator.ledger.Records(p.pools[2].Key) > 0; round++ {
-		by.allocator.ledger.Relist()
+	for round := 0; round < 100 && by.allocator.Ledger.Records(p.pools[0].Key)+by.allocator.Ledger.Records(p.pools[1].Key)+by.allocator.Ledger.Records(p.pools[2].Key) > 0; round++ {
+		by.allocator.Ledger.Relist()
 		time.Sleep(5 * time.Second)
 	}
 }

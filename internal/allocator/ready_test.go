@@ -12,7 +12,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// TestUnreadyPoolStatesReason changes one property of a pool that is ready.
 func TestUnreadyPoolStatesReason(t *testing.T) {
 	var rows []messages.Row
 	for name, c := range map[string]struct {
@@ -40,29 +39,27 @@ func TestUnreadyPoolStatesReason(t *testing.T) {
 			}
 		}, "pool parent is being released: use another pool"},
 		"its Cluster is missing": {func(_ *testing.T, a *Allocator, _ *steady, p *ipam.Pool) {
-			a.catalog.TrackClusters()
+			a.Catalog.TrackClusters()
 			p.Key, p.Labels = ipam.LocalPoolNamed("ns", "own"), map[string]string{v1alpha1.LabelCluster: "prod"}
 		}, "pool ns/own: there is no Cluster prod, to which it belongs: create it, or take the label cluster.x-k8s.io/cluster-name off"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				pool := openParent(a)
-				c.change(t, a, api, &pool)
-				err := a.catalog.PoolReady(pool)
-				missing, ok := errors.AsType[*ipam.MissingError](err)
-				if c.want == "" && err != nil || c.want != "" && (!ok || missing.Reason != v1alpha1.ReasonPoolNotReady || missing.Message != c.want) {
-					t.Errorf("got %v, want %q", err, c.want)
-				}
-				if ok {
-					rows = append(rows, messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + missing.Reason, Value: pool.Key.Name, Message: missing.Message})
-				}
-				a.catalog.SetProject("ns", "ns")
-				a.catalog.SetPool(pool)
-				request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Pool: pool.Key, Length: 28}
-				if res, err := a.Resolve(t.Context(), request); (err == nil) != (c.want == "") || (len(res.Pools) == 1) != (c.want == "") {
-					t.Errorf("a claim of it: got %+v, %v", res.Pools, err)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			pool := openParent(a)
+			c.change(t, a, api, &pool)
+			err := a.Catalog.PoolReady(pool)
+			missing, ok := errors.AsType[*ipam.MissingError](err)
+			if c.want == "" && err != nil || c.want != "" && (!ok || missing.Reason != v1alpha1.ReasonPoolNotReady || missing.Message != c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if ok {
+				rows = append(rows, messages.Row{Object: "IPClaim", On: "condition Ready", Answer: "False, " + missing.Reason, Value: pool.Key.Name, Message: missing.Message})
+			}
+			a.Catalog.SetProject("ns", "ns")
+			a.Catalog.SetPool(pool)
+			request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Pool: pool.Key, Length: 28}
+			if res, err := a.Resolve(t.Context(), request); (err == nil) != (c.want == "") || (len(res.Pools) == 1) != (c.want == "") {
+				t.Errorf("a claim of it: got %+v, %v", res.Pools, err)
+			}
 		})
 	}
 	messages.Golden(t, rows)
@@ -106,14 +103,12 @@ func TestTakeoverIsStored(t *testing.T) {
 	}
 }
 
-// TestRetentionFollowsClassOrPool judges by the claim's class, or by the pool that it names or is
-// from.
 func TestRetentionFollowsClassOrPool(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
-		a.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "not"}})
-		a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
-		a.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "may", AllowRetain: true}})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "not"}})
+		a.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("may"), AllowRetain: true})
+		a.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("not")})
 		from := heldBlock("x", "10.0.0.0/28")
 		from.Pool = ipam.PoolNamed("may")
 		from = api.stores(t, from)
@@ -133,7 +128,7 @@ func TestRetentionFollowsClassOrPool(t *testing.T) {
 			"a class counts, not the block's":  {ipam.Request{Claim: claim, Class: "not"}, from.Name.Name, "IPClass not does not allow it (allowRetain): leave it Delete"},
 			"the block's counts, not the name": {ipam.Request{Claim: claim, Pool: ipam.PoolNamed("not")}, from.Name.Name, ""},
 		} {
-			err := a.catalog.MayRetain(c.request, c.recorded)
+			err := a.Catalog.MayRetain(c.request, c.recorded)
 			policy, ok := errors.AsType[*ipam.PolicyError](err)
 			if c.want == "" && err != nil || c.want != "" && (!ok || policy.Field != "spec.reclaimPolicy" || policy.Remedy != c.want) {
 				t.Errorf("%s: got %v, want %q", name, err, c.want)

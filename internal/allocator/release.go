@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 
 	"gomodules.xyz/jsonpatch/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,16 +25,14 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 )
 
-// Release deletes a record in the version that was last seen. If the record has changed since, or
-// is another one, Release leaves it alone: the error is then a conflict, and the caller reads the
-// record again. A missing record is no error. A missing namespace is one: Kubernetes can finish a
-// namespace that is not empty, when its API server has just started, and then refuses to change the
-// objects left in it until the namespace is created again.
+// Release deletes a record in the version that was last seen. If it has changed since, or is
+// another one, the error is a conflict, and the caller reads the record again. A missing record is
+// no error. A missing namespace is one: Kubernetes can finish a namespace that is not empty, when
+// its API server has just started, and then refuses to change the objects left in it until the
+// namespace is created again.
 //
-// The block is free when the watch shows the deletion, here and on every other replica.
-//
-// A pool's own record is released in two steps (MarkReleasing); if blocks of the pool are recorded
-// the error is ipam.ErrPoolInUse.
+// The block is free when the watch shows the deletion. A pool's own record is released in two steps
+// (MarkReleasing); if blocks of the pool are recorded the error is ipam.ErrPoolInUse.
 func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error) {
 	ctx, span := a.beginRelease(ctx, record)
 	defer func() { endRelease(span, err) }()
@@ -50,7 +48,7 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 	}
 	err = a.removeFinalizer(ctx, record)
 	if err == nil {
-		logChange(ctx, "Released a record", record)
+		logRecord(ctx, changeLevel, "Released a record", record)
 	}
 	return ignoreGone(err)
 }
@@ -58,14 +56,13 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 // MarkReleasing writes into a pool's own record that it is being released, waits until this
 // process's own watch shows that, and then looks for blocks of the pool: a replica that records one
 // later sees the mark, and gives way. If there is one, MarkReleasing removes the mark, and the
-// error is ipam.ErrPoolInUse. Otherwise the record may be deleted in the version that is returned.
-// A mark that stayed because its writer died does no harm to a pool that is being deleted; if the
-// pool stays, its controller removes the mark.
+// error is ipam.ErrPoolInUse. Otherwise the record may be deleted in the returned version. A mark
+// that stayed because its writer died is removed by the pool's controller, if the pool stays.
 func (a *Allocator) MarkReleasing(ctx context.Context, poolRecord ipam.Record) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	pool, previousVersion := convert.PoolOf(poolRecord.Holder), poolRecord.Version
-	if a.ledger.Records(pool) > 0 && poolRecord.State != ipam.StateReleasing {
+	if a.Ledger.Records(pool) > 0 && poolRecord.State != ipam.StateReleasing {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
 	marked := poolRecord
@@ -76,8 +73,8 @@ func (a *Allocator) MarkReleasing(ctx context.Context, poolRecord ipam.Record) (
 		}
 	}
 	verdict := ledger.NotShown
-	a.ledger.Await(ctx, []ipam.PoolKey{poolRecord.Pool}, func() bool {
-		verdict = a.ledger.Release(marked, previousVersion, pool)
+	a.Ledger.Await(ctx, []ipam.PoolKey{poolRecord.Pool}, func() bool {
+		verdict = a.Ledger.Release(marked, previousVersion, pool)
 		return verdict != ledger.NotShown
 	})
 	switch verdict {
@@ -95,7 +92,7 @@ func (a *Allocator) setState(ctx context.Context, record ipam.Record, state ipam
 	changed.State = state
 	changed, err := a.updateRecord(ctx, record, changed)
 	if err == nil {
-		logChange(ctx, "Changed the state of a record", changed, "from", record.State, "to", state)
+		logRecord(ctx, changeLevel, "Changed the state of a record", changed, "from", record.State, "to", state)
 	}
 	return changed, err
 }
@@ -109,14 +106,13 @@ func ignoreGone(err error) error {
 	return kubeutil.IgnoreNotFound(err)
 }
 
-// deleteRecord requests the deletion, on condition that the stored record is the one that was judged, in
-// the version that was judged.
+// deleteRecord requests the deletion of the record in the version that was judged.
 func (a *Allocator) deleteRecord(ctx context.Context, record ipam.Record) error {
 	if record.Terminating {
 		return nil
 	}
 	preconditions := client.Preconditions{UID: new(types.UID(record.UID)), ResourceVersion: &record.Version}
-	err := a.client.Delete(ctx, convert.Allocation(record), preconditions)
+	err := a.Client.Delete(ctx, convert.Allocation(record), preconditions)
 	if err != nil {
 		return fmt.Errorf("deleting IPAllocation %s: %w", record.Name, err)
 	}
@@ -134,7 +130,7 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 	if err != nil {
 		return err
 	}
-	err = a.client.Patch(ctx, convert.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
+	err = a.Client.Patch(ctx, convert.Allocation(record), client.RawPatch(types.JSONPatchType, patch))
 	if apierrors.IsInvalid(err) && kubeutil.Cause(err) == string(metav1.StatusReasonInvalid) { // the operator's is not the first finalizer
 		err = a.removeFinalizerAmongOthers(ctx, record)
 	}
@@ -147,25 +143,20 @@ func (a *Allocator) removeFinalizer(ctx context.Context, record ipam.Record) err
 // removeFinalizerAmongOthers removes the operator's finalizer from a record that has others.
 func (a *Allocator) removeFinalizerAmongOthers(ctx context.Context, record ipam.Record) error {
 	obj := convert.Allocation(record)
-	if err := a.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+	if err := a.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
 		return err
 	}
 	before := obj.DeepCopy()
 	if string(obj.UID) != record.UID || !controllerutil.RemoveFinalizer(obj, v1alpha1.FinalizerHeld) {
 		return nil
 	}
-	return a.client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return a.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // discard gives up a record that this process made, in the background, whatever the outcome of its
-// request; of the request's ctx it keeps only the values. A record that cannot be deleted is left
-// to the collection of orphans.
-func (a *Allocator) discard(ctx context.Context, record ipam.Record) {
-	a.discardAndCall(ctx, record, func() {})
-}
-
-// discardAndCall discards a record, and calls then once it is released.
-func (a *Allocator) discardAndCall(ctx context.Context, record ipam.Record, onRelease func()) {
+// request, and calls onRelease once it is released. Of the request's ctx it keeps only the values. A
+// record that cannot be deleted is left to the collection of orphans.
+func (a *Allocator) discard(ctx context.Context, record ipam.Record, onRelease func()) {
 	a.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 		defer cancel()
@@ -173,27 +164,27 @@ func (a *Allocator) discardAndCall(ctx context.Context, record ipam.Record, onRe
 		case err == nil:
 			onRelease()
 		case !apierrors.IsConflict(err):
-			a.log.Info("Could not delete an unused allocation; it will be collected", "record", record.Name.String(), "error", err.Error())
+			a.Log.Info("Could not delete an unused allocation; it will be collected", "record", record.Name.String(), "error", err.Error())
 		}
 	})
 }
 
-// Discard gives up a record that was granted but will not be used. A record that was taken over is
-// left to the collection of orphans, which may retain it.
+// Discard gives up a record that was granted but will not be used. One that was taken over is left
+// to the collection of orphans, which may retain it.
 func (a *Allocator) Discard(ctx context.Context, record ipam.Record) {
 	if !record.Adopted {
-		a.discardAndCall(ctx, record, func() { a.history.Released(record, history.Unused) })
+		a.discard(ctx, record, func() { a.History.Released(record, history.Unused) })
 	}
 }
 
-// ApplyTransition writes into a record without holder that its block stays taken, with the state of the
-// transition and the time until which it is kept.
+// ApplyTransition writes into a record without holder that its block stays taken, in a state and
+// until a time.
 func (a *Allocator) ApplyTransition(ctx context.Context, record ipam.Record, t ipam.Transition) error {
 	after := record
 	after.State, after.ReleaseAfter = t.State, t.ReleaseAfter
 	_, err := a.updateRecord(ctx, record, after)
 	if err == nil {
-		logChange(ctx, "Changed the state of a record", after, "from", record.State, "to", t.State, "until", t.ReleaseAfter)
+		logRecord(ctx, changeLevel, "Changed the state of a record", after, "from", record.State, "to", t.State, "until", t.ReleaseAfter)
 	}
 	return err
 }
@@ -205,15 +196,14 @@ func (a *Allocator) SetReclaimPolicy(ctx context.Context, record ipam.Record, po
 	return a.updateRecord(ctx, record, changed)
 }
 
-// giveUp releases a record whose holder does not have it, and returns the cause with the error of
-// the release.
+// giveUp releases a record whose holder does not have it, and joins the error with the cause.
 func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error) error {
 	if err := a.Fence(ctx, record); err != nil {
 		return err
 	}
 	err := a.Release(ctx, record)
 	if err == nil {
-		a.history.Released(record, history.GivenUp)
+		a.History.Released(record, history.GivenUp)
 	}
 	return errors.Join(cause, err)
 }
@@ -222,10 +212,10 @@ func (a *Allocator) giveUp(ctx context.Context, record ipam.Record, cause error)
 // name the record: a leader that was paused between confirming the record and writing that into its
 // claim. It must be called before the release of a record whose holder may exist.
 //
-// If the holder has the record, the caller's view of it was old: the error is then
-// ipam.ErrUnconfirmed. If another client changes the holder at this moment, the error is a
-// conflict. Fence does nothing for a holder that is gone, or has another block already. The caller
-// is responsible for holders of a kind that is not known here.
+// If the holder has the record, the caller's view was old: the error is then ipam.ErrUnconfirmed.
+// If another client changes the holder, it is a conflict. Fence does nothing for a holder that is
+// gone, or has another block. The caller is responsible for holders of a kind that is not known
+// here.
 func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	var holder client.Object
 	var recordRef func() string
@@ -242,7 +232,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	default:
 		return nil
 	}
-	err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, holder)
+	err := a.Client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: record.Holder.Name}, holder)
 	switch {
 	case err != nil:
 		return kubeutil.IgnoreNotFound(err)
@@ -258,36 +248,29 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	return a.markGivenUp(ctx, record, holder)
 }
 
-// markGivenUp writes into the holder that the record was given up for it, unless an earlier
-// attempt to release the record has.
+// markGivenUp writes into the holder, once, that the record was given up for it.
 func (a *Allocator) markGivenUp(ctx context.Context, record ipam.Record, holder client.Object) error {
 	if givenUpUID := holder.GetAnnotations()[v1alpha1.AnnotationGivenUp]; givenUpUID != "" && givenUpUID == record.UID {
 		return nil
 	}
 	before := holder.DeepCopyObject().(client.Object)
-	annotations := maps.Clone(holder.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[v1alpha1.AnnotationGivenUp] = record.UID
-	holder.SetAnnotations(annotations)
+	holder.SetAnnotations(labels.Merge(holder.GetAnnotations(), labels.Set{v1alpha1.AnnotationGivenUp: record.UID}))
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := a.client.Patch(ctx, holder, patch); err != nil {
+	if err := a.Client.Patch(ctx, holder, patch); err != nil {
 		return kubeutil.IgnoreNotFound(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))
 	}
 	return nil
 }
 
-// hasRecord returns the error for a holder that has the record.
 func hasRecord(record ipam.Record) error {
 	return fmt.Errorf("%s has %s: %w", record.Holder, record.Name, ipam.ErrUnconfirmed)
 }
 
-// fenceAddress fences a record against a claim that names its IPAddress: the claim has the record
-// if the record's block is that IPAddress's.
+// fenceAddress fences a record against a claim that names an IPAddress: it has the record if their
+// addresses are equal.
 func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name string) error {
 	address := addressObject("IPAddress")
-	if err := a.client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: name}, address); err != nil {
+	if err := a.Client.Get(ctx, client.ObjectKey{Namespace: record.Holder.Namespace, Name: name}, address); err != nil {
 		return kubeutil.IgnoreNotFound(err)
 	}
 	text, _, _ := unstructured.NestedString(address.Object, "spec", "address")
@@ -297,16 +280,14 @@ func (a *Allocator) fenceAddress(ctx context.Context, record ipam.Record, name s
 	return nil
 }
 
-// addressObject returns an empty IPAddressClaim or IPAddress: Cluster API's types are not known
-// here.
+// addressObject returns an empty object of Cluster API, whose types are not known here.
 func addressObject(kind string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: convert.AddressClaimGroup, Version: "v1beta2", Kind: kind})
 	return obj
 }
 
-// addressOf returns the name of the claim's IPAddress, which is the claim's own name. It returns
-// the empty string if the claim's status names none.
+// addressOf returns the name of the claim's IPAddress, if its status names one.
 func addressOf(claim *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(claim.Object, "status", "addressRef", "name")
 	return name

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,19 +22,38 @@ import (
 
 var errCut = errors.New("connection reset")
 
-// stores makes a record as another process does, and waits until the replica has seen it.
-func (c *steady) stores(t *testing.T, record ipam.Record, finalizers ...string) ipam.Record {
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// creates makes a record as another process does.
+func (c *steady) creates(t *testing.T, record ipam.Record, finalizers ...string) ipam.Record {
 	t.Helper()
 	obj := convert.Allocation(record)
 	if len(finalizers) > 0 {
 		obj.Finalizers = finalizers
 	}
-	if err := c.server.create(obj); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Wait()
+	must(t, c.server.create(obj))
 	record.UID, record.Version = string(obj.UID), obj.ResourceVersion
 	return record
+}
+
+// stores makes a record, and waits until the replica has seen it.
+func (c *steady) stores(t *testing.T, record ipam.Record, finalizers ...string) ipam.Record {
+	t.Helper()
+	record = c.creates(t, record, finalizers...)
+	synctest.Wait()
+	return record
+}
+
+// terminates requests the deletion of a record, whose finalizer stays.
+func (c *steady) terminates(t *testing.T, record ipam.Record) {
+	t.Helper()
+	must(t, c.server.delete(convert.Allocation(record), &metav1.Preconditions{}))
+	synctest.Wait()
 }
 
 // stored returns a record as it is stored, by its name; nil if it is gone.
@@ -67,7 +87,7 @@ func heldBlock(claim, block string) ipam.Record {
 
 // ownRecord returns the own record of a child pool.
 func ownRecord(a *Allocator, pool ipam.PoolKey, block string, state ipam.State) ipam.Record {
-	order := Order{Holder: convert.HolderOfPool(pool), Record: a.catalog.RecordOfPool(pool)}
+	order := Order{Holder: convert.HolderOfPool(pool), Record: a.Catalog.RecordOfPool(pool)}
 	record := order.recordOf(parent(), netip.MustParsePrefix(block))
 	record.Reclaim, record.State = ipam.ReclaimDelete, state
 	return record
@@ -97,17 +117,15 @@ func TestFailedReleaseReturnsError(t *testing.T) {
 		"it has another, and cannot be read":         {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
 		"it has another, and is not writable":        {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "removing the finalizer of IPAllocation ns/x-former"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := heldBlock("x", "10.0.0.0/28")
-				record.Name.Name = "x-former"
-				record = api.stores(t, record)
-				api.calls(c.fails)
-				err := a.Release(t.Context(), record)
-				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-					t.Errorf("got %v, want %q", err, c.want)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			record := heldBlock("x", "10.0.0.0/28")
+			record.Name.Name = "x-former"
+			record = api.stores(t, record)
+			api.calls(c.fails)
+			err := a.Release(t.Context(), record)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
 		})
 	}
 }
@@ -124,25 +142,20 @@ func TestReleaseRemovesOnlyOwnFinalizer(t *testing.T) {
 		"another record has the name":  {[]string{theirs, v1alpha1.FinalizerHeld}, []string{theirs, v1alpha1.FinalizerHeld}, "former"},
 		"another has it, ours is last": {[]string{v1alpha1.FinalizerHeld}, []string{v1alpha1.FinalizerHeld}, "former"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := api.stores(t, heldBlock("x", "10.0.0.0/28"), c.finalizers...)
-				if c.uid != "" {
-					record.UID, record.Terminating = c.uid, true
-				}
-				if err := a.Release(t.Context(), record); err != nil {
-					t.Fatal(err)
-				}
-				stored := api.stored(record.Name)
-				if stored == nil || !slices.Equal(stored.Finalizers, c.left) || stored.DeletionTimestamp.IsZero() != (c.uid != "") {
-					t.Errorf("stored is %+v, want it with %v", stored, c.left)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			record := api.stores(t, heldBlock("x", "10.0.0.0/28"), c.finalizers...)
+			if c.uid != "" {
+				record.UID, record.Terminating = c.uid, true
+			}
+			must(t, a.Release(t.Context(), record))
+			stored := api.stored(record.Name)
+			if stored == nil || !slices.Equal(stored.Finalizers, c.left) || stored.DeletionTimestamp.IsZero() != (c.uid != "") {
+				t.Errorf("stored is %+v, want it with %v", stored, c.left)
+			}
 		})
 	}
 }
 
-// TestPoolRecordIsReleasedInTwoSteps expects that the record is marked, checked, and deleted.
 func TestPoolRecordIsReleasedInTwoSteps(t *testing.T) {
 	child := ipam.PoolNamed("child")
 	for name, c := range map[string]struct {
@@ -162,43 +175,41 @@ func TestPoolRecordIsReleasedInTwoSteps(t *testing.T) {
 		"it is gone when it is marked":                 {ipam.StateBound, false, map[string]error{"patch": notFoundError("ipallocations")}, nil, []string{"patch"}, ipam.StateBound},
 		"the operator's namespace is gone at the mark": {ipam.StateBound, false, map[string]error{"patch": namespaceNotFoundError()}, apierrors.NewNotFound(resource, ""), []string{"patch"}, ipam.StateBound},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				own := api.stores(t, ownRecord(a, child, "10.0.0.0/24", c.state))
-				if c.inUse {
-					block := heldBlock("x", "10.0.0.0/28")
-					block.Pool = child
-					api.stores(t, block)
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			own := api.stores(t, ownRecord(a, child, "10.0.0.0/24", c.state))
+			if c.inUse {
+				block := heldBlock("x", "10.0.0.0/28")
+				block.Pool = child
+				api.stores(t, block)
+			}
+			calls := api.calls(c.fails)
+			began := time.Now()
+			err := a.Release(t.Context(), own)
+			switch {
+			case apierrors.IsNotFound(c.err):
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("got %v, want that the namespace is gone", err)
 				}
-				calls := api.calls(c.fails)
-				began := time.Now()
-				err := a.Release(t.Context(), own)
-				switch {
-				case apierrors.IsNotFound(c.err):
-					if !apierrors.IsNotFound(err) {
-						t.Errorf("got %v, want that the namespace is gone", err)
-					}
-				case !errors.Is(err, c.err):
-					t.Errorf("got %v, want %v", err, c.err)
-				}
-				if c.fails["patch"] != nil && c.inUse && !errors.Is(err, errCut) {
-					t.Errorf("got %v, which does not state that the mark stays", err)
-				}
-				if got := calls(); !slices.Equal(got, c.calls) {
-					t.Errorf("calls were %v, want %v", got, c.calls)
-				}
-				stored := api.stored(own.Name)
-				if there := stored != nil; there != (c.after != "") || there && ipam.State(stored.Spec.State) != c.after {
-					t.Errorf("stored is %+v, want state %q", stored, c.after)
-				}
-				if took := time.Since(began); took > 0 {
-					t.Errorf("it took %v", took)
-				}
-				synctest.Wait()
-				if _, seen := a.ledger.Record(own.Name); seen != (c.after != "") {
-					t.Errorf("the view shows it: %t", seen)
-				}
-			})
+			case !errors.Is(err, c.err):
+				t.Errorf("got %v, want %v", err, c.err)
+			}
+			if c.fails["patch"] != nil && c.inUse && !errors.Is(err, errCut) {
+				t.Errorf("got %v, which does not state that the mark stays", err)
+			}
+			if got := calls(); !slices.Equal(got, c.calls) {
+				t.Errorf("calls were %v, want %v", got, c.calls)
+			}
+			stored := api.stored(own.Name)
+			if there := stored != nil; there != (c.after != "") || there && ipam.State(stored.Spec.State) != c.after {
+				t.Errorf("stored is %+v, want state %q", stored, c.after)
+			}
+			if took := time.Since(began); took > 0 {
+				t.Errorf("it took %v", took)
+			}
+			synctest.Wait()
+			if _, seen := a.Ledger.Record(own.Name); seen != (c.after != "") {
+				t.Errorf("the view shows it: %t", seen)
+			}
 		})
 	}
 }
@@ -206,40 +217,30 @@ func TestPoolRecordIsReleasedInTwoSteps(t *testing.T) {
 // TestPoolRecordStaysUntilMarkIsSeen holds the watch up.
 func TestPoolRecordStaysUntilMarkIsSeen(t *testing.T) {
 	for name, shown := range map[string]bool{"it is shown in time": true, "it is not": false} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, func(s *scene) {
-				own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
-				own.Pool = s.pool.Key
-				obj := convert.Allocation(own)
-				if err := s.server.create(obj); err != nil {
-					t.Fatal(err)
-				}
-				own.UID, own.Version = string(obj.UID), obj.ResourceVersion
-				close(s.lists)
-				synctest.Wait()
-				wait := confirmTimeout
-				if shown {
-					wait = time.Second
-					go func() {
-						<-time.After(wait)
-						close(s.events)
-					}()
-				}
-				began := time.Now()
-				err := s.allocator.Release(s.t.Context(), own)
-				if took := time.Since(began); took != wait {
-					t.Errorf("it took %v, want %v", took, wait)
-				}
-				if shown && err != nil || !shown && !errors.Is(err, ipam.ErrUnconfirmed) {
-					t.Errorf("got %v", err)
-				}
-				if there := s.isStored(own); there == shown {
-					t.Errorf("the record exists: %t", there)
-				}
-				if !shown {
-					close(s.events)
-				}
-			})
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			own := ownRecord(s.allocator, ipam.PoolNamed("child"), "10.0.0.0/30", ipam.StateBound)
+			own.Pool = s.pool.Key
+			own = s.creates(t, own)
+			s.list()
+			wait := confirmTimeout
+			if shown {
+				wait = time.Second
+				time.AfterFunc(wait, func() { close(s.events) })
+			}
+			began := time.Now()
+			err := s.allocator.Release(s.t.Context(), own)
+			if took := time.Since(began); took != wait {
+				t.Errorf("it took %v, want %v", took, wait)
+			}
+			if shown && err != nil || !shown && !errors.Is(err, ipam.ErrUnconfirmed) {
+				t.Errorf("got %v", err)
+			}
+			if there := s.isStored(own); there == shown {
+				t.Errorf("the record exists: %t", there)
+			}
+			if !shown {
+				close(s.events)
+			}
 		})
 	}
 }
@@ -248,17 +249,15 @@ func TestPoolRecordStaysUntilMarkIsSeen(t *testing.T) {
 // holder before.
 func TestUnusedRecordIsAbandoned(t *testing.T) {
 	for name, adopted := range map[string]bool{"made for the request": false, "taken over": true} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := heldBlock("x", "10.0.0.0/28")
-				record.Adopted = adopted
-				record = api.stores(t, record)
-				a.Discard(t.Context(), record)
-				synctest.Wait()
-				if there := api.stored(record.Name) != nil; there != adopted {
-					t.Errorf("the record exists: %t, want %t", there, adopted)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			record := heldBlock("x", "10.0.0.0/28")
+			record.Adopted = adopted
+			record = api.stores(t, record)
+			a.Discard(t.Context(), record)
+			synctest.Wait()
+			if there := api.stored(record.Name) != nil; there != adopted {
+				t.Errorf("the record exists: %t, want %t", there, adopted)
+			}
 		})
 	}
 }
@@ -311,24 +310,20 @@ func TestRecordChangesAreStored(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
-				api.calls(map[string]error{"patch": errCut})
-				if err := c.write(a, t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), "changing IPAllocation "+record.Name.String()) {
-					t.Errorf("cut off: got %v", err)
-				}
-				api.refuses = nil
-				if err := c.write(a, t.Context(), record); err != nil {
-					t.Fatal(err)
-				}
-				if stored := api.stored(record.Name); !c.want(stored.Spec) {
-					t.Errorf("stored is %+v", stored.Spec)
-				}
-				if err := c.write(a, t.Context(), record); !apierrors.IsConflict(err) {
-					t.Errorf("of a record that has changed since: got %v, want a conflict", err)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
+			api.calls(map[string]error{"patch": errCut})
+			if err := c.write(a, t.Context(), record); !errors.Is(err, errCut) || !strings.Contains(err.Error(), "changing IPAllocation "+record.Name.String()) {
+				t.Errorf("cut off: got %v", err)
+			}
+			api.refuses = nil
+			must(t, c.write(a, t.Context(), record))
+			if stored := api.stored(record.Name); !c.want(stored.Spec) {
+				t.Errorf("stored is %+v", stored.Spec)
+			}
+			if err := c.write(a, t.Context(), record); !apierrors.IsConflict(err) {
+				t.Errorf("of a record that has changed since: got %v, want a conflict", err)
+			}
 		})
 	}
 }

@@ -25,25 +25,17 @@ func TestTakeoverNeedsConfirmedRecord(t *testing.T) {
 		"nothing else is on its block": "",
 		"something else is":            "10.0.0.0/30",
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				create := func(record ipam.Record) {
-					if err := api.server.create(convert.Allocation(record)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if rival != "" {
-					create(claimOrder("y", 30).recordOf(parent(), netip.MustParsePrefix(rival)))
-				}
-				order := claimOrder("x", 28)
-				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
-				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
-				create(kept)
-				synctest.Wait()
-				if record, ok := a.retainedRecord(order); ok != (rival == "") {
-					t.Errorf("it may take %v over: %t", record, ok)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			if rival != "" {
+				api.creates(t, heldBlock("y", rival))
+			}
+			order := claimOrder("x", 28)
+			kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+			kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
+			api.stores(t, kept)
+			if record, ok := a.retainedRecord(order); ok != (rival == "") {
+				t.Errorf("it may take %v over: %t", record, ok)
+			}
 		})
 	}
 }
@@ -57,8 +49,6 @@ func claimOrder(claim string, length int) Order {
 	return order
 }
 
-// TestTakeoverNeedsMatchingRequest changes one property of a record that is retained for a
-// claim's name, or of the claim's request.
 func TestTakeoverNeedsMatchingRequest(t *testing.T) {
 	type change = func(*ipam.Record, *Order)
 	for name, c := range map[string]struct {
@@ -83,20 +73,15 @@ func TestTakeoverNeedsMatchingRequest(t *testing.T) {
 			r.State, r.ReleaseAfter, r.Sticky, o.Sticky, o.Holder.Name = ipam.StateBound, due, "k", "k", "y"
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				order := claimOrder("x", 28)
-				kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
-				kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
-				c.change(&kept, &order)
-				if err := api.server.create(convert.Allocation(kept)); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				if record, ok := a.retainedRecord(order); ok != c.want {
-					t.Errorf("it may take %v over: %t, want %t", record, ok, c.want)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			order := claimOrder("x", 28)
+			kept := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+			kept.Name.Name, kept.State, kept.Reclaim = "x-former", ipam.StateRetained, ipam.ReclaimRetain
+			c.change(&kept, &order)
+			api.stores(t, kept)
+			if record, ok := a.retainedRecord(order); ok != c.want {
+				t.Errorf("it may take %v over: %t, want %t", record, ok, c.want)
+			}
 		})
 	}
 }
@@ -134,9 +119,7 @@ func TestTakeoverPrefersLastRecordOfKey(t *testing.T) {
 			kept := claimOrder(name, 28).recordOf(parent(), netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/28", 16*i)))
 			kept.Name.Name, kept.State, kept.Reclaim, kept.Sticky = name+"-former", ipam.StateRetained, ipam.ReclaimRetain, "k"
 			kept.ReleaseAfter = time.Date(2040, 1, 1, []int{1, 3, 2}[i], 0, 0, 0, time.UTC)
-			if err := api.server.create(convert.Allocation(kept)); err != nil {
-				t.Fatal(err)
-			}
+			api.creates(t, kept)
 		}
 		synctest.Wait()
 		if record, ok := a.retainedRecord(order); !ok || record.Name.Name != "b-former" {
@@ -159,11 +142,8 @@ func TestClaimWaitsForRecordAboutToBeRetained(t *testing.T) {
 				order := claimOrder("x", 28)
 				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 				former.Name.Name, former.Reclaim, former.HolderUID = "x-former", ipam.ReclaimRetain, "gone"
-				if err := api.server.create(convert.Allocation(former)); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				a.ledger.MarkLeaving(former.Name)
+				api.stores(t, former)
+				a.Ledger.MarkLeaving(former.Name)
 				if settled {
 					go func() {
 						time.Sleep(wait) // of the time in the bubble
@@ -205,22 +185,20 @@ func TestClaimWaitsOnlyForRetainableRecord(t *testing.T) {
 		"it is released, its own stays":  {ipam.StateBound, ipam.ReclaimDelete, "", false, false},
 		"it cools down, with the policy": {ipam.StateCooling, ipam.ReclaimRetain, "", true, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
-				order := claimOrder("x", 28)
-				former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
-				former.Name.Name, former.HolderUID = "x-former", "gone"
-				former.State, former.Reclaim, former.Sticky = c.state, c.reclaim, c.sticky
-				former = api.stores(t, former)
-				if c.leaving {
-					a.ledger.MarkLeaving(former.Name)
-				}
-				began := time.Now()
-				a.awaitRetained(t.Context(), order)
-				if waited := time.Since(began) > 0; waited != c.waits {
-					t.Errorf("it waits: %t, want %t", waited, c.waits)
-				}
-			})
+		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
+			order := claimOrder("x", 28)
+			former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
+			former.Name.Name, former.HolderUID = "x-former", "gone"
+			former.State, former.Reclaim, former.Sticky = c.state, c.reclaim, c.sticky
+			former = api.stores(t, former)
+			if c.leaving {
+				a.Ledger.MarkLeaving(former.Name)
+			}
+			began := time.Now()
+			a.awaitRetained(t.Context(), order)
+			if waited := time.Since(began) > 0; waited != c.waits {
+				t.Errorf("it waits: %t, want %t", waited, c.waits)
+			}
 		})
 	}
 }

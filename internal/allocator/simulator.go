@@ -21,30 +21,20 @@ type Snapshot struct {
 	Objects []client.Object
 	// Records holds all records, and Unreadable the readable parts of other IPAllocations.
 	Records, Unreadable []ipam.Record
-	// Waiting holds the IPClaims that hold no block, and Waiters the waiters other than those
-	// claims and the pools.
+	// Waiting holds the IPClaims without block, Waiters the others that wait, except pools.
 	Waiting []v1alpha1.IPClaim
 	Waiters []queue.Waiter
 }
 
 // Simulator is an Allocator that has seen a snapshot, for a process that asks questions and records
-// nothing: Resolve, PoolOrder and Consider return the results of an operator that has seen the same
-// objects. Its methods must not be called concurrently.
-type Simulator struct {
-	*Allocator
-	Ledger  *ledger.Ledger
-	Catalog *inventory.Catalog
-}
+// nothing. Its methods must not be called concurrently.
+type Simulator struct{ *Allocator }
 
 // NewSimulator returns a simulator of a snapshot. The caller closes it.
 func NewSimulator(s Snapshot) (*Simulator, error) {
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(0, 0)), Log: logr.Discard()})
-	catalog := inventory.New(inventory.Options{Ledger: view, Namespace: s.operatorNamespace(), Clock: clock.RealClock{}})
-	waitQueue := queue.New(queue.Options{Ledger: view, Catalog: catalog, Log: logr.Discard()})
-	sim := &Simulator{
-		Allocator: New(Options{Ledger: view, Catalog: catalog, Queue: waitQueue, Metrics: metrics.New(clock.RealClock{}), Log: logr.Discard()}),
-		Ledger:    view, Catalog: catalog,
-	}
+	o := Options{Metrics: metrics.New(clock.RealClock{}), Log: logr.Discard()}
+	sim := &Simulator{New(view, inventory.Options{Namespace: s.operatorNamespace()}, queue.Options{}, o)}
 	return sim, sim.loadSnapshot(s)
 }
 
@@ -58,27 +48,26 @@ func (s Snapshot) operatorNamespace() string {
 	return ""
 }
 
-// loadSnapshot shows the snapshot to the catalog, the ledger and the queue, in place of Feed and
-// FeedClaims.
+// loadSnapshot shows the snapshot to all parts, in place of Feed and FeedClaims.
 func (s *Simulator) loadSnapshot(snapshot Snapshot) error {
 	for _, obj := range snapshot.Objects {
 		s.Catalog.RecordObject(obj)
 	}
 	s.Ledger.Load(snapshot.Records, snapshot.Unreadable)
-	if err := s.queue.Synced(); err != nil {
+	if err := s.Queue.Synced(); err != nil {
 		return err
 	}
 	for i := range snapshot.Waiting {
-		s.claims.onClaimUpdate(&snapshot.Waiting[i])
+		s.onClaimUpdate(&snapshot.Waiting[i])
 	}
 	for _, w := range snapshot.Waiters {
-		s.queue.Wait(w)
+		s.Queue.Wait(w)
 	}
 	return nil
 }
 
-// Suppose returns the block that Allocate would give now, and records it in the view alone, as if
-// the holder had it: later questions are answered accordingly.
+// Suppose returns the block that Allocate would give now, and records it in the view alone for
+// later questions.
 func (s *Simulator) Suppose(order Order) (ipam.Record, error) {
 	record, err := s.Preview(order)
 	if err != nil {

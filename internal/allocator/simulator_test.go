@@ -43,9 +43,7 @@ func TestSimulatorAnswersFromListedState(t *testing.T) {
 	for name, want := range map[string]string{"waits": "p Fits", "newcomer": "p OutOfTurn"} {
 		request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: name}, Class: "gold", Length: 32}
 		resolution, err := sim.Resolve(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := verdicts(sim.Consider(Order{Resolution: resolution, Origin: OriginController, Holder: convert.HolderOfClaim(request.Claim), HolderUID: name}, 1))
 		if !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %q, want %q", name, got, want)

@@ -33,16 +33,7 @@ func trace(ctx context.Context, holder ipam.Holder, message string, pool ipam.Po
 	}
 }
 
-// traceRecord logs a step of an allocation after its block was found.
-func traceRecord(ctx context.Context, message string, record ipam.Record, more ...any) {
-	logRecord(ctx, stepLevel, message, record, more...)
-}
-
-// logChange logs a change of a record.
-func logChange(ctx context.Context, message string, record ipam.Record, more ...any) {
-	logRecord(ctx, changeLevel, message, record, more...)
-}
-
+// logRecord logs a change of a record, or a step of an allocation after its block was found.
 func logRecord(ctx context.Context, level int, message string, r ipam.Record, more ...any) {
 	if l := log.FromContext(ctx).V(level); l.Enabled() {
 		l.Info(message, append([]any{
@@ -51,8 +42,7 @@ func logRecord(ctx context.Context, level int, message string, r ipam.Record, mo
 	}
 }
 
-// traceResolution logs the result of a request: its pools in order, and the reasons why others that
-// it could name are passed over.
+// traceResolution logs the pools of a request, and why others that it could name are passed over.
 func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolution, err error) {
 	l := log.FromContext(ctx).V(stepLevel)
 	if !l.Enabled() {
@@ -77,8 +67,8 @@ func traceResolution(ctx context.Context, req ipam.Request, res inventory.Resolu
 	l.Info("Resolved a request", values...)
 }
 
-// nopTracer starts no spans. Unlike the Tracer of package noop it allocates nothing, as it returns
-// the context that it is given.
+// nopTracer starts no spans. Unlike that of package noop it allocates nothing: it returns the given
+// context.
 type nopTracer struct{ noop.Tracer }
 
 // Start implements trace.Tracer.
@@ -86,8 +76,14 @@ func (nopTracer) Start(ctx context.Context, _ string, _ ...oteltrace.SpanStartOp
 	return ctx, oteltrace.SpanFromContext(context.Background())
 }
 
-// resultLostRace is the result for a record that gives way to another one.
-const resultLostRace = "lost_race"
+// Results of spans beside those of allocations.
+const (
+	resultLostRace  = "lost_race" // a record that gives way to another one
+	resultRoomAgain = "look_again"
+	resultNoRoom    = "exhausted"
+	resultReleased  = "released"
+	resultInUse     = "in_use"
+)
 
 // allocation represents one allocation, counted when it ends and, if it is traced, with a span.
 type allocation struct {
@@ -97,17 +93,15 @@ type allocation struct {
 	span      oteltrace.Span
 }
 
-// startAllocation starts the measurement of an allocation.
 func (a *Allocator) startAllocation(ctx context.Context, order Order) (context.Context, allocation) {
-	ctx, span := a.tracer.Start(ctx, tracing.Allocate)
-	started := allocation{allocator: a, labels: metricsOf(order), startTime: a.metrics.Now(), span: span}
+	ctx, span := a.Tracer.Start(ctx, tracing.Allocate)
+	started := allocation{allocator: a, labels: metricsOf(order), startTime: a.Metrics.Now(), span: span}
 	if span.IsRecording() {
 		started.describe(order)
 	}
 	return ctx, started
 }
 
-// describe sets the attributes of the order on the span.
 func (n allocation) describe(order Order) {
 	n.span.SetAttributes(holderAttributes(order.Holder)...)
 	n.span.SetAttributes(tracing.Origin.String(string(n.labels.Origin)), tracing.Candidates.Int(len(order.Pools)))
@@ -127,7 +121,7 @@ func (n allocation) describe(order Order) {
 
 // finish counts the allocation.
 func (n allocation) finish(record ipam.Record, err error) {
-	n.allocator.metrics.Allocated(n.labels, resultOf(err), n.startTime)
+	n.allocator.Metrics.Allocated(n.labels, resultOf(err), n.startTime)
 	if err == nil {
 		describeRecord(n.span, record)
 	}
@@ -147,20 +141,18 @@ type step struct {
 	span      oteltrace.Span
 }
 
-// step begins a step.
 func (a *Allocator) step(ctx context.Context, kind metrics.Step, name string) (context.Context, step) {
-	ctx, span := a.tracer.Start(ctx, name)
-	return ctx, step{a.metrics.Time(kind), span}
+	ctx, span := a.Tracer.Start(ctx, name)
+	return ctx, step{a.Metrics.Time(kind), span}
 }
 
-// end ends the step.
 func (s step) end(err error) {
 	s.stopTimer()
 	endSpan(s.span, err)
 }
 
-// endSpan sets the result on a span, and ends it. No room, or a block that another request has, is a
-// result like any other; a failure is a request that was not decided.
+// endSpan sets the result on a span, and ends it. A failure is a request that was not decided; no
+// room, or a taken block, is a result.
 func endSpan(span oteltrace.Span, err error) {
 	if span.IsRecording() {
 		setResult(span, err)
@@ -185,7 +177,7 @@ func setResult(span oteltrace.Span, err error) {
 	}
 }
 
-// describeRecord sets the attributes of a record, or the known ones before it is made.
+// describeRecord sets the known attributes of a record.
 func describeRecord(span oteltrace.Span, record ipam.Record) {
 	if !span.IsRecording() {
 		return
@@ -199,13 +191,6 @@ func describeRecord(span oteltrace.Span, record ipam.Record) {
 	}
 }
 
-// Results of waiting for room.
-const (
-	resultRoomAgain = "look_again"
-	resultNoRoom    = "exhausted"
-)
-
-// endAwait ends the span of a wait for room.
 func endAwait(span oteltrace.Span, mayBeRoom bool) {
 	if span.IsRecording() {
 		result := resultNoRoom
@@ -217,15 +202,8 @@ func endAwait(span oteltrace.Span, mayBeRoom bool) {
 	span.End()
 }
 
-// Results of a release.
-const (
-	resultReleased = "released"
-	resultInUse    = "in_use"
-)
-
-// beginRelease begins the span of a release.
 func (a *Allocator) beginRelease(ctx context.Context, record ipam.Record) (context.Context, oteltrace.Span) {
-	ctx, span := a.tracer.Start(ctx, tracing.Release)
+	ctx, span := a.Tracer.Start(ctx, tracing.Release)
 	if span.IsRecording() {
 		span.SetAttributes(holderAttributes(record.Holder)...)
 		describeRecord(span, record)
@@ -233,7 +211,6 @@ func (a *Allocator) beginRelease(ctx context.Context, record ipam.Record) (conte
 	return ctx, span
 }
 
-// endRelease ends the span of a release.
 func endRelease(span oteltrace.Span, err error) {
 	if span.IsRecording() {
 		switch {
@@ -249,7 +226,6 @@ func endRelease(span oteltrace.Span, err error) {
 	span.End()
 }
 
-// holderAttributes returns the attributes that name a holder.
 func holderAttributes(holder ipam.Holder) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{tracing.Kind.String(holder.Kind), tracing.Name.String(holder.Name)}
 	if holder.Namespace != "" {

@@ -1,11 +1,7 @@
-// Package inventory keeps pools, classes, namespaces and Clusters as this process last saw them.
-// From a request it finds the terms and the pools that may serve it, and it decides which requests
-// and namespaces can use or name a pool, or have a block kept, and which holders they can see.
-//
-// It records pools in the ledger too, so that both know the same ones.
-//
-// All methods may be called from any goroutine, on every replica. There is one lock, under which
-// nothing of another package is called.
+// Package inventory keeps pools, classes, namespaces and Clusters as this process last saw them,
+// and records pools in the ledger too. From a request it finds the terms and the pools that may
+// serve it, and it decides which requests and namespaces can use or name a pool, have a block kept,
+// and see a holder.
 package inventory
 
 import (
@@ -21,27 +17,26 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // Options holds the dependencies and settings of a Catalog.
 type Options struct {
-	// Ledger receives the pools, and reports how full they are and whether their own CIDR is
-	// recorded.
+	// Ledger receives the pools, and reports how full they are and whether their CIDR is recorded.
 	Ledger *ledger.Ledger
 	// Namespace is the operator's namespace, in which the records of pools live.
 	Namespace string
 	// PlatformProject is the platform's own project; empty: there is none.
 	PlatformProject string
-	// DefaultFamily is the family of requests that name no class, no pool and no family. Default:
-	// IPv4.
+	// DefaultFamily is the family of requests that state nothing. Default: IPv4.
 	DefaultFamily ipam.Family
 	// Clock paces live lists. Nil: the real one.
 	Clock clock.PassiveClock
 }
 
-// Catalog holds the pools, classes, namespaces and Clusters that this process has seen, indexed
-// by the keys with which requests look for them. The zero value is not usable.
+// Catalog holds the objects that this process has seen, indexed by the keys with which requests
+// look for them. The zero value is not usable.
 type Catalog struct {
 	ledger          *ledger.Ledger
 	namespace       string
@@ -53,18 +48,18 @@ type Catalog struct {
 	follower Follower
 
 	mu sync.RWMutex
-	// pools indexes the pools by their namespace, which is empty for cluster-scoped ones, so that a
-	// search in one namespace does not read the pools of others.
+	// pools indexes the pools by namespace, empty for cluster-scoped ones, so that a search in one
+	// does not read the pools of others.
 	pools map[string]map[ipam.PoolKey]ipam.Pool
 	// byClass indexes the pools by class and then by namespace.
 	byClass    map[string]map[string]map[ipam.PoolKey]bool
 	classes    map[string]ClassEntry
 	namespaces projects
-	// clusters holds the Clusters of Cluster API, and whether they are paused; nil if they are not
+	// clusters holds the Clusters of Cluster API, and whether they are paused; nil: they are not
 	// watched.
 	clusters map[ipam.Name]bool
 	// listeners are notified of changes, outside the lock.
-	listeners []*listener
+	listeners kubeutil.Listeners[Change]
 	// changeCh is closed at the next change.
 	changeCh chan struct{}
 }
@@ -83,12 +78,13 @@ func New(o Options) *Catalog {
 		byClass:       map[string]map[string]map[ipam.PoolKey]bool{},
 		classes:       map[string]ClassEntry{},
 		changeCh:      make(chan struct{}),
+		follower:      Follower{Pool: func(v1alpha1.Pool, bool) {}, Namespace: func(string) {}},
 	}
 }
 
 // SetPool stores a pool, or its new state.
 func (c *Catalog) SetPool(pool ipam.Pool) {
-	c.applyChange(func() (Change, bool) {
+	c.applyChange(func() []Change {
 		namespace := pool.Key.Namespace
 		previous := c.pools[namespace][pool.Key]
 		c.removePool(previous)
@@ -99,23 +95,22 @@ func (c *Catalog) SetPool(pool ipam.Pool) {
 			}
 			putEntry(c.byClass[class], namespace, pool.Key, true)
 		}
-		return Change{
+		return changeIf(!reflect.DeepEqual(previous, pool), Change{
 			Pool: pool.Key, Labels: pool.Labels, Unpaused: previous.Paused && !pool.Paused,
 			Classes: slices.Concat(previous.Classes, pool.Classes),
-		}, !reflect.DeepEqual(previous, pool)
+		})
 	})
 }
 
 // DropPool removes a pool.
 func (c *Catalog) DropPool(key ipam.PoolKey) {
-	c.applyChange(func() (Change, bool) {
+	c.applyChange(func() []Change {
 		previous, ok := c.pools[key.Namespace][key]
 		c.removePool(previous)
-		return Change{Pool: key, Labels: previous.Labels, Classes: previous.Classes}, ok
+		return changeIf(ok, Change{Pool: key, Labels: previous.Labels, Classes: previous.Classes})
 	})
 }
 
-// removePool removes a pool from the pools and from the index.
 func (c *Catalog) removePool(pool ipam.Pool) {
 	namespace := pool.Key.Namespace
 	removeEntry(c.pools, namespace, pool.Key)
@@ -126,7 +121,7 @@ func (c *Catalog) removePool(pool ipam.Pool) {
 	}
 }
 
-// putEntry adds an entry to a map of maps. drop removes one, and keeps no empty map.
+// putEntry adds an entry to a map of maps, removeEntry removes one, and keeps no empty map.
 func putEntry[V any](entries map[string]map[ipam.PoolKey]V, namespace string, key ipam.PoolKey, v V) {
 	if entries[namespace] == nil {
 		entries[namespace] = map[ipam.PoolKey]V{}
@@ -142,19 +137,19 @@ func removeEntry[V any](entries map[string]map[ipam.PoolKey]V, namespace string,
 
 // SetClass stores a class, or its new state.
 func (c *Catalog) SetClass(class ClassEntry) {
-	c.applyChange(func() (Change, bool) {
+	c.applyChange(func() []Change {
 		previous := c.classes[class.Name]
 		c.classes[class.Name] = class
-		return Change{Classes: []string{class.Name}}, previous != class
+		return changeIf(previous != class, Change{Classes: []string{class.Name}})
 	})
 }
 
 // DropClass removes a class.
 func (c *Catalog) DropClass(name string) {
-	c.applyChange(func() (Change, bool) {
+	c.applyChange(func() []Change {
 		_, ok := c.classes[name]
 		delete(c.classes, name)
-		return Change{Classes: []string{name}}, ok
+		return changeIf(ok, Change{Classes: []string{name}})
 	})
 }
 
@@ -185,8 +180,8 @@ func (c *Catalog) Pools() []ipam.PoolKey {
 	return keys
 }
 
-// PoolsOf returns the pools that back a class: cluster-scoped ones, and the pools of one namespace,
-// which may be empty; and the pools that name the class but that it excludes.
+// PoolsOf returns the cluster-scoped pools, and those of one namespace, which may be empty, that
+// back a class, and those that name it but that it excludes.
 func (c *Catalog) PoolsOf(namespace string, class ipam.Class) (backing, excluded []ipam.Pool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -214,8 +209,8 @@ func (c *Catalog) PoolsNaming(class string) []ipam.PoolKey {
 	return keys
 }
 
-// PoolsWhere returns the pools whose labels are selected: cluster-scoped ones, and the pools of one
-// namespace, which may be empty. The selector is evaluated outside the lock.
+// PoolsWhere returns the cluster-scoped pools, and those of one namespace, whose labels are
+// selected. The selector is evaluated outside the lock.
 func (c *Catalog) PoolsWhere(namespace string, selects func(map[string]string) bool) []ipam.Pool {
 	var pools []ipam.Pool
 	c.mu.RLock()
@@ -226,8 +221,8 @@ func (c *Catalog) PoolsWhere(namespace string, selects func(map[string]string) b
 	return slices.DeleteFunc(pools, func(pool ipam.Pool) bool { return !selects(pool.Labels) })
 }
 
-// visibleNamespaces returns the namespaces whose pools a request from a namespace can find; the empty one is
-// for cluster-scoped pools.
+// visibleNamespaces returns the namespaces whose pools a request finds; "" is for cluster-scoped
+// pools.
 func visibleNamespaces(namespace string) []string {
 	if namespace == "" {
 		return []string{""}
@@ -235,8 +230,7 @@ func visibleNamespaces(namespace string) []string {
 	return []string{"", namespace}
 }
 
-// DefaultClass returns the default class of a family among the classes that pass the test.
-// DefaultOf decides between several defaults.
+// DefaultClass returns the default class of a family among those that pass the test. See DefaultOf.
 func (c *Catalog) DefaultClass(family ipam.Family, test func(ClassEntry) bool) (ClassEntry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -262,48 +256,34 @@ type Change struct {
 	Classes []string
 }
 
-// listener holds a function that is notified of changes.
-type listener struct{ notify func(Change) }
-
-func notifyAll(listeners []*listener, change Change) {
-	for _, l := range listeners {
-		l.notify(change)
-	}
-}
-
-// Listen calls f after every change, once the catalog has it, until stop is called. After that f
-// may still be called for an earlier change. f must return at once.
+// Listen calls f after every change until stop is called, and perhaps once more for an earlier one.
+// f must return at once.
 func (c *Catalog) Listen(f func(Change)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	newListener := &listener{f}
-	c.listeners = append(c.listeners, newListener)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		// Listeners are notified outside the lock, from the slice as it was.
-		c.listeners = slices.DeleteFunc(slices.Clone(c.listeners), func(other *listener) bool { return other == newListener })
-	}
+	return c.listeners.Add(&c.mu, f)
 }
 
-// applyChange applies a change, and notifies the listeners if anything has changed.
-func (c *Catalog) applyChange(apply func() (Change, bool)) {
+func changeIf(isChanged bool, change Change) []Change {
+	if !isChanged {
+		return nil
+	}
+	return []Change{change}
+}
+
+// applyChange calls apply under the lock, then notifies the listeners of the changes that it returns,
+// outside the lock.
+func (c *Catalog) applyChange(apply func() []Change) {
 	c.mu.Lock()
-	change, isChanged := apply()
-	listeners := c.listeners
+	changes, listeners := apply(), c.listeners
+	if len(changes) > 0 {
+		close(c.changeCh)
+		c.changeCh = make(chan struct{})
+	}
 	c.mu.Unlock()
-	if isChanged {
-		notifyAll(listeners, change)
-		c.wakeAwaiting()
+	for _, change := range changes {
+		listeners.Notify(change)
 	}
-}
-
-// wakeAwaiting ends every awaitChange.
-func (c *Catalog) wakeAwaiting() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.changeCh)
-	c.changeCh = make(chan struct{})
 }
 
 // awaitChange waits for the next change, or until ctx is done.
@@ -317,26 +297,25 @@ func (c *Catalog) awaitChange(ctx context.Context) {
 	}
 }
 
-// Follower holds functions that are called with the objects that the watch shows, once the catalog
-// has them, in the watch's order. They delay that watch.
+// Follower holds functions that are called with the objects that the watch shows, in its order,
+// once the catalog has them. They delay that watch.
 type Follower struct {
 	// Pool is called with each pool, and with the last state of a deleted pool.
 	Pool func(pool v1alpha1.Pool, exists bool)
-	// Namespace is called when a namespace appears for the first time, or is gone. Neither is a
-	// Change: nothing in it has been reconciled for another project.
+	// Namespace is called when a namespace appears, or is gone. Neither is a Change: nothing in it
+	// has been reconciled for another project.
 	Namespace func(name string)
 }
 
-// Follow sets the functions that are called with the objects that the watch shows. It must be
-// called before Feed.
+// Follow sets both functions. It must be called before Feed.
 func (c *Catalog) Follow(f Follower) { c.follower = f }
 
 func missingError(reason, format string, args ...any) *ipam.MissingError {
 	return &ipam.MissingError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// noPoolError returns the error for a pool that does not exist, and the same one for a pool that the
-// request may not use. another is the word for a pool that the request could name instead.
+// noPoolError returns the same error for a pool that does not exist and for one that the request
+// may not use. alternative is the word for a pool that it could name instead.
 func noPoolError(req ipam.Request, reason, alternative string) *ipam.MissingError {
 	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return missingError(reason, "there is no %s %q: create it, or name another %s", req.Pool.Kind, req.Pool.Name, alternative)

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -50,31 +49,5 @@ func TestDeletedPoolsLeaveNoState(t *testing.T) {
 	}
 	if len(c.pools) > 0 || len(c.byClass) > 0 {
 		t.Errorf("kept are pools of %d namespaces, and those of %d classes", len(c.pools), len(c.byClass))
-	}
-}
-
-// TestOlderDefaultClassWins covers also two of an age: the one whose name comes first
-// counts.
-func TestOlderDefaultClassWins(t *testing.T) {
-	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	class := func(name string, created time.Time) ClassEntry {
-		return ClassEntry{Class: ipam.Class{Name: name, Family: ipam.IPv4}, Default: true, Created: created}
-	}
-	all := func(ClassEntry) bool { return true }
-	for name, c := range map[string]struct {
-		classes []ClassEntry
-		want    string
-	}{
-		"the later one comes first by name": {[]ClassEntry{class("a", late), class("b", early)}, "b"},
-		"the older one does":                {[]ClassEntry{class("a", early), class("b", late)}, "a"},
-		"both are of an age":                {[]ClassEntry{class("b", early), class("a", early)}, "a"},
-	} {
-		catalog := New(Options{Ledger: emptyLedger()})
-		for _, class := range c.classes {
-			catalog.SetClass(class)
-		}
-		if got, ok := catalog.DefaultClass(ipam.IPv4, all); !ok || got.Name != c.want {
-			t.Errorf("%s: got %q, want %q", name, got.Name, c.want)
-		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
-// ClassesFor returns the classes that a request may name, sorted by name. If a family has several
-// defaults, only the one that counts for the request is marked as the default.
+// ClassesFor returns the classes that a request may name, by name. Only the default that counts for
+// the request is marked as one.
 func (c *Catalog) ClassesFor(req ipam.Request) []ClassEntry {
 	req, err := c.withTenant(req)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Catalog) ClassLimits() map[string]ipam.Limit {
 // Cluster is missing or paused: during a move the pool may exist before the addresses that are in
 // use. If Cluster API is not installed, the label has no such meaning.
 
-// TrackClusters makes the catalog take Clusters into account, which are set from then on.
+// TrackClusters makes the catalog take Clusters into account.
 func (c *Catalog) TrackClusters() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,27 +81,22 @@ func (c *Catalog) DropCluster(name ipam.Name) {
 	})
 }
 
-// changeCluster applies a change, and notifies listeners of the Cluster's pools if anything has
-// changed.
-func (c *Catalog) changeCluster(name ipam.Name, change func() bool) {
-	c.mu.Lock()
-	var changes []Change
-	if change() {
+// changeCluster applies a change of a Cluster, which is one of all of its pools.
+func (c *Catalog) changeCluster(name ipam.Name, apply func() bool) {
+	c.applyChange(func() (changes []Change) {
+		if !apply() {
+			return nil
+		}
 		for _, pool := range c.pools[name.Namespace] {
 			if pool.Labels[v1alpha1.LabelCluster] == name.Name {
 				changes = append(changes, Change{Pool: pool.Key, Labels: pool.Labels, Classes: pool.Classes, Unpaused: !c.clusters[name]})
 			}
 		}
-	}
-	listeners := c.listeners
-	c.mu.Unlock()
-	for _, change := range changes {
-		notifyAll(listeners, change)
-	}
+		return changes
+	})
 }
 
-// clusterPauses returns the reason why the Cluster to which a pool belongs keeps the pool from
-// handing out blocks; empty if it does not.
+// clusterPauses returns the reason why a pool's Cluster keeps it from handing out blocks, if so.
 func (c *Catalog) clusterPauses(pool ipam.Pool) string {
 	cluster := pool.Labels[v1alpha1.LabelCluster]
 	if cluster == "" || pool.Key.Namespace == "" {

@@ -22,9 +22,9 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Feed keeps the catalog, and the ledger's knowledge of pools, up to date from the informers of a
-// cache. It must be called once, before the cache is started. The functions that it returns report
-// whether the first list of each kind is complete.
+// Feed keeps the catalog and the ledger's pools up to date from the informers of a cache. It must
+// be called once, before the cache is started. The returned functions report whether the first list
+// of each kind is complete.
 func (c *Catalog) Feed(ctx context.Context, informerCache ctrlcache.Cache) (synced []func() bool, err error) {
 	for _, f := range []struct {
 		obj     client.Object
@@ -48,8 +48,8 @@ func (c *Catalog) Feed(ctx context.Context, informerCache ctrlcache.Cache) (sync
 	return synced, nil
 }
 
-// RecordObject stores a listed pool, class, or metadata of a namespace: for a process that asks questions
-// of a catalog, and does not watch.
+// RecordObject stores a listed pool, class, or metadata of a namespace, in a process that does not
+// watch.
 func (c *Catalog) RecordObject(obj client.Object) {
 	switch obj := obj.(type) {
 	case v1alpha1.Pool:
@@ -70,36 +70,24 @@ func (c *Catalog) onNamespaceUpdate(obj *metav1.PartialObjectMetadata) {
 	_, ok := c.Tenant(obj.Name)
 	c.SetProject(obj.Name, obj.Labels[v1alpha1.LabelProject])
 	if !ok {
-		c.notifyNamespaceFollower(obj.Name)
+		c.follower.Namespace(obj.Name)
 	}
 }
 
 func (c *Catalog) onNamespaceDelete(obj *metav1.PartialObjectMetadata) {
 	c.DropNamespace(obj.Name)
-	c.notifyNamespaceFollower(obj.Name)
-}
-
-func (c *Catalog) notifyNamespaceFollower(name string) {
-	if c.follower.Namespace != nil {
-		c.follower.Namespace(name)
-	}
+	c.follower.Namespace(obj.Name)
 }
 
 // onPoolUpdate stores a pool as the watch shows it.
 func (c *Catalog) onPoolUpdate(obj v1alpha1.Pool) {
 	c.live.applyEvent(obj, func() { c.recordPool(obj) })
-	c.notifyPoolFollower(obj, true)
+	c.follower.Pool(obj, true)
 }
 
 func (c *Catalog) onPoolDelete(obj v1alpha1.Pool) {
 	c.live.applyDeletion(obj, func() { c.forgetPool(convert.KeyOf(obj)) })
-	c.notifyPoolFollower(obj, false)
-}
-
-func (c *Catalog) notifyPoolFollower(obj v1alpha1.Pool, exists bool) {
-	if c.follower.Pool != nil {
-		c.follower.Pool(obj, exists)
-	}
+	c.follower.Pool(obj, false)
 }
 
 // recordPool stores a pool in the catalog and the ledger.
@@ -125,8 +113,8 @@ func (c *Catalog) ReadPool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
 	return convert.PoolAfter(previous, obj)
 }
 
-// openSince returns the time at which a pool first handed out blocks, from its status. A pool of an
-// earlier version of the operator only has the time since which it is ready.
+// openSince returns the time at which a pool first handed out blocks. Earlier versions of the
+// operator wrote only the time since which it is ready.
 func openSince(obj v1alpha1.Pool) time.Time {
 	if firstReady := obj.PoolStatus().FirstReadyTime; firstReady != nil {
 		return firstReady.Time
@@ -156,8 +144,8 @@ func (c *Catalog) recordClass(obj *v1alpha1.IPClass) {
 }
 
 const (
-	// listInterval is the least interval between two live lists of all pools and classes, however many
-	// requests miss an object.
+	// listInterval is the least interval between two live lists, however many requests miss an
+	// object.
 	listInterval = time.Second
 	// listTimeout bounds one such list.
 	listTimeout = 2 * time.Second
@@ -166,9 +154,8 @@ const (
 )
 
 // Refresh reads live the objects that a request names, because caches may be behind. All requests
-// share a list of pools and classes, which is made at most once in listInterval: within that time
-// after the last list there is none, and Refresh only waits for the watch, for as long as it is
-// usually behind.
+// share a list of pools and classes, at most once in listInterval: within that time Refresh only
+// waits for the watch, for as long as it is usually behind.
 func (c *Catalog) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
@@ -196,9 +183,8 @@ func (c *Catalog) recordLiveClass(obj *v1alpha1.IPClass) {
 	c.live.applyRead(obj, func() { c.recordClass(obj) })
 }
 
-// recordLiveClassAlone stores a class that was read without the others. It leaves unchanged whether the
-// class is the default: it is not known yet which class has become the default instead, and the
-// watch shows that class first.
+// recordLiveClassAlone stores a class that was read without the others. It stays the default: the
+// watch shows first which class has become the default instead.
 func (c *Catalog) recordLiveClassAlone(obj *v1alpha1.IPClass) {
 	c.live.applyRead(obj, func() {
 		if class, ok := c.Class(obj.Name); ok && class.Default {
@@ -239,15 +225,15 @@ func (c *Catalog) listOrAwait(ctx context.Context, live client.Reader) error {
 
 // isFresh reports whether the last list was a moment ago.
 func (l *liveReads) isFresh() bool {
-	l.lastList.Lock()
-	defer l.lastList.Unlock()
-	return !l.lastList.last.IsZero() && l.clock.Since(l.lastList.last) < listInterval
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.lastList.IsZero() && l.clock.Since(l.lastList) < listInterval
 }
 
 func (l *liveReads) noteList() {
-	l.lastList.Lock()
-	defer l.lastList.Unlock()
-	l.lastList.last = l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastList = l.clock.Now()
 }
 
 func (c *Catalog) listAll(ctx context.Context, live client.Reader) error {
@@ -283,8 +269,7 @@ func refreshObject[T client.Object](ctx context.Context, live client.Reader, kin
 	return nil
 }
 
-// EnsureNamespace ensures that the namespace's project is known: a new namespace may not have been
-// seen yet.
+// EnsureNamespace reads the project of a namespace that has not been seen.
 func (c *Catalog) EnsureNamespace(ctx context.Context, live client.Reader, name string) error {
 	if _, ok := c.Tenant(name); ok {
 		return nil
@@ -294,25 +279,19 @@ func (c *Catalog) EnsureNamespace(ctx context.Context, live client.Reader, name 
 	return refreshObject(ctx, live, "namespace", namespace, c.onNamespaceUpdate)
 }
 
-// maxDeletedKeys is the number of deleted objects that are remembered, so that a late live read does not
-// bring them back.
+// maxDeletedKeys is the number of remembered deletions, which a late live read does not undo.
 const maxDeletedKeys = 1024
 
-// liveReads holds the state of the reads past the caches, which may be behind: objects are stored
-// one at a time, and never in an older version than the watch has shown.
+// liveReads holds the state of reads past the caches: an object is never stored in an older version
+// than the watch has shown.
 type liveReads struct {
 	clock clock.PassiveClock
 	lists singleflight.Group
 
-	lastList struct {
-		sync.Mutex
-		last time.Time
-	}
-
 	// mu is held while an object is compared and stored.
-	mu sync.Mutex
-	// versions holds the newest version stored of each object, and the version of the deletion of
-	// the last deleted objects.
+	mu       sync.Mutex
+	lastList time.Time
+	// versions holds the newest stored version of each object, and those of the last deletions.
 	versions    map[string]string
 	deletedKeys []string
 }
@@ -336,15 +315,11 @@ func (l *liveReads) applyDeletion(obj client.Object, remove func()) {
 	key := keyOf(obj)
 	l.versions[key] = obj.GetResourceVersion()
 	if l.deletedKeys = append(l.deletedKeys, key); len(l.deletedKeys) > maxDeletedKeys {
-		l.forgetVersion(l.deletedKeys[0])
+		delete(l.versions, l.deletedKeys[0]) // if it was created again, the comparison starts with its next event
 		l.deletedKeys = l.deletedKeys[1:]
 	}
 	remove()
 }
-
-// forgetVersion removes the version of a deleted object. If the object has been created again since, the
-// comparison starts again with its next event.
-func (l *liveReads) forgetVersion(key string) { delete(l.versions, key) }
 
 // applyRead stores an object that was read live, if it is newer than the known version.
 func (l *liveReads) applyRead(obj client.Object, record func()) {

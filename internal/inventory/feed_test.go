@@ -1,13 +1,21 @@
 package inventory
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
@@ -53,5 +61,120 @@ func TestUnreadableClassIsRemoved(t *testing.T) {
 	a.onClassUpdate(class)
 	if got, ok := a.Class("gold"); ok {
 		t.Errorf("got %+v, which cannot be read", got)
+	}
+}
+
+// entries is the largest number of ranges in a pool, and of reserved ones.
+const entries = 1024
+
+// largestPool returns a pool of ::/0 that states as much as it can: ranges at random places, and a
+// reserved one inside each of them.
+func largestPool(random *rand.Rand, n int) *v1alpha1.IPPool {
+	ends := make([]netip.Addr, 4*entries)
+	for i := range ends {
+		var bytes [16]byte
+		for j := range bytes {
+			bytes[j] = byte(random.Uint32())
+		}
+		ends[i] = netip.AddrFrom16(bytes)
+	}
+	slices.SortFunc(ends, netip.Addr.Compare)
+	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", n), UID: types.UID(fmt.Sprint(n)), Generation: 1}}
+	pool.Spec.CIDR = "::/0"
+	for four := range slices.Chunk(ends, 4) {
+		pool.Spec.Ranges = append(pool.Spec.Ranges, four[0].String()+"-"+four[3].String())
+		pool.Spec.Reserved = append(pool.Spec.Reserved, four[1].String()+"-"+four[2].String())
+	}
+	return pool
+}
+
+func newUnsyncedCatalog() *Catalog {
+	return New(Options{Ledger: ledger.New(ledger.Options{Clock: clocktesting.NewFakeClock(metav1.Now().Time)})})
+}
+
+// heapInUse collects twice: the second collection frees the objects in a sync.Pool.
+func heapInUse() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// TestLargestPoolTakes64KiB takes the median, as other code can allocate while it
+// measures.
+func TestLargestPoolTakes64KiB(t *testing.T) {
+	const most = 64 << 10
+	var sizes []int64
+	for range 3 {
+		sizes = append(sizes, sizeOfPool(t))
+	}
+	slices.Sort(sizes)
+	t.Logf("a pool takes %v bytes", sizes)
+	if got := sizes[len(sizes)/2]; got > most {
+		t.Errorf("a pool takes %d bytes in ledger and catalog, want %d at most", got, most)
+	}
+}
+
+// sizeOfPool returns the bytes that each of 100 pools takes that state all they can.
+func sizeOfPool(t *testing.T) int64 {
+	t.Helper()
+	const pools = 100
+	random, a := rand.New(rand.NewPCG(1, 2)), newUnsyncedCatalog()
+	a.onPoolUpdate(largestPool(random, pools))
+	before := heapInUse()
+	for n := range pools {
+		a.onPoolUpdate(largestPool(random, n))
+	}
+	each := (heapInUse() - before) / pools
+	if c, ok := a.ledger.Capacity(ipam.PoolNamed("p0")); !ok || c.Withheld.IsZero() || c.Available.IsZero() {
+		t.Fatalf("the pool is not there: %+v", c)
+	}
+	runtime.KeepAlive(a)
+	return each
+}
+
+func TestPoolEventWithUnchangedSpecCostsNothing(t *testing.T) {
+	const most = 4 << 10 // bytes
+	a, pool := newUnsyncedCatalog(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
+	a.onPoolUpdate(pool)
+	pool.ResourceVersion, pool.Status.Allocations = "2", 7
+	result := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			a.onPoolUpdate(pool)
+		}
+	})
+	t.Logf("%v, %d bytes", result, result.AllocedBytesPerOp())
+	if got := result.AllocedBytesPerOp(); got > most {
+		t.Errorf("an event allocates %d bytes, want %d at most", got, most)
+	}
+}
+
+func TestPoolUpdateIsApplied(t *testing.T) {
+	for name, edit := range map[string]func(*v1alpha1.IPPool){
+		"a new spec":       func(p *v1alpha1.IPPool) { p.Generation, p.Spec.Reserved = 2, p.Spec.Reserved[:1] },
+		"another pool":     func(p *v1alpha1.IPPool) { p.UID, p.Spec.Reserved = "other", p.Spec.Reserved[:1] },
+		"a label":          func(p *v1alpha1.IPPool) { p.Labels = map[string]string{"zone": "a"} },
+		"that it pauses":   func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} },
+		"that it is going": func(p *v1alpha1.IPPool) { p.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, pool := newUnsyncedCatalog(), largestPool(rand.New(rand.NewPCG(1, 2)), 0)
+			a.onPoolUpdate(pool)
+			edited := pool.DeepCopy()
+			edit(edited)
+			a.onPoolUpdate(edited)
+			fresh := newUnsyncedCatalog()
+			fresh.onPoolUpdate(edited)
+			got, _ := a.Pool(ipam.PoolNamed("p0"))
+			want, _ := fresh.Pool(ipam.PoolNamed("p0"))
+			if fmt.Sprintf("%+v", got) == "" || !got.Withheld.Equal(want.Withheld) {
+				t.Error("the withheld ranges are not those of the pool")
+			}
+			got.Withheld, want.Withheld = nil, nil
+			if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+				t.Errorf("got:  %s\nwant: %s", g, w)
+			}
+		})
 	}
 }

@@ -152,7 +152,6 @@ func TestLiveListsAreSharedOncePerSecond(t *testing.T) {
 	})
 }
 
-// TestLiveListIsFreshForOneSecond expects another list after that.
 func TestLiveListIsFreshForOneSecond(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	l := newLiveReads(clock)
@@ -228,7 +227,6 @@ func TestLiveReadIsComparedWithPreviousRead(t *testing.T) {
 	}
 }
 
-// TestMissingObjectIsReadLive covers reads by name, and lists of all.
 func TestMissingObjectIsReadLive(t *testing.T) {
 	there := []client.Object{
 		build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), build.Pool("own").CIDR("10.2.0.0/24").In("ns"),
@@ -305,7 +303,7 @@ func TestCanceledRequestDoesNotWaitForList(t *testing.T) {
 	})
 }
 
-// inBubble runs a test on an empty catalog, within a bubble that has its own time.
+// runInBubble runs a test on an empty catalog, within a bubble that has its own time.
 func runInBubble(t *testing.T, test func(*testing.T, *Catalog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, New(Options{Ledger: emptyLedger()})) })

@@ -24,8 +24,8 @@ func newProjects() projects {
 	return projects{labels: map[string]string{}, labelCounts: map[string]int{}}
 }
 
-// namespaceProjectPrefix is the prefix of the project of a namespace that has no label and the name of a project.
-// The value of a label has no slash, so it is no other namespace's project.
+// namespaceProjectPrefix begins the project of a namespace without label and with the name of a
+// project. A label has no slash, so it is no other namespace's project.
 const namespaceProjectPrefix = "namespace/"
 
 // projectOf returns the project of a namespace, and false for a namespace that has not been seen.
@@ -62,9 +62,9 @@ func (p projects) removeLabel(namespace string) {
 	}
 }
 
-// SetProject stores the project label of a namespace, which is empty if it has none. Listeners are
-// notified of every namespace whose project differs from before. A new namespace is no change:
-// nothing in it has been reconciled.
+// SetProject stores the project label of a namespace, which may be empty. Listeners are notified of
+// every namespace with another project than before. A new one is no change: nothing in it has been
+// reconciled.
 func (c *Catalog) SetProject(namespace, label string) {
 	c.changeProjects(namespace, label, func(p projects) { p.setLabel(namespace, label) })
 }
@@ -74,33 +74,28 @@ func (c *Catalog) DropNamespace(namespace string) {
 	c.changeProjects(namespace, "", func(p projects) { p.removeLabel(namespace) })
 }
 
-// changeProjects applies a change of a namespace. Besides its own project, the change may affect
-// the projects of the namespaces that have the name of its label, before or after.
-func (c *Catalog) changeProjects(namespace, label string, change func(projects)) {
-	c.mu.Lock()
-	projectsBefore := map[string]string{}
-	for _, name := range []string{namespace, label, c.namespaces.labels[namespace]} {
-		if project, ok := c.namespaces.projectOf(name); ok {
-			projectsBefore[name] = project
+// changeProjects applies a change of a namespace, which may affect the projects of those that have
+// the name of its label, before or after.
+func (c *Catalog) changeProjects(namespace, label string, apply func(projects)) {
+	c.applyChange(func() (changes []Change) {
+		projectsBefore := map[string]string{}
+		for _, name := range []string{namespace, label, c.namespaces.labels[namespace]} {
+			if project, ok := c.namespaces.projectOf(name); ok {
+				projectsBefore[name] = project
+			}
 		}
-	}
-	change(c.namespaces)
-	var changedNames []string
-	for name, previous := range projectsBefore {
-		if current, ok := c.namespaces.projectOf(name); ok && current != previous {
-			changedNames = append(changedNames, name)
+		apply(c.namespaces)
+		for name, previous := range projectsBefore {
+			if current, ok := c.namespaces.projectOf(name); ok && current != previous {
+				changes = append(changes, Change{Namespace: name})
+			}
 		}
-	}
-	listeners := c.listeners
-	c.mu.Unlock()
-	for _, name := range changedNames {
-		notifyAll(listeners, Change{Namespace: name})
-	}
+		return changes
+	})
 }
 
-// Tenant returns the tenant for which a namespace asks; false for a namespace that has not been
-// seen. The platform is recognized by its label alone: users that can create namespaces can give
-// one the platform's name.
+// Tenant returns the tenant of a namespace that has been seen. The platform is recognized by its
+// label alone: users that can create namespaces can give one the platform's name.
 func (c *Catalog) Tenant(namespace string) (ipam.Tenant, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -108,8 +103,7 @@ func (c *Catalog) Tenant(namespace string) (ipam.Tenant, bool) {
 	return ipam.Tenant{Project: project, Platform: c.platformProject != "" && c.namespaces.labels[namespace] == c.platformProject}, ok
 }
 
-// withTenant returns the request with the tenant for which it asks. A cluster-scoped pool asks for no
-// tenant.
+// withTenant returns the request with its tenant. A cluster-scoped pool has none.
 func (c *Catalog) withTenant(req ipam.Request) (ipam.Request, error) {
 	namespace := req.Namespace()
 	if namespace == "" {
@@ -123,8 +117,8 @@ func (c *Catalog) withTenant(req ipam.Request) (ipam.Request, error) {
 	return req, nil
 }
 
-// LacksRight reports whether a request names an IPPool that it may not use, or one that does not
-// exist as far as this process has seen. The requester must not learn which of the two is the case.
+// LacksRight reports whether a request names an IPPool that it may not use, or one that has not
+// been seen. The requester must not learn which of the two is the case.
 func (c *Catalog) LacksRight(req ipam.Request) bool {
 	if req.Pool.Kind != ipam.PoolKindIPPool {
 		return false
@@ -137,8 +131,8 @@ func (c *Catalog) LacksRight(req ipam.Request) bool {
 	return !ok || !req.MayName(pool)
 }
 
-// MayBeGranted returns the pool that a request names, and reports whether the request lacks only
-// the right to use it.
+// MayBeGranted returns the named pool, and reports whether the request lacks only the right to use
+// it.
 func (c *Catalog) MayBeGranted(req ipam.Request) (ipam.Pool, bool) {
 	req, err := c.withTenant(req)
 	if err != nil {
@@ -152,8 +146,8 @@ func (c *Catalog) MayBeGranted(req ipam.Request) (ipam.Pool, bool) {
 	return pool, req.MayName(pool)
 }
 
-// Redact removes the holder of a block from an error for a namespace, unless the holder is in the
-// same project. An empty namespace stands for the platform, which can see the holder.
+// Redact removes the holder of a block from an error for a namespace of another project. An empty
+// namespace stands for the platform, which can see the holder.
 func (c *Catalog) Redact(namespace string, err error) error {
 	var taken *ipam.TakenError
 	if namespace == "" || !errors.As(err, &taken) {
@@ -167,9 +161,8 @@ func (c *Catalog) Redact(namespace string, err error) error {
 	return ipam.WithPools(taken.Redacted(), ipam.PoolsOf(err))
 }
 
-// MayHold reports whether the pool is known. If it is known, and the namespace may not use it, the
-// error is a *ipam.MissingError: the namespace does not hold the block that it claims to hold
-// there.
+// MayHold reports whether the pool is known, and returns a *ipam.MissingError if the namespace may
+// not use it: then it does not hold the block that it claims to hold there.
 func (c *Catalog) MayHold(req ipam.Request, key ipam.PoolKey) (isKnown bool, err error) {
 	req, err = c.withTenant(req)
 	if err != nil {
@@ -182,9 +175,8 @@ func (c *Catalog) MayHold(req ipam.Request, key ipam.PoolKey) (isKnown bool, err
 	return isKnown, nil
 }
 
-// MayRetain returns a *ipam.PolicyError if a claim may not have its block retained, because its
-// class does not allow it; or, if it names no class, the pool of its block, which is recorded under
-// the name.
+// MayRetain returns a *ipam.PolicyError if a claim may not have its block retained by its class;
+// or, if it names none, by the pool of its block, which is recorded under the name.
 func (c *Catalog) MayRetain(req ipam.Request, recorded string) error {
 	owner := "IPClass " + req.Class
 	if req.Class != "" {
@@ -205,7 +197,7 @@ func (c *Catalog) MayRetain(req ipam.Request, recorded string) error {
 		Remedy: owner + " does not allow it (allowRetain): leave it Delete"}
 }
 
-// Keeping returns the time for which the class and the pool of a record keep its block.
+// Keeping returns the time for which class and pool of a record keep its block.
 func (c *Catalog) Keeping(record ipam.Record) ipam.Keeping {
 	var class *ipam.Class
 	var pool *ipam.Pool
@@ -227,9 +219,9 @@ func (c *Catalog) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
 	return terms
 }
 
-// ResolvePool finds the source of a pool's own CIDR: its parent, or its routing domain. The error
-// is a *ipam.MissingError or a *ipam.PolicyError about the parent; with the error, it returns the
-// known part of the terms.
+// ResolvePool finds the source of a pool's own CIDR: its parent, or its routing domain. With an
+// error, a *ipam.MissingError or *ipam.PolicyError about the parent, it returns the known part of
+// the terms.
 func (c *Catalog) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	res := Resolution{Terms: ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.ReclaimDelete}}
 	if !pool.IsChild() {
@@ -269,8 +261,8 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 	return &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: "is all of the parent " + parent.CIDR.String() + ": ask for a smaller block"}
 }
 
-// Descends reports whether a pool is the ancestor itself or a descendant of it, as far as this
-// process has seen.
+// Descends reports whether a pool is the ancestor or descends from it, as far as this process has
+// seen.
 func (c *Catalog) Descends(pool, ancestor ipam.PoolKey) bool {
 	for visited := map[ipam.PoolKey]bool{}; !visited[pool]; {
 		if pool == ancestor {

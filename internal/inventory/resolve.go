@@ -17,16 +17,15 @@ type Resolution struct {
 	Pools []ipam.Pool
 	// Class is nil if the request names a pool or a selector instead of a class.
 	Class *ipam.Class
-	// PassedOver holds other pools that the request may use, by name, and the reasons why it is not
-	// served from them. It is also set if there is an error.
+	// PassedOver holds other pools that the request may use, by name, and why it is not served from
+	// them; also with an error.
 	PassedOver []ipam.PoolResult
 }
 
-// Resolve finds the terms and the pools of a request, from the objects that this process has seen.
-// The error is a *ipam.MissingError or a *ipam.PolicyError, and contains for each pool that the
-// request may use the reason why it is not served from there (ipam.PoolsOf); with a
-// *ipam.MissingError, Resolve returns the known part of the terms. The error is ipam.ErrNotSynced
-// if the claim's namespace has not been seen.
+// Resolve finds the terms and the pools of a request. The error is a *ipam.MissingError, with the
+// known part of the terms, or a *ipam.PolicyError, and contains for each usable pool the reason why
+// it does not serve the request (ipam.PoolsOf); or ipam.ErrNotSynced if the namespace has not been
+// seen.
 func (c *Catalog) Resolve(req ipam.Request) (Resolution, error) {
 	objects, err := c.lookUpNamed(req)
 	if err != nil {
@@ -65,8 +64,8 @@ func (c *Catalog) selectPools(res *Resolution, pools []ipam.Pool) error {
 	return nil
 }
 
-// namedObjects holds a request with its tenant, its class, and the pools from which it may be served as
-// far as names go; missing is the reason if there are none.
+// namedObjects holds a request with its tenant, its class, and the pools that may serve it as far
+// as names go; missing is the reason if there are none.
 type namedObjects struct {
 	request ipam.Request
 	class   *ipam.Class
@@ -76,7 +75,6 @@ type namedObjects struct {
 	excluded []ipam.PoolResult
 }
 
-// lookUpNamed finds the class and the pools that a request names.
 func (c *Catalog) lookUpNamed(req ipam.Request) (namedObjects, error) {
 	req, err := c.withTenant(req)
 	if err != nil {
@@ -113,9 +111,8 @@ func (c *Catalog) classOf(req ipam.Request) (*ipam.Class, error) {
 	return &entry.Class, nil
 }
 
-// familyOf returns the address family of a request that names neither class nor pool: the family of
-// the block, or the family, for which it asks, else the operator's default. It does not depend on
-// which default classes exist.
+// familyOf returns the family of a request without class and pool. It does not depend on which
+// default classes exist.
 func (c *Catalog) familyOf(req ipam.Request) ipam.Family {
 	if req.Block.IsValid() {
 		return ipam.FamilyOf(req.Block)
@@ -123,8 +120,8 @@ func (c *Catalog) familyOf(req ipam.Request) ipam.Family {
 	return cmp.Or(req.Family, c.defaultFamily)
 }
 
-// poolsOf returns the pools from which a request may be served as far as names go, and the reason
-// if there are none. It records the pools that the class excludes.
+// poolsOf returns the pools that may serve a request as far as names go, or the reason if there are
+// none, and records the pools that the class excludes.
 func (c *Catalog) poolsOf(objects *namedObjects) ([]ipam.Pool, error) {
 	req, class := objects.request, objects.class
 	switch {
@@ -212,8 +209,7 @@ func olderFirst(a, b ClassEntry) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
 
-// ReadClass reads a class, with the values that decide whether it is the default. It returns false
-// if the class is not valid.
+// ReadClass reads a class, and reports whether it is valid.
 func ReadClass(obj *v1alpha1.IPClass) (ClassEntry, bool) {
 	class, errs := convert.Class(obj)
 	return ClassEntry{
@@ -228,9 +224,8 @@ func IsDefault(obj *v1alpha1.IPClass) bool {
 	return obj.Annotations[v1alpha1.AnnotationDefaultClass] == "true"
 }
 
-// defaultsFirst sorts listed classes so that the default ones come first. If they are stored in
-// this order, there is a default at each moment, provided that there was one before and is one
-// after.
+// defaultsFirst sorts listed classes. If they are stored in this order, there is a default at each
+// moment, provided that there was one before and is one after.
 func defaultsFirst(classes []v1alpha1.IPClass) {
 	slices.SortStableFunc(classes, func(a, b v1alpha1.IPClass) int {
 		switch {
@@ -244,16 +239,14 @@ func defaultsFirst(classes []v1alpha1.IPClass) {
 	})
 }
 
-// Wants returns the size of block that a request would take, the account that it would use, and the
-// pools from which it would take the block, ready or not. Without pools, an object is missing or
-// not allowed.
+// Wants returns the size, account and pools, ready or not, of the block that a request would take.
+// Without pools, an object is missing or not allowed.
 func (c *Catalog) Wants(req ipam.Request) ipam.Wants {
 	objects, err := c.lookUpNamed(req)
 	if err != nil || objects.missing != nil {
 		return ipam.Wants{}
 	}
-	class := objects.class
-	req = objects.request
+	req, class := objects.request, objects.class
 	terms, err := ipam.Fold(req, class, objects.pools)
 	if err != nil {
 		return ipam.Wants{}
@@ -272,14 +265,13 @@ func (c *Catalog) Wants(req ipam.Request) ipam.Wants {
 	return wants
 }
 
-// WantsCache resolves many similar requests: it resolves each kind once, with the catalog's state at
-// that time. It is for one goroutine.
+// WantsCache resolves each kind of requests once, at that time. It is for one goroutine.
 type WantsCache struct {
 	catalog *Catalog
 	wants   map[requestKey]ipam.Wants
 }
 
-// NewWantsCache returns a Shared that resolves many requests.
+// NewWantsCache returns an empty cache.
 func (c *Catalog) NewWantsCache() *WantsCache {
 	return &WantsCache{catalog: c, wants: map[requestKey]ipam.Wants{}}
 }
@@ -291,8 +283,8 @@ type requestKey struct {
 	namespace       string
 	family          ipam.Family
 	length          int
-	grant           ipam.Grant
-	granted, single bool
+	grant           any // an ipam.Grant, or nil
+	single          bool
 }
 
 // Wants returns the result of Catalog.Wants.
@@ -302,7 +294,7 @@ func (s *WantsCache) Wants(req ipam.Request) ipam.Wants {
 	}
 	key := requestKey{
 		class: req.Class, selector: req.Selector, pool: req.Pool, child: req.Child, namespace: req.Namespace(),
-		family: req.Family, length: req.Length, granted: req.Grant != nil, single: req.Single,
+		family: req.Family, length: req.Length, single: req.Single,
 	}
 	if req.Grant != nil {
 		key.grant = *req.Grant
@@ -315,10 +307,10 @@ func (s *WantsCache) Wants(req ipam.Request) ipam.Wants {
 	return wants
 }
 
-// splitBySize returns the pools that have a block of the length when nothing is in use, and the
-// others. A pool that has no CIDR yet may get one with such a block. If there is no such pool, no
-// release would help: the error is a *ipam.PolicyError if the request is not to wait for room, and
-// otherwise a *ipam.MissingError, because a pool may be edited.
+// splitBySize returns the pools that have a block of the length when nothing is in use, or may get
+// one, and the others. If no pool has one, no release would help: the error is a *ipam.PolicyError
+// if the request is not to wait for room, otherwise a *ipam.MissingError, because a pool may be
+// edited.
 func splitBySize(terms ipam.Terms, pools []ipam.Pool) (fit []ipam.Pool, tooSmall []ipam.PoolResult, err error) {
 	if terms.Length == ipam.NoLength || terms.Block.IsValid() {
 		return pools, nil, nil

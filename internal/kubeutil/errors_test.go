@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -109,6 +110,11 @@ func TestUnansweredWebhookIsRejection(t *testing.T) {
 	}{{webhookCallError(1), true}, {overQuotaOf(1), true}, {apierrors.NewInternalError(errors.New("etcd")), false}, {errors.New("cut"), false}} {
 		if got := IsRejected(c.err); got != c.want {
 			t.Errorf("%v: rejected: %v, want %v", c.err, got, c.want)
+		}
+	}
+	for code, want := range map[int32]bool{0: false, 399: false, 400: true, 403: true, 499: true, 500: false, 504: false} {
+		if got := IsRejected(&apierrors.StatusError{ErrStatus: metav1.Status{Code: code}}); got != want {
+			t.Errorf("status %d: rejected: %v, want %v", code, got, want)
 		}
 	}
 }

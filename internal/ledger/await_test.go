@@ -7,15 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// TestUnseenStoredRecordRestartsWatch shows a record that is known to be stored
-// at once, late, never, or only after every wait for it has ended.
 func TestUnseenStoredRecordRestartsWatch(t *testing.T) {
 	const silence = 2 * time.Second
 	for name, c := range map[string]struct {
@@ -54,59 +51,42 @@ func TestUnseenStoredRecordRestartsWatch(t *testing.T) {
 	}
 }
 
-// TestRequestWaitsForPendingRelease frees blocks, or not, in the time in which a request
-// waits for one.
 func TestRequestWaitsForPendingRelease(t *testing.T) {
 	const grace, deadline = time.Second, 5 * time.Second
 	other := ipam.PoolNamed("other")
-	terminating := func(name, uid string) *v1alpha1.IPAllocation {
-		o := allocation(name, uid, "2", "10.0.0.0/28")
-		o.DeletionTimestamp = new(metav1.Now())
-		return o
-	}
 	plain := allocation("a", "1", "1", "10.0.0.0/28")
 	elsewhere := allocation("x", "9", "1", "10.9.0.0/28")
 	elsewhere.Spec.PoolRef.Name = other.Name
-	releasing, retained, holders := allocation("r", "8", "1", "10.0.0.16/28"), terminating("a", "1"), allocation("own", "7", "1", "10.0.0.16/28")
-	releasing.Spec.State, retained.Spec.State = v1alpha1.AllocationState("Releasing"), v1alpha1.AllocationRetained
+	releasing, holders := allocation("r", "8", "1", "10.0.0.16/28"), allocation("own", "7", "1", "10.0.0.16/28")
+	going, retained := terminating(plain, "2"), terminating(plain, "2")
+	releasing.Spec.State, retained.Spec.State = v1alpha1.AllocationReleasing, v1alpha1.AllocationRetained
 	releasing.Spec.ClaimRef.Name, holders.Spec.ClaimRef.Name = "asking", "asking"
 	distant := allocation("own", "7", "1", "10.9.0.16/28")
 	distant.Spec.PoolRef.Name, distant.Spec.ClaimRef.Name = "distant", "asking"
+	announced := func(l *Ledger) error { l.MarkLeaving(ipam.Name{Namespace: "ns", Name: "a"}); return nil }
+	type events = map[time.Duration]event
+	const half, late = time.Second / 2, 3 * time.Second
 	for name, c := range map[string]struct {
 		there  []any
-		events map[time.Duration]func(feed) error
+		events events
 		grace  time.Duration
 		waits  time.Duration
 		freed  bool
 	}{
-		"nothing is expected":                {there: []any{plain}, grace: grace, waits: grace},
-		"nothing is, and there is no grace":  {there: []any{plain}},
-		"there is no grace, but it is freed": {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{3 * time.Second: func(f feed) error { return f.Delete(plain) }}, waits: 3 * time.Second, freed: true},
-		"it is freed in time":                {there: []any{plain}, events: map[time.Duration]func(feed) error{time.Second / 2: func(f feed) error { return f.Delete(plain) }}, grace: grace, waits: time.Second / 2, freed: true},
-		"another pool's is":                  {there: []any{plain, elsewhere}, events: map[time.Duration]func(feed) error{time.Second / 2: func(f feed) error { return f.Delete(elsewhere) }}, grace: grace, waits: time.Second / 2, freed: true},
-		"it is on its way, and freed late":   {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{3 * time.Second: func(f feed) error { return f.Delete(plain) }}, grace: grace, waits: 3 * time.Second, freed: true},
-		"it is on its way, and never freed":  {there: []any{terminating("a", "1")}, grace: grace, waits: deadline},
-		"there is a sign of it in time": {there: []any{plain}, events: map[time.Duration]func(feed) error{
-			time.Second / 2: func(f feed) error { return f.Update(terminating("a", "1")) },
-			3 * time.Second: func(f feed) error { return f.Delete(plain) },
-		}, grace: grace, waits: 3 * time.Second, freed: true},
-		"its release is announced": {there: []any{plain}, events: map[time.Duration]func(feed) error{
-			time.Second / 2: func(f feed) error {
-				f.MarkLeaving(ipam.Name{Namespace: plain.Namespace, Name: plain.Name})
-				return nil
-			},
-			3 * time.Second: func(f feed) error { return f.Delete(plain) },
-		}, grace: grace, waits: 3 * time.Second, freed: true},
-		"its claim goes": {there: []any{plain}, events: map[time.Duration]func(feed) error{
-			time.Second / 2: func(f feed) error { f.SetClaimed(ipam.Name{Namespace: "ns", Name: "a"}, false); return nil },
-			3 * time.Second: func(f feed) error { return f.Delete(plain) },
-		}, grace: grace, waits: 3 * time.Second, freed: true},
-		"it was on its way, and is kept": {there: []any{terminating("a", "1")}, events: map[time.Duration]func(feed) error{
-			time.Second / 2: func(f feed) error { return f.Update(retained) },
-		}, grace: grace, waits: deadline},
-		"the holder itself has one":            {there: []any{holders}, grace: grace, waits: deadline},
-		"the holder's own is being released":   {there: []any{releasing}, grace: grace, waits: deadline},
-		"the holder has one in another's pool": {there: []any{distant}, grace: grace, waits: grace},
+		"nothing is expected":                  {[]any{plain}, nil, grace, grace, false},
+		"nothing is, and there is no grace":    {[]any{plain}, nil, 0, 0, false},
+		"there is no grace, but it is freed":   {[]any{going}, events{late: deletes(plain)}, 0, late, true},
+		"it is freed in time":                  {[]any{plain}, events{half: deletes(plain)}, grace, half, true},
+		"another pool's is":                    {[]any{plain, elsewhere}, events{half: deletes(elsewhere)}, grace, half, true},
+		"it is on its way, and freed late":     {[]any{going}, events{late: deletes(plain)}, grace, late, true},
+		"it is on its way, and never freed":    {[]any{going}, nil, grace, deadline, false},
+		"there is a sign of it in time":        {[]any{plain}, events{half: updates(going), late: deletes(plain)}, grace, late, true},
+		"its release is announced":             {[]any{plain}, events{half: announced, late: deletes(plain)}, grace, late, true},
+		"its claim goes":                       {[]any{plain}, events{half: claims("a", false), late: deletes(plain)}, grace, late, true},
+		"it was on its way, and is kept":       {[]any{going}, events{half: updates(versioned(retained, "3"))}, grace, deadline, false},
+		"the holder itself has one":            {[]any{holders}, nil, grace, deadline, false},
+		"the holder's own is being released":   {[]any{releasing}, nil, grace, deadline, false},
+		"the holder has one in another's pool": {[]any{distant}, nil, grace, grace, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +95,7 @@ func TestRequestWaitsForPendingRelease(t *testing.T) {
 				l.Describe(ipam.Pool{Key: other, Home: home, CIDR: netip.MustParsePrefix("10.9.0.0/16"), Family: ipam.IPv4})
 				must(t, feed{l}.Replace(append(recordList(poolRecord(other, "10.9.0.0/16")), c.there...), "0"))
 				for after, event := range c.events {
-					defer time.AfterFunc(after, func() { must(t, event(feed{l})) }).Stop()
+					defer time.AfterFunc(after, func() { must(t, event(l)) }).Stop()
 				}
 				ctx, stop := context.WithTimeout(t.Context(), deadline)
 				defer stop()
@@ -136,7 +116,6 @@ func TestRequestWaitsForPendingRelease(t *testing.T) {
 	}
 }
 
-// TestRequestDoesNotWaitForEarlierRelease frees a block between two looks.
 func TestRequestDoesNotWaitForEarlierRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute})

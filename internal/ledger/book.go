@@ -13,14 +13,13 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// poolView holds a pool view: one space in which blocks exclude each other, with all that is held in
-// it. The Ledger's lock guards it.
+// poolView holds one space in which blocks exclude each other. The Ledger's lock guards it.
 type poolView struct {
 	key ipam.PoolKey
 	// pool is the pool as its spec states it; it is known only if space is set.
 	pool ipam.Pool
-	// space is the part of the pool that can be handed out: all but the withheld, recorded and held
-	// blocks. It is nil while only records of the pool have been seen, not the pool.
+	// space has the free blocks: all but the withheld, recorded and held ones. It is nil while only
+	// records of the pool have been seen.
 	space *space.Space
 
 	blocks  bart.Table[*entry]
@@ -32,8 +31,8 @@ type poolView struct {
 	leavingCount    int
 	// unconfirmedEntries is the set of records that are not confirmed.
 	unconfirmedEntries map[*entry]bool
-	// contestedEntries contains the records whose block overlapped another recorded block when the view
-	// first showed them, with the time of that.
+	// contestedEntries contains the records whose block overlapped another one when the view first
+	// showed them, since when.
 	contestedEntries map[*entry]time.Time
 	// outOfRange counts addresses that are recorded and withheld.
 	outOfRange space.Count
@@ -43,23 +42,26 @@ type poolView struct {
 	cursor      netip.Addr
 	draws       int
 	gateways
-	// frees counts freed blocks. A goroutine that awaits one is woken, without blocking, for a
-	// freed block and for releases that are on their way.
+	// frees counts freed blocks. waiters are woken, without blocking, for them and for coming
+	// releases.
 	frees   int
 	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the pool view is in its ledger
 	waiters map[chan<- struct{}]struct{}
 }
 
 func newPoolView(key ipam.PoolKey, unreadable *poolView) *poolView {
-	b := &poolView{key: key, unreadable: unreadable, waiters: map[chan<- struct{}]struct{}{}, unconfirmedEntries: map[*entry]bool{}, contestedEntries: map[*entry]time.Time{}, gateways: gateways{counts: map[netip.Addr]int{}}}
+	b := &poolView{
+		key: key, unreadable: unreadable, waiters: map[chan<- struct{}]struct{}{}, gateways: gateways{counts: map[netip.Addr]int{}},
+		unconfirmedEntries: map[*entry]bool{}, contestedEntries: map[*entry]time.Time{},
+	}
 	if key.Kind == ipam.PoolKindRoutingDomain {
 		b.describe(ipam.Pool{Key: key, CIDR: key.Family.All(), Family: key.Family})
 	}
 	return b
 }
 
-// describe takes over a pool's spec. It costs O(records) if the CIDR or the withheld space changed,
-// else nothing. After such a change any block may have become free.
+// describe takes over a pool's spec. It costs O(records) if the CIDR or the withheld space changed.
+// Any block may be free then.
 func (b *poolView) describe(pool ipam.Pool) {
 	isUnchanged := b.space != nil && b.pool.CIDR == pool.CIDR && b.pool.Withheld.Equal(pool.Withheld)
 	b.assumeGateway(pool)
@@ -68,11 +70,9 @@ func (b *poolView) describe(pool ipam.Pool) {
 		return
 	}
 	b.space, b.outOfRange = space.NewWithout(pool.CIDR, pool.Withheld), space.Count{}
-	for _, first := range b.blocks.All() {
-		for e := range first.chain() {
-			b.space.Use(e.block)
-			b.countOutOfRange(e, space.Count.Add)
-		}
+	for e := range chained(b.blocks.All()) {
+		b.space.Use(e.block)
+		b.countOutOfRange(e, space.Count.Add)
 	}
 	for block := range b.unreadable.blocks.All() {
 		b.space.Use(block)
@@ -86,7 +86,7 @@ func (b *poolView) describe(pool ipam.Pool) {
 // addEntry adds a record or a hold.
 func (b *poolView) addEntry(e *entry) {
 	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
-		e.next = first
+		e.nextIn[linkBlock] = first
 		return e, false
 	})
 	b.countGateway(e, 1)
@@ -103,7 +103,7 @@ func (b *poolView) addEntry(e *entry) {
 func (b *poolView) removeEntry(e *entry) {
 	isLast := false
 	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
-		remaining := first.unlink(e)
+		remaining := first.unlink(linkBlock, e)
 		isLast = remaining == nil
 		return remaining, isLast
 	})
@@ -159,8 +159,8 @@ func (b *poolView) setLeaving(e *entry, leaving bool) {
 	e.isLeaving = leaving
 }
 
-// onStateChange notes that a record may have another state: a record that is retained or cools down
-// is not about to be released.
+// onStateChange notes that a record may be retained or cool down: then it is not about to be
+// released.
 func (b *poolView) onStateChange(e *entry) {
 	if e.state() != ipam.StateBound {
 		b.setLeaving(e, false)
@@ -168,24 +168,30 @@ func (b *poolView) onStateChange(e *entry) {
 	b.wakeWaiters()
 }
 
-// overlapping returns every record and hold of which a part lies in block.
-func (b *poolView) overlapping(block netip.Prefix) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		if !b.blocks.OverlapsPrefix(block) {
+// Overlapping returns the blocks of a table that overlap a block, with their values.
+func Overlapping[V any](table *bart.Table[V], block netip.Prefix) iter.Seq2[netip.Prefix, V] {
+	return func(yield func(netip.Prefix, V) bool) {
+		if !table.OverlapsPrefix(block) {
 			return
 		}
-		for _, first := range b.blocks.Supernets(block) { // block itself included
-			for e := range first.chain() {
-				if !yield(e) {
-					return
-				}
+		for other, v := range table.Supernets(block) { // block itself included
+			if !yield(other, v) {
+				return
 			}
 		}
-		for prefix, first := range b.blocks.Subnets(block) {
-			if prefix == block {
-				continue
+		for other, v := range table.Subnets(block) {
+			if other != block && !yield(other, v) {
+				return
 			}
-			for e := range first.chain() {
+		}
+	}
+}
+
+// chained returns the entries of each block, in the order of the blocks.
+func chained(firstEntries iter.Seq2[netip.Prefix, *entry]) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, e := range firstEntries {
+			for ; e != nil; e = e.nextIn[linkBlock] {
 				if !yield(e) {
 					return
 				}
@@ -194,8 +200,13 @@ func (b *poolView) overlapping(block netip.Prefix) iter.Seq[*entry] {
 	}
 }
 
-// rival returns a record that overlaps block and is not the record of that name, or nil. Holds do
-// not count: they belong to no holder yet.
+// overlapping returns every record and hold of which a part lies in block.
+func (b *poolView) overlapping(block netip.Prefix) iter.Seq[*entry] {
+	return chained(Overlapping(&b.blocks, block))
+}
+
+// rival returns a record that overlaps block and has another name, or nil. Holds belong to no
+// holder yet.
 func (b *poolView) rival(block netip.Prefix, name ipam.Name) *entry {
 	for e := range b.overlapping(block) {
 		if e.hold == nil && e.key() != name {
@@ -260,8 +271,8 @@ func (b *poolView) extendSpreading(now time.Time) {
 	}
 }
 
-// offsetAddr returns the address n blocks after a block. The address may lie outside the pool; a search
-// wraps round from there.
+// offsetAddr returns the address n blocks after a block, perhaps outside the pool: a search wraps
+// round.
 func offsetAddr(block netip.Prefix, n uint64) netip.Addr {
 	bytes := block.Addr().AsSlice()
 	offset := new(big.Int).Lsh(new(big.Int).SetUint64(n), uint(len(bytes)*8-block.Bits()))
@@ -280,8 +291,8 @@ func (b *poolView) largestFree() int {
 	return ipam.NoLength
 }
 
-// isEmpty reports whether nothing is lost with the pool view: no pool describes it, nothing is held
-// in it, and no goroutine awaits anything there. A routing domain is described by its name alone.
+// isEmpty reports whether nothing is lost with the pool view. A routing domain is described by its
+// name.
 func (b *poolView) isEmpty() bool {
 	isDescribed := b.space != nil && b.key.Kind != ipam.PoolKindRoutingDomain
 	return !isDescribed && b.blocks.Size() == 0 && len(b.waiters) == 0

@@ -1,14 +1,23 @@
 package ledger
 
 import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -60,10 +69,8 @@ func TestLostRaceSpreadsNextBlocks(t *testing.T) {
 	}
 }
 
-// TestPendingReleaseIsCounted moves a record in and out of its release, again and again.
 func TestPendingReleaseIsCounted(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28")), "0"))
+	l := newListedLedger(t, allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.16/28"))
 	name := ipam.Name{Namespace: "ns", Name: "a"}
 	check := func(when string, leaving int) {
 		t.Helper()
@@ -97,51 +104,6 @@ func TestPendingReleaseIsCounted(t *testing.T) {
 	}
 }
 
-// TestClaimSeenBeforeItsRecordIsCounted covers the two watches, which are independent.
-func TestClaimSeenBeforeItsRecordIsCounted(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	name := ipam.Name{Namespace: "ns", Name: "a"}
-	unclaimed := func(when string, want string) {
-		t.Helper()
-		if got := l.Unclaimed("ns", key); got.String() != want {
-			t.Errorf("%s: %s are unclaimed, want %s", when, got, want)
-		}
-	}
-	l.SetClaimed(name, true)
-	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
-	unclaimed("claimed before it came", "0")
-	must(t, feed{l}.Delete(allocation("a", "1", "1", "10.0.0.0/28")))
-	must(t, feed{l}.Add(allocation("a", "2", "1", "10.0.0.0/28")))
-	unclaimed("made again", "0")
-	l.SetClaimed(name, false)
-	unclaimed("when the claim is gone", "1")
-	must(t, feed{l}.Update(allocation("a", "2", "2", "10.0.0.0/28")))
-	unclaimed("in a new version", "1")
-	must(t, feed{l}.Delete(allocation("a", "2", "2", "10.0.0.0/28")))
-	unclaimed("gone", "0")
-	l.SetClaimed(name, true)
-	l.SetClaimed(name, false)
-	must(t, feed{l}.Add(allocation("a", "3", "1", "10.0.0.0/28")))
-	unclaimed("claimed and not before it came", "1")
-	if len(l.claimedNames) > 0 {
-		t.Errorf("%v are remembered", l.claimedNames)
-	}
-}
-
-// TestRecordWithOtherBlockDoesNotConfirmHold covers two replicas that make the record of one
-// name: one has made it with its own block.
-func TestRecordWithOtherBlockDoesNotConfirmHold(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	h := mustHold(t, l, ask("a"))
-	must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.64/28")))
-	if err := h.Confirm(t.Context(), "1"); err == nil {
-		t.Error("it is confirmed")
-	}
-}
-
-// TestForgottenPoolKeepsOnlyItsRecords forgets pools with and without records.
 func TestForgottenPoolKeepsOnlyItsRecords(t *testing.T) {
 	l := newLedger(1)
 	empty := ipam.PoolNamed("empty")
@@ -158,13 +120,10 @@ func TestForgottenPoolKeepsOnlyItsRecords(t *testing.T) {
 	}
 }
 
-// TestListenersAreNotifiedOfConflictsInTime lets a conflict last for long enough.
 func TestListenersAreNotifiedOfConflictsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger(1)
-		must(t, feed{l}.Replace(recordList(), "0"))
-		must(t, feed{l}.Add(allocation("a", "1", "1", "10.0.0.0/28")))
-		must(t, feed{l}.Add(allocation("b", "2", "2", "10.0.0.0/30")))
+		l := newListedLedger(t)
+		show(t, l, allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"))
 		notified := 0
 		l.Follow(func(Change) { notified++ })
 		go l.NotifyConflicts(t.Context())
@@ -177,4 +136,292 @@ func TestListenersAreNotifiedOfConflictsInTime(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestConflictNotifiesBothRecords(t *testing.T) {
+	first, second, other := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"), allocation("c", "3", "3", "10.0.0.16/30")
+	l := newLedger(1)
+	clock := l.options.Clock.(*clocktesting.FakeClock)
+	must(t, feed{l}.Replace(recordList(), "0"))
+	show(t, l, first, second, other)
+	var notified []string
+	l.Follow(func(c Change) { notified = append(notified, c.Record.Name.Name) })
+	before := map[string]bool{}
+	check := func(when string, want ...string) {
+		t.Helper()
+		notified = nil
+		before = l.notifyConflicts(before)
+		slices.Sort(notified)
+		if !slices.Equal(notified, want) {
+			t.Errorf("%s: notified of %v, want %v", when, notified, want)
+		}
+	}
+	conflict := func(when, name, want string) {
+		t.Helper()
+		r, _ := convert.Record(map[string]*v1alpha1.IPAllocation{"a": first, "b": second, "c": other}[name])
+		got := ""
+		if taken := l.Conflict(r); taken != nil {
+			got = taken.Overlap.String()
+		}
+		if got != want {
+			t.Errorf("%s: %s is in conflict with %q, want %q", when, name, got, want)
+		}
+	}
+	check("at once: the second can be about to give way")
+	conflict("at once", "a", "")
+	conflict("at once", "b", "")
+	clock.Step(conflictAfter)
+	check("when it lasts", "a", "b")
+	check("once")
+	conflict("when it lasts", "a", "10.0.0.0/30")
+	conflict("when it lasts", "b", "10.0.0.0/28")
+	conflict("when it lasts", "c", "")
+	must(t, feed{l}.Delete(second))
+	check("when one is gone", "a")
+	conflict("when one is gone", "a", "")
+
+	fresh := newLedger(1)
+	must(t, feed{fresh}.Replace(recordList(first, second), "3"))
+	if n := len(fresh.Conflicts()); n != 2 {
+		t.Errorf("%d conflicts in a first list, want both at once: they may be old", n)
+	}
+}
+
+// TestRecordsNamedByLiveClaimsCanConflict stores two records as admission makes them, without
+// the UID of a claim: a claim that names each of them confirms both, and does not hide that they
+// overlap.
+func TestRecordsNamedByLiveClaimsCanConflict(t *testing.T) {
+	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
+	list, claimed := lists("0", recordList()...), []event{claims("a", true), claims("b", true)}
+	firstList := lists("2", recordList(first, second)...)
+	for name, events := range map[string][]event{
+		"claims after records":       append([]event{list, adds(first), adds(second)}, claimed...),
+		"claims before records":      {list, claimed[0], claimed[1], adds(first), adds(second)},
+		"a first list":               append([]event{firstList}, claimed...),
+		"a first list, after claims": {claimed[0], claimed[1], firstList},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			play(t, l, events...)
+			l.options.Clock.(*clocktesting.FakeClock).Step(conflictAfter)
+			if n := len(l.Conflicts()); n != 2 {
+				t.Errorf("%d records are in conflict, want both", n)
+			}
+			must(t, feed{l}.Delete(first))
+			if n := len(l.Conflicts()); n != 0 {
+				t.Errorf("%d records are in conflict when one is gone", n)
+			}
+			if n := len(l.poolViews[key].contestedEntries); n != 0 {
+				t.Errorf("%d contests are kept in mind", n)
+			}
+		})
+	}
+}
+
+func TestNeverClaimedRecordIsKnown(t *testing.T) {
+	made := allocation("a", "1", "1", "10.0.0.0/28")
+	record := recordOf(t, made)
+	known := func(l *Ledger) error { l.MarkClaimsKnown(); return nil }
+	list := lists("1", recordList(made)...)
+	for name, c := range map[string]struct {
+		events []event
+		want   bool
+	}{
+		"it was made, and no claim names it":       {[]event{known, adds(made)}, true},
+		"a claim names it":                         {[]event{known, adds(made), claims("a", true)}, false},
+		"a claim named it":                         {[]event{known, adds(made), claims("a", true), claims("a", false)}, false},
+		"a claim named it before it was shown":     {[]event{known, claims("a", true), adds(made), claims("a", false)}, false},
+		"it was made before all claims were known": {[]event{adds(made), known}, false},
+		"it was made while the watch was cut":      {[]event{known, list}, false},
+		"it was made before the watch was cut":     {[]event{known, adds(made), list}, true},
+		"it is not there":                          {[]event{known}, false},
+	} {
+		l := newListedLedger(t)
+		play(t, l, c.events...)
+		if got := l.WasNeverClaimed(record); got != c.want {
+			t.Errorf("%s: never claimed: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// world holds a ledger, and all that it has seen, by the name of the record.
+type world struct {
+	ledger  *Ledger
+	random  *rand.Rand
+	objects map[ipam.Name]*v1alpha1.IPAllocation
+	holds   map[ipam.Name]*Hold
+	claimed map[ipam.Name]bool
+}
+
+// TestViewAgainstTwin plays random events, holds, claims and lists of three namespaces in two projects,
+// overlapping records too, and compares the kept counts with those of a twin that looks at every
+// record, hold and address.
+func TestViewAgainstTwin(t *testing.T) {
+	for seed := range uint64(60) {
+		w := &world{
+			ledger: newLedger(seed), random: rand.New(rand.NewPCG(seed, 1)),
+			objects: map[ipam.Name]*v1alpha1.IPAllocation{}, holds: map[ipam.Name]*Hold{}, claimed: map[ipam.Name]bool{},
+		}
+		must(t, feed{w.ledger}.Replace(recordList(), "0"))
+		for step := range 400 {
+			w.act(t, step)
+			if got, want := counts(w.ledger), twin(maps.Values(w.objects), maps.Values(w.holds)); got != want {
+				t.Fatalf("seed %d, step %d: got %s, want %s", seed, step, got, want)
+			}
+			if diff := cmp.Diff(w.usageByStanding(), w.ledger.Counts()[0].Held); diff != "" {
+				t.Fatalf("seed %d, step %d: (-want +got)\n%s", seed, step, diff)
+			}
+			if got, want := w.ledger.unclaimed, w.unclaimed(); !maps.Equal(got, want) {
+				t.Fatalf("seed %d, step %d: unclaimed\ngot  %v\nwant %v", seed, step, got, want)
+			}
+		}
+		for name := range w.claimed {
+			w.ledger.SetClaimed(name, false)
+		}
+		if len(w.ledger.claimedNames) > 0 {
+			t.Errorf("seed %d: %v are remembered when no claim names a record", seed, w.ledger.claimedNames)
+		}
+	}
+}
+
+func projectOf(namespace string) string {
+	return map[string]string{"a": "red", "b": "red", "c": "blue"}[namespace]
+}
+
+func (w *world) act(t *testing.T, step int) {
+	t.Helper()
+	l, random := w.ledger, w.random
+	name := ipam.Name{Namespace: string("abc"[random.IntN(3)]), Name: strconv.Itoa(random.IntN(8))}
+	obj, hold := w.objects[name], w.holds[name]
+	switch random.IntN(14) {
+	case 0, 1, 2, 3: // a record of the operator, perhaps of a hold, or of others, which can overlap
+		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), 26+random.IntN(7)).Masked()
+		if hold != nil && random.IntN(2) == 0 {
+			block = hold.Block
+		}
+		obj = allocation(name.Name, fmt.Sprintf("%s-%d", name, step), strconv.Itoa(step), block.String())
+		obj.Namespace, obj.Spec.Project = name.Namespace, projectOf(name.Namespace)
+		obj.Spec.Gateway = fmt.Sprintf("10.0.0.%d", random.IntN(256)) // only an address has one
+		w.objects[name] = obj
+		must(t, feed{l}.Add(obj))
+	case 4, 5, 6:
+		if obj != nil {
+			delete(w.objects, name)
+			must(t, feed{l}.Delete(obj))
+		}
+	case 7, 8:
+		a := ask(name.Name)
+		a.Record, a.Holder.Namespace, a.Bits, a.Project = name, name.Namespace, 28+4*random.IntN(2), projectOf(name.Namespace)
+		h, err := l.Hold(a)
+		switch {
+		case hold != nil && !errors.Is(err, ipam.ErrUnconfirmed):
+			t.Fatalf("a second hold for one name: %v", err)
+		case err == nil:
+			w.holds[name] = h
+		}
+	case 9:
+		if hold != nil {
+			hold.Drop()
+			hold.Drop() // twice does no harm
+			delete(w.holds, name)
+		}
+	case 10, 11:
+		w.claimed[name] = !w.claimed[name]
+		l.SetClaimed(name, w.claimed[name])
+	case 12:
+		if obj != nil {
+			changed := obj.DeepCopy()
+			changed.ResourceVersion = "again-" + strconv.Itoa(step)
+			states := []v1alpha1.AllocationState{v1alpha1.AllocationBound, v1alpha1.AllocationRetained, v1alpha1.AllocationCooling}
+			changed.Spec.State = states[random.IntN(len(states))]
+			w.objects[name] = changed
+			must(t, feed{l}.Update(changed))
+		}
+	case 13:
+		maps.DeleteFunc(w.objects, func(ipam.Name, *v1alpha1.IPAllocation) bool { return random.IntN(8) == 0 })
+		var list []any
+		for _, obj := range w.objects {
+			list = append(list, obj)
+		}
+		must(t, feed{l}.Replace(recordList(list...), strconv.Itoa(step)))
+	}
+}
+
+func (w *world) standing(name ipam.Name) Standing {
+	switch w.objects[name].Spec.State {
+	case v1alpha1.AllocationRetained:
+		return Retained
+	case v1alpha1.AllocationCooling:
+		return Cooling
+	}
+	if w.claimed[name] {
+		return Bound
+	}
+	return Unclaimed
+}
+
+func (w *world) usageByStanding() (usage [standings]ipam.Usage) {
+	for name, obj := range w.objects {
+		standing := w.standing(name)
+		usage[standing] = usage[standing].Add(ipam.UsageOf(netip.MustParsePrefix(obj.Spec.CIDR)))
+	}
+	return usage
+}
+
+// unclaimed counts the unclaimed records, and the holds.
+func (w *world) unclaimed() map[share]ipam.Usage {
+	usage := map[share]ipam.Usage{}
+	add := func(name ipam.Name, block netip.Prefix) {
+		for _, pool := range []ipam.PoolKey{{}, key} {
+			for _, s := range []share{{namespace: name.Namespace, pool: pool}, {project: projectOf(name.Namespace), pool: pool}} {
+				usage[s] = usage[s].Add(ipam.UsageOf(block))
+			}
+		}
+	}
+	for name, obj := range w.objects {
+		if w.standing(name) == Unclaimed {
+			add(name, netip.MustParsePrefix(obj.Spec.CIDR))
+		}
+	}
+	for name, h := range w.holds {
+		add(name, h.Block)
+	}
+	return usage
+}
+
+func counts(l *Ledger) string {
+	c, _ := l.Capacity(key)
+	return fmt.Sprintf("%s free, %d records", c.Available, c.Records)
+}
+
+func twin(objects iter.Seq[*v1alpha1.IPAllocation], holds iter.Seq[*Hold]) string {
+	var used [256]bool
+	use := func(block netip.Prefix) {
+		for i := range 256 {
+			if block.Contains(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})) {
+				used[i] = true
+			}
+		}
+	}
+	use(withheld)
+	records := 0
+	for obj := range objects {
+		records++
+		block := netip.MustParsePrefix(obj.Spec.CIDR)
+		use(block)
+		gateway, err := netip.ParseAddr(obj.Spec.Gateway)
+		if err == nil && block.IsSingleIP() && obj.Spec.State == v1alpha1.AllocationBound {
+			use(netip.PrefixFrom(gateway, 32))
+		}
+	}
+	for h := range holds {
+		use(h.Block)
+	}
+	free := 0
+	for _, u := range used {
+		if !u {
+			free++
+		}
+	}
+	return fmt.Sprintf("%d free, %d records", free, records)
 }

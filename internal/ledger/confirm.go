@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -10,13 +9,11 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// ErrPoolClosed means that the own record of a block's pool is missing, not confirmed itself, or
-// being released: the pool hands out nothing.
+// ErrPoolClosed means that the pool's own record is missing, unconfirmed, or being released.
 var ErrPoolClosed = errors.New("the pool's own record is missing or being released")
 
-// settleEntry decides, when the watch has shown a record, whether it is confirmed, and notifies the
-// request that waits for it. If the creation of the record had seemed to fail, resolve notifies the
-// listeners to delete it.
+// settleEntry decides whether a record that the watch shows is confirmed, and notifies the request
+// that waits for it. A record whose creation had seemed to fail is reported as Abandoned.
 func (l *Ledger) settleEntry(e *entry) {
 	l.confirmEntry(e)
 	name := e.key()
@@ -25,12 +22,11 @@ func (l *Ledger) settleEntry(e *entry) {
 	}
 	if _, ok := l.abandoned[name]; ok {
 		delete(l.abandoned, name)
-		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
+		l.notify(e, Abandoned)
 	}
 }
 
-// refusal returns the reason why the block of a record does not belong to its holder, or nil if it
-// does.
+// refusal returns the reason why the block of a record is not its holder's, or nil.
 func (l *Ledger) refusal(h *Hold, e *entry) error {
 	if h.Block != e.block {
 		return ErrLost
@@ -62,17 +58,16 @@ func (l *Ledger) confirmEntry(e *entry) {
 	e.confirmed = true
 	if b.unconfirmedEntries[e] {
 		delete(b.unconfirmedEntries, e)
-		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
+		l.notify(e, Changed)
 	}
 	l.confirmBlocksOf(e)
 }
 
-// isAnswered reports whether a live claim names a record that was made before the claim
-// existed: its maker had confirmed it, or the claim would not name it.
+// isAnswered reports whether a live claim names a record that was made before the claim: its maker
+// had confirmed it, or the claim would not name it.
 func (e *entry) isAnswered() bool { return e.claimed && e.holderUID == "" }
 
-// checkConfirmed returns the reason why a record is not confirmed, ErrLost or ErrPoolClosed, or nil if
-// it is confirmed.
+// checkConfirmed returns ErrLost or ErrPoolClosed if a record is not confirmed.
 func (l *Ledger) checkConfirmed(e *entry) error {
 	switch {
 	case e.confirmed:
@@ -101,11 +96,12 @@ func (l *Ledger) confirmBlocksOf(poolEntry *entry) {
 	if poolEntry.purpose() != ipam.PurposePool {
 		return
 	}
-	h := poolEntry.holder()
-	b := l.poolViews[ipam.PoolKey{Kind: ipam.PoolKind(h.Kind), Namespace: h.Namespace, Name: h.Name}]
-	if b == nil {
-		return
+	if b := l.poolViews[convert.PoolOf(poolEntry.holder())]; b != nil {
+		l.confirmBlocks(b)
 	}
+}
+
+func (l *Ledger) confirmBlocks(b *poolView) {
 	for e := range b.unconfirmedEntries {
 		l.confirmEntry(e)
 	}
@@ -118,24 +114,23 @@ func (l *Ledger) isOpen(key ipam.PoolKey) bool {
 		return true
 	}
 	for poolEntry := range l.byHolder.findAll(convert.HolderOfPool(key)) {
-		if poolEntry.purpose() == ipam.PurposePool && poolEntry.confirmed && poolEntry.state() == ipam.StateBound && !poolEntry.terminating && l.isPoolEntry(poolEntry, key) {
+		isBound := poolEntry.state() == ipam.StateBound && !poolEntry.terminating
+		if poolEntry.purpose() == ipam.PurposePool && poolEntry.confirmed && isBound && l.isPoolEntry(poolEntry, key) {
 			return true
 		}
 	}
 	return false
 }
 
-// isPoolEntry reports whether an own record states the pool as its spec does. It returns true if the spec
-// is not known.
+// isPoolEntry reports whether an own record states the pool as its spec does, if that is known.
 func (l *Ledger) isPoolEntry(poolEntry *entry, key ipam.PoolKey) bool {
 	b := l.poolViews[key]
 	return b == nil || b.space == nil || poolEntry.block == b.pool.CIDR && poolEntry.pool() == b.pool.Home
 }
 
-// CheckConfirmed returns nil if the view shows the record and the record is confirmed: a replica that
-// records a block that overlaps it gives way. If the record is not confirmed, CheckConfirmed returns a
-// *ipam.TakenError that names the other record, or ErrPoolClosed. If the view does not show the
-// record, it returns ipam.ErrUnconfirmed.
+// CheckConfirmed returns nil if the view shows the record as confirmed: a replica that records a
+// block that overlaps it gives way. Otherwise it returns a *ipam.TakenError that names the other
+// record, or ErrPoolClosed; or ipam.ErrUnconfirmed if the view does not show the record.
 func (l *Ledger) CheckConfirmed(record ipam.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,8 +140,8 @@ func (l *Ledger) CheckConfirmed(record ipam.Record) error {
 	}
 	err := l.checkConfirmed(e)
 	if errors.Is(err, ErrLost) {
-		rival := l.poolViews[e.pool()].rival(e.block, e.key())
-		return &ipam.TakenError{Block: e.block, Pool: e.pool(), Holder: rival.holder(), Overlap: rival.block}
+		b := l.poolViews[e.pool()]
+		return b.takenError(b.rival(e.block, e.key()), e.block)
 	}
 	return err
 }
@@ -161,13 +156,13 @@ const (
 	Unused
 	// InUse means that the view shows the mark, and a record of the pool.
 	InUse
-	// Overtaken means that another writer has changed the record since, or that the record is not
-	// in the view: it is gone, or the view was listed again and is older.
+	// Overtaken means that another writer has changed the record since, or that it is not in the
+	// view.
 	Overtaken
 )
 
-// Release returns the state in the view of a pool's own record that is marked as releasing. before
-// is the version of the record before the mark.
+// Release returns the state in the view of a pool's own record that was marked after
+// previousVersion.
 func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.PoolKey) ReleaseVerdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,56 +180,33 @@ func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.P
 	return Overtaken
 }
 
-// comparePoolsFirst orders the own records of pools before those of blocks.
-func comparePoolsFirst(a, b *entry) int {
-	order := func(e *entry) int {
-		if e.purpose() == ipam.PurposePool {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Compare(order(a), order(b))
-}
-
 // Frees counts the blocks that the pools have freed so far, for AwaitRelease.
 func (l *Ledger) Frees(pools []ipam.PoolKey) int {
 	frees, _ := l.releaseState(pools, ipam.Holder{})
 	return frees
 }
 
-// AwaitRelease waits until the pools have freed more blocks than before, or until ctx is done, if a
-// release is known to be on its way there: a record whose claim is terminating or gone, or a record
-// of the asking holder itself. If none is known, it waits for the sign of one only for as long as
-// patience lasts. It reports whether a block was freed.
+// AwaitRelease waits until the pools have freed more blocks than before, and reports whether they
+// have, if a release is known to be on its way: a record whose claim is terminating or gone, or one
+// of the asking holder. It waits for the sign of one only for as long as patience lasts.
 func (l *Ledger) AwaitRelease(ctx context.Context, pools []ipam.PoolKey, holder ipam.Holder, freesBefore int, patience time.Duration) bool {
-	wake := make(chan struct{}, 1)
-	l.subscribe(pools, wake)
-	defer l.unsubscribe(pools, wake)
-	timer := l.options.Clock.NewTimer(patience)
-	defer timer.Stop()
-	for isExpected := false; ; {
+	isFreed, isExpected := false, false
+	look := func() bool {
 		frees, isLeaving := l.releaseState(pools, holder)
-		if frees > freesBefore {
-			return true
-		}
-		isExpected = isExpected || isLeaving
-		if !isExpected && patience <= 0 {
-			return false
-		}
-		select {
-		case <-wake:
-		case <-timer.C():
-			if !isExpected {
-				return false
-			}
-		case <-ctx.Done():
-			return false
-		}
+		isFreed, isExpected = frees > freesBefore, isExpected || isLeaving
+		return isFreed
 	}
+	patientCtx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l.Await(patientCtx, pools, look)
+	if isExpected && !isFreed {
+		l.Await(ctx, pools, look)
+	}
+	return isFreed
 }
 
-// Await waits until the condition holds or ctx is done. It checks the condition again when
-// something happens in the pools. The condition can call the Ledger.
+// Await waits until the condition holds or ctx is done. It checks the condition, which can call the
+// Ledger, when something happens in the pools.
 func (l *Ledger) Await(ctx context.Context, pools []ipam.PoolKey, condition func() bool) {
 	wake := make(chan struct{}, 1)
 	l.subscribe(pools, wake)
@@ -256,7 +228,6 @@ func (l *Ledger) IsLeaving(record ipam.Name) bool {
 	return e != nil && e.isLeaving
 }
 
-// subscribe registers wake to receive a signal when something happens in the pools.
 func (l *Ledger) subscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -278,8 +249,7 @@ func (l *Ledger) unsubscribe(pools []ipam.PoolKey, wake chan struct{}) {
 	}
 }
 
-// releaseState counts the blocks that the pools have freed so far, and reports whether
-// one of them is about to free another.
+// releaseState counts the blocks that the pools have freed, and reports whether another is coming.
 func (l *Ledger) releaseState(pools []ipam.PoolKey, holder ipam.Holder) (frees int, isLeaving bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,8 +264,7 @@ func (l *Ledger) releaseState(pools []ipam.PoolKey, holder ipam.Holder) (frees i
 	return frees, isLeaving
 }
 
-// holdsIn reports whether the holder, which does not exist yet, has a record in the pool from an
-// earlier life.
+// holdsIn reports whether the holder has a record in the pool from an earlier life.
 func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 	for e := range l.byHolder.findAll(holder) {
 		if e.pool() == pool && (e.state() == ipam.StateBound || e.state() == ipam.StateReleasing) {
@@ -305,8 +274,8 @@ func (l *Ledger) holdsIn(holder ipam.Holder, pool ipam.PoolKey) bool {
 	return false
 }
 
-// AwaitStored gives the view Options.Silence to show a record of the name, which is known to be
-// stored in one of the pools. If the view does not show it, the watch begins again.
+// AwaitStored gives the view Options.Silence to show a record that is known to be stored in one of
+// the pools, and otherwise restarts the watch.
 func (l *Ledger) AwaitStored(ctx context.Context, name ipam.Name, pools []ipam.PoolKey) {
 	startTime := l.options.Clock.Now()
 	limitedCtx, cancel := context.WithTimeout(ctx, l.options.Silence)

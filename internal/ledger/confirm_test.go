@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -14,98 +13,33 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// marked returns a pool's own record that is being released.
+// markForRelease returns a pool's own record that is being released.
 func markForRelease(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
 	m := o.DeepCopy()
 	m.Spec.State, m.ResourceVersion = v1alpha1.AllocationReleasing, version
 	return m
 }
 
-func TestConfirmationNeedsPoolRecord(t *testing.T) {
-	mine, pools := allocation("a", "1", "2", "10.0.0.0/28"), poolRecord(key, small.String())
-	other := poolRecord(ipam.PoolNamed("other"), "10.0.0.0/16")
-	for name, c := range map[string]struct {
-		events func(f feed) error
-		want   error
-	}{
-		"it exists":  {func(f feed) error { return f.Add(mine) }, nil},
-		"it is gone": {func(f feed) error { return errors.Join(f.Delete(pools), f.Add(mine)) }, ErrPoolClosed},
-		"it is being released": {
-			func(f feed) error { return errors.Join(f.Update(markForRelease(pools, "2")), f.Add(mine)) }, ErrPoolClosed,
-		},
-		"it was to be released, and is not any more": {
-			func(f feed) error {
-				again := pools.DeepCopy()
-				again.ResourceVersion = "3"
-				return errors.Join(f.Update(markForRelease(pools, "2")), f.Update(again), f.Add(mine))
-			}, nil,
-		},
-		"it is being deleted": {
-			func(f feed) error {
-				deleted, now := pools.DeepCopy(), metav1.Now()
-				deleted.DeletionTimestamp, deleted.ResourceVersion = &now, "2"
-				return errors.Join(f.Update(deleted), f.Add(mine))
-			}, ErrPoolClosed,
-		},
-		"it is of another block than the pool has": {
-			func(f feed) error {
-				return errors.Join(f.Delete(pools), f.Add(poolRecord(key, "10.0.1.0/24")), f.Add(mine))
-			}, ErrPoolClosed,
-		},
-		"another pool's overlaps it, and was recorded first": {
-			func(f feed) error {
-				return errors.Join(f.Delete(pools), f.Add(other), f.Add(pools), f.Add(mine))
-			}, ErrPoolClosed,
-		},
-		"another pool's overlaps it, and was recorded later": {
-			func(f feed) error { return errors.Join(f.Add(other), f.Add(mine)) }, nil,
-		},
-		"a list shows both, without their order": {
-			func(f feed) error {
-				return errors.Join(f.Delete(pools), f.Replace([]any{mine, other, pools}, "9"))
-			}, ErrPoolClosed,
-		},
-		"a list shows it marked": {
-			func(f feed) error { return f.Replace([]any{mine, markForRelease(pools, "2")}, "9") }, ErrPoolClosed,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLedger(1)
-			must(t, feed{l}.Replace(recordList(), "0"))
-			h := mustHold(t, l, ask("a"))
-			must(t, c.events(feed{l}))
-			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-		})
-	}
-}
-
 func TestChildPoolNeedsParentRecord(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
+	l := newListedLedger(t)
 	child := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "1", Version: "1", Pool: key, Purpose: ipam.PurposePool,
 		Block: small.Masked(), State: ipam.StateBound, Holder: convert.HolderOfPool(ipam.PoolNamed("child")),
 	})
 	child.Spec.CIDR = "10.0.0.0/28"
-	must(t, feed{l}.Update(markForRelease(poolRecord(key, small.String()), "2")))
-	must(t, feed{l}.Add(child))
+	play(t, l, updates(markForRelease(poolRecord(key, small.String()), "2")), adds(child))
 	record, _ := convert.Record(child)
 	if err := l.CheckConfirmed(record); !errors.Is(err, ErrPoolClosed) {
 		t.Errorf("got %v, want ErrPoolClosed", err)
 	}
 }
 
-// TestFirstOfOverlappingRecordsStaysConfirmed covers two records that overlap, for any cause.
 func TestFirstOfOverlappingRecordsStaysConfirmed(t *testing.T) {
 	first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")
 	parse := func(o *v1alpha1.IPAllocation) ipam.Record { r, _ := convert.Record(o); return r }
 	isTaken := func(err error) bool { _, ok := errors.AsType[*ipam.TakenError](err); return ok }
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	must(t, feed{l}.Add(first))
-	must(t, feed{l}.Add(second))
+	l := newListedLedger(t)
+	show(t, l, first, second)
 	if err := l.CheckConfirmed(parse(first)); err != nil {
 		t.Errorf("the first: %v, want that it is confirmed", err)
 	}
@@ -174,8 +108,7 @@ func TestLaterRecordExceedsLimit(t *testing.T) {
 	if err := h.Confirm(t.Context(), "1"); !isLimit(err) {
 		t.Errorf("recorded after another replica's: %v, want a LimitError", err)
 	}
-	must(t, feed{l}.Delete(mine))
-	must(t, feed{l}.Delete(theirs))
+	play(t, l, deletes(mine), deletes(theirs))
 	h = mustHold(t, l, askIn("red", ask("a")))
 	mine = allocation("a", "3", "4", h.Block.String())
 	mine.Spec.Project = "red"
@@ -184,7 +117,7 @@ func TestLaterRecordExceedsLimit(t *testing.T) {
 	if err := h.Confirm(t.Context(), "3"); err != nil {
 		t.Errorf("recorded before another replica's: %v, want that it is confirmed", err)
 	}
-	if got := l.Usage("red", key); got.Blocks != space.CountOf64(3) || got.Addresses != space.CountOf64(48) {
+	if got := l.recorded[account{project: "red", pool: key}]; got.Blocks != space.CountOf64(3) || got.Addresses != space.CountOf64(48) {
 		t.Errorf("red has %v, want 3 blocks of 48 addresses", got)
 	}
 }
@@ -298,7 +231,7 @@ func TestUnclaimedRecordsAreBoundedToShareOfPool(t *testing.T) {
 	}
 }
 
-// inProject returns an object with a project.
+// setRecordProject returns an object with a project.
 func setRecordProject(project string, o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 	o.Spec.Project = project
 	return o

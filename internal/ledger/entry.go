@@ -13,8 +13,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// entry represents a record as the view keeps it, or a hold of this process that has no record yet.
-// There may be a hundred thousand entries: the values that many of them share are kept once.
+// entry represents a record in the view, or a hold that has no record yet. There may be a hundred
+// thousand: values that many of them share are kept once.
 type entry struct {
 	shared                                            unique.Handle[sharedFields]
 	name, uid, version, holderName, holderUID, sticky string
@@ -24,20 +24,17 @@ type entry struct {
 
 	// isLeaving reports that the record is about to be released.
 	isLeaving bool
-	// claimed reports that a live claim names the record; wasClaimed that one names it or has named
-	// it.
+	// claimed reports that a live claim names the record; wasClaimed that one has at some time.
 	claimed, wasClaimed bool
 	// watched reports that the record was made while the view and all claims were known.
 	watched bool
-	// confirmed reports that the record had no rival in the view at some moment, while its pool was
-	// open: of two records that overlap the other one gives way.
+	// confirmed reports that the record had no rival in the view at some moment while its pool was
+	// open: a record that overlaps it gives way.
 	confirmed bool
 	// hold is nil for a record.
 	hold *Hold
-	// next is the next entry of the same block in the same pool view.
-	next *entry
-	// nextIn contains the next entry of each index.
-	nextIn [indexes]*entry
+	// nextIn contains the next entry of each index, and of the same block in the same pool view.
+	nextIn [links]*entry
 }
 
 // sharedFields holds the values that many records share.
@@ -110,30 +107,21 @@ func (e *entry) stickyKey() ipam.Name {
 	return ipam.Name{Namespace: e.shared.Value().namespace, Name: e.sticky}
 }
 
-// chain returns e and all entries that follow it in their pool view.
-func (e *entry) chain() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for ; e != nil; e = e.next {
-			if !yield(e) {
-				return
-			}
+// unlink returns the chain that begins with e without an entry.
+func (e *entry) unlink(link int, removedEntry *entry) *entry {
+	if e == removedEntry {
+		return e.nextIn[link]
+	}
+	for previous := e; previous != nil; previous = previous.nextIn[link] {
+		if previous.nextIn[link] == removedEntry {
+			previous.nextIn[link] = removedEntry.nextIn[link]
 		}
 	}
-}
-
-func (e *entry) unlink(removedEntry *entry) *entry {
-	if e == nil {
-		return nil
-	}
-	if e == removedEntry {
-		return e.next
-	}
-	e.next = e.next.unlink(removedEntry)
 	return e
 }
 
-// index finds entries by a key that they state. A map would keep each key a second time; index
-// keeps the hash of the key, and chains entries of the same hash.
+// index finds entries by a key. A map would keep each key a second time; index keeps its hash, and
+// chains entries.
 type index[K comparable] struct {
 	seed maphash.Seed
 	// link is the element of an entry's nextIn that belongs to the index.
@@ -142,13 +130,14 @@ type index[K comparable] struct {
 	heads map[uint64]*entry
 }
 
-// The links of an entry, one for each index.
+// The links of an entry.
 const (
 	linkUID = iota
 	linkName
 	linkHolder
 	linkSticky
-	indexes
+	linkBlock
+	links
 )
 
 func newIndex[K comparable](link int, keyOf func(*entry) K) index[K] {
@@ -167,15 +156,11 @@ func (x *index[K]) add(e *entry) {
 // remove removes an entry. It accepts an entry that is not in the index.
 func (x *index[K]) remove(e *entry) {
 	hash := x.hash(x.keyOf(e))
-	if x.heads[hash] == e {
-		if x.heads[hash] = e.nextIn[x.link]; x.heads[hash] == nil {
-			delete(x.heads, hash)
-		}
+	if first := x.heads[hash]; first != nil {
+		x.heads[hash] = first.unlink(x.link, e)
 	}
-	for previous := x.heads[hash]; previous != nil; previous = previous.nextIn[x.link] {
-		if previous.nextIn[x.link] == e {
-			previous.nextIn[x.link] = e.nextIn[x.link]
-		}
+	if x.heads[hash] == nil {
+		delete(x.heads, hash)
 	}
 	e.nextIn[x.link] = nil
 }
@@ -266,23 +251,11 @@ func records(entries iter.Seq[*entry]) []ipam.Record {
 	return all
 }
 
-// conflictAfter is the time for which two records can overlap before that counts as a conflict:
-// longer than it takes to give up a record that has lost.
+// conflictAfter is longer than it takes to give up a record that has lost.
 const conflictAfter = 10 * time.Second
 
-// contestedSince returns the time since which a record that the watch shows now is contested. For a
-// record of the first list that time is unknown: the record counts as in conflict at once.
-func (l *Ledger) contestedSince() time.Time {
-	if !l.synced {
-		return time.Time{}
-	}
-	return l.options.now()
-}
-
-// Conflict returns an error that names the record in conflict with this one, or nil if there is
-// none. Two records are in conflict if they overlap in the same pool or routing domain, and have
-// for longer than a lost race lasts. Both records get the error, the one that was recorded first as
-// well.
+// Conflict returns an error that names another record that has overlapped this one, in the same
+// pool or routing domain, for longer than a lost race lasts. Both records get the error.
 func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,18 +263,22 @@ func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 	if e == nil {
 		return nil
 	}
-	other := l.poolViews[e.pool()].conflict(e, l.options.now())
-	if other == nil {
-		return nil
+	b := l.poolViews[e.pool()]
+	if other := b.conflict(e, l.options.Clock.Now()); other != nil {
+		return b.takenError(other, e.block)
 	}
-	return &ipam.TakenError{Block: e.block, Pool: e.pool(), Holder: other.holder(), Overlap: other.block}
+	return nil
 }
 
-// markContested notes that another record overlapped this one when the view first showed it, whether or
-// not this record was confirmed: if a live claim names it, it is confirmed nevertheless.
+// markContested notes that another record overlapped this one when the view first showed it, also
+// if a live claim confirms it nevertheless.
 func (l *Ledger) markContested(b *poolView, e *entry) {
-	if _, ok := b.contestedEntries[e]; !ok {
-		b.contestedEntries[e] = l.contestedSince()
+	if _, ok := b.contestedEntries[e]; ok {
+		return
+	}
+	b.contestedEntries[e] = time.Time{} // unknown in the first list: in conflict at once
+	if l.synced {
+		b.contestedEntries[e] = l.options.Clock.Now()
 	}
 }
 
@@ -342,7 +319,7 @@ func (l *Ledger) Conflicts() map[string]bool {
 	uids := map[string]bool{}
 	for _, b := range l.poolViews {
 		for e := range b.contestedEntries {
-			if other := b.conflict(e, l.options.now()); other != nil {
+			if other := b.conflict(e, l.options.Clock.Now()); other != nil {
 				uids[e.uid], uids[other.uid] = true, true
 			}
 		}
@@ -350,8 +327,8 @@ func (l *Ledger) Conflicts() map[string]bool {
 	return uids
 }
 
-// NotifyConflicts notifies the listeners of each record that gets into conflict, or is no longer in
-// conflict, until the context ends.
+// NotifyConflicts notifies the listeners of each record that gets into conflict or out of it, until
+// ctx is done.
 func (l *Ledger) NotifyConflicts(ctx context.Context) {
 	ticker := l.options.Clock.NewTicker(conflictAfter)
 	defer ticker.Stop()
@@ -366,8 +343,7 @@ func (l *Ledger) NotifyConflicts(ctx context.Context) {
 	}
 }
 
-// notifyConflicts notifies the listeners of the changes since before, and returns the present
-// conflicts.
+// notifyConflicts notifies the listeners of the changes since before, and returns the conflicts.
 func (l *Ledger) notifyConflicts(previous map[string]bool) map[string]bool {
 	current := l.Conflicts()
 	l.mu.Lock()
@@ -375,7 +351,7 @@ func (l *Ledger) notifyConflicts(previous map[string]bool) map[string]bool {
 	notify := func(uids, otherUIDs map[string]bool) {
 		for uid := range uids {
 			if e := l.byUID.find(uid); e != nil && !otherUIDs[uid] {
-				l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Changed})
+				l.notify(e, Changed)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -13,8 +12,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Run feeds the view from a list and watch of all IPAllocations until ctx is done. After Relist it
-// begins again, with a list.
+// Run feeds the view from a list and watch of all IPAllocations until ctx is done. Relist restarts
+// both.
 func (l *Ledger) Run(ctx context.Context, listerWatcher cache.ListerWatcher, objects any) {
 	source := kubeutil.NewVerifiedSource(listerWatcher, kubeutil.Verification{WentBack: l.onRollback})
 	l.mu.Lock()
@@ -36,7 +35,6 @@ type feed struct{ *Ledger }
 
 var _ cache.ReflectorStore = feed{}
 
-// Add records an IPAllocation.
 func (f feed) Add(obj any) error { return f.Update(obj) }
 
 // Update records an IPAllocation, or a new version of one.
@@ -94,12 +92,12 @@ func (f feed) Replace(objs []any, revision string) error {
 	}
 	f.replaceRecords(records, unreadable)
 	f.revision, f.outdated = revision, false
-	f.lists++
+	f.stats.Lists++
 	return nil
 }
 
-// Load makes the view equal to the listed records, and to the listed objects that cannot be read.
-// It serves a process that asks questions of a ledger, and does not watch.
+// Load makes the view equal to the listed records and unreadable objects, in a process that does
+// not watch.
 func (l *Ledger) Load(records, unreadable []ipam.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,22 +132,23 @@ func (l *Ledger) replaceRecords(records, unreadable []ipam.Record) {
 		entries = append(entries, e)
 	}
 	entries = append(entries, l.replaceUnreadable(unreadable)...)
-	slices.SortStableFunc(entries, comparePoolsFirst) // a block is confirmed if its pool is
-	for _, e := range entries {
-		l.settleEntry(e)
+	for _, ofPools := range []bool{true, false} { // a block is confirmed if its pool is
+		for _, e := range entries {
+			if (e.purpose() == ipam.PurposePool) == ofPools {
+				l.settleEntry(e)
+			}
+		}
 	}
 	l.synced = true
 }
 
-// Resync does nothing: the view is complete as it is.
 func (f feed) Resync() error { return nil }
 
-// parseRecord returns the record that an object states. An object that cannot be read is counted; its
-// record has the fields that were read.
+// parseRecord returns the record that an object states, or the fields of it that can be read.
 func (l *Ledger) parseRecord(obj any) (ipam.Record, error) {
 	r, err := convert.RecordOf(obj)
 	if err != nil {
-		l.unreadableCount++
+		l.stats.Unreadable++
 		return r, fmt.Errorf("reading IPAllocation %s: %w", r.Name, err)
 	}
 	return r, nil
@@ -174,7 +173,7 @@ func (l *Ledger) putRecord(r ipam.Record) *entry {
 		l.poolViews[r.Pool].onGatewayChange(e, previousGateway, wasHeld)
 		l.count(e, ipam.Usage.Add)
 		l.poolViews[r.Pool].onStateChange(e)
-		l.notify(Change{Record: r, Pool: r.Pool, Kind: Changed})
+		l.notify(e, Changed)
 		l.confirmBlocksOf(e)
 	}
 	if r.Terminating && r.State != ipam.StateCooling { // one that cools down stays until it is due
@@ -202,7 +201,7 @@ func (l *Ledger) addRecord(r ipam.Record) *entry {
 	}
 	l.count(e, ipam.Usage.Add)
 	l.countUsage(e, ipam.Usage.Add)
-	l.notify(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
+	l.listeners.Notify(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
 	return e
 }
 
@@ -223,29 +222,18 @@ func (l *Ledger) removeRecord(e *entry) {
 	if h := l.holds[r.Name]; h != nil {
 		h.setLost(r.UID)
 	}
-	l.notify(Change{Record: r, Pool: r.Pool, Kind: Removed})
+	l.notify(e, Removed)
 	l.confirmAfterRemoval(e, b)
 	l.prune(b)
 }
 
-// unreadable holds the IPAllocations that cannot be read but whose block can. The pool of such a
-// block is not known, so the block is in use in the space of every pool and routing domain, until
-// the object can be read or is gone. Such an object is no record: it counts for no holder, and no
-// record gives way to it, because nothing shows that they are of the same pool.
-type unreadable struct {
-	// view has the blocks of these objects, and no space.
-	view  *poolView
-	byUID map[string]*entry
-}
-
-func newUnreadable() unreadable {
-	return unreadable{view: newPoolView(ipam.PoolKey{}, nil), byUID: map[string]*entry{}}
-}
-
-// withhold keeps the block of an IPAllocation that cannot be read from being handed out. The record
-// of an earlier version of the object stays. It costs O(pools).
+// withhold keeps the block of an IPAllocation that cannot be read, but whose block can, from being
+// handed out. The pool of such a block is not known, so the block is in use in the space of every pool
+// and routing domain, until the object can be read or is gone. It is no record: it counts for no holder,
+// and no record gives way to it, because nothing shows that they are of the same pool. The record of an
+// earlier version of the object stays. It costs O(pools).
 func (l *Ledger) withhold(r ipam.Record) {
-	if e := l.unreadable.byUID[r.UID]; e != nil && e.block == r.Block {
+	if e := l.unreadableByUID[r.UID]; e != nil && e.block == r.Block {
 		return
 	}
 	l.restoreUnreadable(r.UID)
@@ -254,8 +242,8 @@ func (l *Ledger) withhold(r ipam.Record) {
 	}
 	r.Holder = ipam.Holder{Kind: "IPAllocation", Namespace: r.Name.Namespace, Name: r.Name.Name}
 	e := newEntry(r)
-	l.unreadable.byUID[r.UID] = e
-	l.unreadable.view.addEntry(e)
+	l.unreadableByUID[r.UID] = e
+	l.unreadable.addEntry(e)
 	for _, b := range l.poolViews {
 		if b.space != nil {
 			b.space.Use(e.block)
@@ -263,15 +251,14 @@ func (l *Ledger) withhold(r ipam.Record) {
 	}
 }
 
-// restoreUnreadable ends the withholding of an object's block. It costs O(pools) if the block was withheld,
-// else nothing.
+// restoreUnreadable ends the withholding of an object's block. It costs O(pools) if there is one.
 func (l *Ledger) restoreUnreadable(uid string) {
-	e := l.unreadable.byUID[uid]
+	e := l.unreadableByUID[uid]
 	if e == nil {
 		return
 	}
-	delete(l.unreadable.byUID, uid)
-	l.unreadable.view.removeEntry(e)
+	delete(l.unreadableByUID, uid)
+	l.unreadable.removeEntry(e)
 	for _, b := range l.poolViews {
 		if b.space != nil && b.pool.CIDR.Overlaps(e.block) {
 			b.freeBlock(e.block)
@@ -279,14 +266,14 @@ func (l *Ledger) restoreUnreadable(uid string) {
 	}
 }
 
-// replaceUnreadable withholds the blocks of the listed objects, and of no others. It returns the
-// existing records of earlier versions of these objects.
+// replaceUnreadable withholds the blocks of the listed objects alone, and returns the records of
+// their earlier versions.
 func (l *Ledger) replaceUnreadable(records []ipam.Record) []*entry {
 	listedUIDs := map[string]bool{}
 	for _, r := range records {
 		listedUIDs[r.UID] = true
 	}
-	for uid := range l.unreadable.byUID {
+	for uid := range l.unreadableByUID {
 		if !listedUIDs[uid] {
 			l.restoreUnreadable(uid)
 		}
@@ -301,31 +288,29 @@ func (l *Ledger) replaceUnreadable(records []ipam.Record) []*entry {
 	return entries
 }
 
-// Revision returns the highest revision of the store that this process has seen, bookmarks
-// included; empty if it has seen none.
+// Revision returns the highest revision that this process has seen, bookmarks included, or "".
 func (l *Ledger) Revision() string {
-	l.mu.Lock()
-	source := l.source
-	l.mu.Unlock()
-	if source == nil {
-		return ""
+	if source := l.watchSource(); source != nil {
+		return source.Revision()
 	}
-	return source.Revision()
+	return ""
 }
 
-// IsWatching reports whether the watch that has made the view runs. While the watch is interrupted,
-// the store may go back, and the records that the view shows may no longer exist.
+// IsWatching reports whether the watch runs. While it is interrupted, the store may go back.
 func (l *Ledger) IsWatching() bool {
-	l.mu.Lock()
-	source := l.source
-	l.mu.Unlock()
+	source := l.watchSource()
 	return source == nil || source.IsRunning()
 }
 
-// Acknowledge judges a write of a record by the version in which the API server has stored it and
-// by Revision as it was when the write was sent. If the version is not above that revision, the
-// store has gone back, and the view is of a state that no longer exists: everything is listed
-// again, and the error is ipam.ErrUnconfirmed.
+func (l *Ledger) watchSource() *kubeutil.VerifiedSource {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source
+}
+
+// Acknowledge judges a write of a record by its version and by Revision when it was sent. If the
+// version is not above that, the store has gone back: everything is listed again, and the error is
+// ipam.ErrUnconfirmed.
 func (l *Ledger) Acknowledge(version, sentRevision string) error {
 	if isAbove(version, sentRevision) {
 		return nil
@@ -350,12 +335,12 @@ func (l *Ledger) onRollback(seenRevision, foundRevision string) {
 }
 
 func (l *Ledger) noteRollback(seenRevision, foundRevision string) {
-	l.rollbacks++
+	l.stats.Rollbacks++
 	l.options.Log.Info("The store of the API server has gone back; listing all IPAllocations again", "seenRevision", seenRevision, "foundRevision", foundRevision)
 }
 
-// isRefutedBy reports whether a list shows that the store has gone back since the view was right:
-// every record that has changed since then has a version above the revision of the view.
+// isRefutedBy reports whether a list shows that the store has gone back: every record that has
+// changed has a version above the revision of the view otherwise.
 func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 	for _, r := range records {
 		if e := l.byUID.find(r.UID); e != nil && e.version == r.Version {
@@ -369,17 +354,10 @@ func (l *Ledger) isRefutedBy(records []ipam.Record) bool {
 	return false
 }
 
-// forgetConfirmations puts the view into the state of a process that has just started: a record
-// that was confirmed may have been recorded after one that is back.
+// forgetConfirmations makes every record unconfirmed: it may have been recorded after one that is
+// back.
 func (l *Ledger) forgetConfirmations() {
 	for e := range l.byUID.entries() {
 		e.confirmed = false
 	}
-}
-
-// Rollbacks returns the number of times that the store has gone back.
-func (l *Ledger) Rollbacks() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.rollbacks
 }

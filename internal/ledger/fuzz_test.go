@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ func FuzzEvents(f *testing.F) {
 			p.step++
 			p.play(t, script[0]%8, strconv.Itoa(int(script[1]%8)), script[2])
 			script = script[3:]
-			if got, want := counts(p.ledger), twin(p.objects, p.holds); got != want {
+			if got, want := counts(p.ledger), twin(maps.Values(p.objects), maps.Values(p.holds)); got != want {
 				t.Fatalf("step %d: got %s, want %s", p.step, got, want)
 			}
 		}

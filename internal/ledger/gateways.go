@@ -9,20 +9,19 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// gateways counts the held addresses of a pool by the gateway that was handed out with them. While
-// one of them is held, its gateway is not handed out, even if the pool has another gateway by now:
-// hosts send their packets to it.
+// gateways counts the held addresses of a pool by the gateway that was handed out with them. That
+// gateway is not handed out, even if the pool has another by now: hosts send their packets to it.
 type gateways struct {
-	// counts has the zero Addr as the key of addresses whose records state no gateway. There are
-	// few keys: one for each gateway that the pool had.
+	// counts has few keys: each gateway that the pool had, and the zero Addr for records that state
+	// none.
 	counts map[netip.Addr]int
 	// assumedGateway is the gateway of those records, which may be from before records stated it: the
-	// gateway of the pool when this process first read the pool.
+	// pool's when this process first read the pool.
 	assumedGateway netip.Addr
 }
 
-// gatewayInUse returns the gateway that the entry states, and whether the entry is an address that a
-// claim holds. No host has a block that is retained or cools down.
+// gatewayInUse returns the gateway that the entry states, and whether a claim holds the address. No
+// host has a block that is retained or cools down.
 func (e *entry) gatewayInUse() (gateway netip.Addr, isHeld bool) {
 	a := e.shared.Value()
 	isHeld = e.hold != nil || a.state == ipam.StateBound
@@ -38,8 +37,7 @@ func (g *gateways) count(gateway netip.Addr) int {
 	return n
 }
 
-// addresses returns the gateways. It leaves out the gateway of records that state none if that gateway is
-// not known.
+// addresses returns the known gateways.
 func (g *gateways) addresses() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for gateway := range g.counts {
@@ -78,8 +76,8 @@ func (g *gateways) hasGatewayIn(block netip.Prefix) bool {
 	return false
 }
 
-// assumeGateway assumes the gateway of a described pool for the records that state none, unless it
-// is a later gateway than the one that they were handed out with.
+// assumeGateway assumes the gateway of a pool for the records that state none, unless they are
+// older.
 func (b *poolView) assumeGateway(pool ipam.Pool) {
 	if b.space != nil && b.counts[netip.Addr{}] > 0 {
 		return
@@ -89,16 +87,14 @@ func (b *poolView) assumeGateway(pool ipam.Pool) {
 	}
 }
 
-// countGateway counts the gateway of an entry: n is 1 for an entry that comes, and -1 for an entry
-// that goes.
+// countGateway counts the gateway of an entry that comes (1) or goes (-1).
 func (b *poolView) countGateway(e *entry, n int) {
 	if gateway, isHeld := e.gatewayInUse(); isHeld {
 		b.addToGateway(gateway, n)
 	}
 }
 
-// onGatewayChange updates the counts for an entry if it states another gateway than before, or if it
-// is now held and was not, or the reverse.
+// onGatewayChange updates the counts for an entry that has changed.
 func (b *poolView) onGatewayChange(e *entry, previousGateway netip.Addr, wasHeld bool) {
 	if gateway, isHeld := e.gatewayInUse(); gateway == previousGateway && isHeld == wasHeld {
 		return
@@ -159,9 +155,8 @@ func blockOf(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.
 // maxDepth bounds the depth to which pools lie in each other.
 const maxDepth = 128
 
-// HolderAt returns the record that holds an address in the routing domain of a pool: a record of
-// the pool, of a pool that it lies in, or of a pool that lies in these. It returns false if nothing
-// holds the address.
+// HolderAt returns the record that holds an address in the routing domain of a pool, if any: a
+// record of the pool, of one that it lies in, or of one that lies in these.
 func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,8 +188,7 @@ func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	return ipam.Record{}, false
 }
 
-// CountHandedOut returns the number of addresses of a pool that claims hold, and the number of these
-// that were handed out with the gateway.
+// CountHandedOut returns the number of addresses that claims hold, and of those with the gateway.
 func (l *Ledger) CountHandedOut(pool ipam.PoolKey, gateway netip.Addr) (total, matching int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +202,7 @@ func (l *Ledger) CountHandedOut(pool ipam.PoolKey, gateway netip.Addr) (total, m
 	return total, b.count(gateway)
 }
 
-// FormerGateways returns, in order, the addresses that a pool withholds only because held addresses
-// were handed out with them.
+// FormerGateways returns, sorted, the addresses that a pool withholds only for held addresses.
 func (l *Ledger) FormerGateways(pool ipam.PoolKey) []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,14 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// networked returns the pool with a gateway, and without the edges of its subnet withheld.
+// poolWithGateway returns the pool with a gateway, and without the edges of its subnet withheld.
 func poolWithGateway(gateway string) ipam.Pool {
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Network: &ipam.Network{Length: 24}}
 	if gateway != "" {
@@ -24,7 +22,7 @@ func poolWithGateway(gateway string) ipam.Pool {
 	return pool
 }
 
-// recorded returns an address with the gateway that was handed out with it.
+// addressWithGateway returns an address with the gateway that was handed out with it.
 func addressWithGateway(name, addr, gateway string) *v1alpha1.IPAllocation {
 	obj := allocation(name, "uid-"+name, "1", addr+"/32")
 	obj.Spec.Gateway = gateway
@@ -37,52 +35,33 @@ func askForOne(name string) Ask {
 	return a
 }
 
-// TestFormerGatewayIsWithheldWhileInUse covers every event that ends that, and events that
-// do not.
 func TestFormerGatewayIsWithheldWhileInUse(t *testing.T) {
 	one := netip.MustParsePrefix("10.0.0.1/32")
+	held, around := addressWithGateway("a", "10.0.0.9", "10.0.0.1"), allocation("around", "uid-around", "1", "10.0.0.0/30")
+	same, gateway := addressWithGateway("other", "10.0.0.77", "10.0.0.1"), addressWithGateway("other", "10.0.0.1", "10.0.0.2")
+	retained, changed := versioned(held, "2"), versioned(held, "2")
+	retained.Spec.State, changed.Spec.Gateway = v1alpha1.AllocationRetained, "10.0.0.2"
+	described := func(l *Ledger) error { l.Describe(poolWithGateway("10.0.0.3")); return nil }
 	for name, tc := range map[string]struct {
-		then func(*testing.T, *Ledger, *v1alpha1.IPAllocation)
-		free bool
+		events []event
+		free   bool
 	}{
-		"nothing happens": {func(*testing.T, *Ledger, *v1alpha1.IPAllocation) {}, false},
-		"the record goes": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) { must(t, feed{l}.Delete(obj)) }, true},
-		"the record is being deleted": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) {
-			obj.ResourceVersion, obj.DeletionTimestamp = "2", new(metav1.Now())
-			must(t, feed{l}.Update(obj))
-		}, false},
-		"the address is retained": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) {
-			obj.ResourceVersion, obj.Spec.State = "2", v1alpha1.AllocationRetained
-			must(t, feed{l}.Update(obj))
-		}, true},
-		"the address is handed out with another gateway": {func(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) {
-			obj.ResourceVersion, obj.Spec.Gateway = "2", "10.0.0.2"
-			must(t, feed{l}.Update(obj))
-		}, true},
-		"the pool is described by another spec": {func(_ *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) { l.Describe(poolWithGateway("10.0.0.3")) }, false},
-		"a block around it is freed": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
-			around := allocation("around", "uid-around", "1", "10.0.0.0/30")
-			must(t, feed{l}.Add(around))
-			must(t, feed{l}.Delete(around))
-		}, false},
-		"another address of the gateway goes": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
-			other := addressWithGateway("other", "10.0.0.77", "10.0.0.1")
-			must(t, feed{l}.Add(other))
-			must(t, feed{l}.Delete(other))
-		}, false},
-		"the gateway is a recorded address, which goes": {func(t *testing.T, l *Ledger, _ *v1alpha1.IPAllocation) {
-			other := addressWithGateway("other", "10.0.0.1", "10.0.0.2")
-			must(t, feed{l}.Add(other))
-			must(t, feed{l}.Delete(other))
-		}, false},
+		"nothing happens":                                {nil, false},
+		"the record goes":                                {[]event{deletes(held)}, true},
+		"the record is being deleted":                    {[]event{updates(terminating(held, "2"))}, false},
+		"the address is retained":                        {[]event{updates(retained)}, true},
+		"the address is handed out with another gateway": {[]event{updates(changed)}, true},
+		"the pool is described by another spec":          {[]event{described}, false},
+		"a block around it is freed":                     {[]event{adds(around), deletes(around)}, false},
+		"another address of the gateway goes":            {[]event{adds(same), deletes(same)}, false},
+		"the gateway is a recorded address, which goes":  {[]event{adds(gateway), deletes(gateway)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
 			l.Describe(poolWithGateway("10.0.0.1"))
-			held := addressWithGateway("a", "10.0.0.9", "10.0.0.1")
-			must(t, feed{l}.Replace(recordList(held), "1"))
+			play(t, l, lists("1", recordList(held)...))
 			l.Describe(poolWithGateway("10.0.0.2"))
-			tc.then(t, l, held)
+			play(t, l, tc.events...)
 			wanted := askForOne("b")
 			wanted.Block = one
 			_, err := l.Hold(wanted)
@@ -109,7 +88,6 @@ func TestNextAddressSkipsFormerGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayOfRequestIsWithheld changes a pool while a request is under way.
 func TestGatewayOfRequestIsWithheld(t *testing.T) {
 	l := newLedger(1)
 	l.Describe(poolWithGateway("10.0.0.0"))

@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Hold represents a block that this process keeps off its own other requests until the block is
+// Hold represents a block that this process keeps off its other requests until the block is
 // recorded and confirmed. End it with Confirm, Drop or Abandon.
 type Hold struct {
 	Block netip.Prefix
@@ -21,16 +21,15 @@ type Hold struct {
 	ledger *Ledger
 	ask    Ask
 	entry  *entry
-	// verdictReady is closed when the watch has shown the record. seen then has the UID of the record,
-	// and refusal the reason why the block is not ours; both under the ledger's lock.
+	// verdictReady is closed when the watch has shown the record. seenUID then has its UID, and
+	// refusal the reason why the block is not ours; under the ledger's lock.
 	verdictReady chan struct{}
 	seenUID      string
 	refusal      error
-	// acknowledgedAt is the time when the API server had stored the record; zero before that. Under
-	// the ledger's lock.
+	// acknowledgedAt is the time when the API server had stored the record, or zero; under the
+	// ledger's lock.
 	acknowledgedAt time.Time
-	// formerUID is the UID of a record of that name that was in the view when the block was found, and
-	// that is going: its events do not concern our record.
+	// formerUID is the UID of an earlier record of the name, which is going: its events are not ours.
 	formerUID string
 	// isUncounted reports that the hold is no longer counted for its project.
 	isUncounted bool
@@ -58,7 +57,10 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	}
 	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, verdictReady: make(chan struct{})}
 	h.Pool.Key = ask.Pool // also if the pool is not known
-	h.entry = newEntry(ipam.Record{Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project, Gateway: ask.gatewayFor(b, block)})
+	h.entry = newEntry(ipam.Record{
+		Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project,
+		Gateway: ask.gatewayFor(b, block),
+	})
 	h.entry.hold = h
 	if previous := l.byName.find(ask.Record); previous != nil {
 		h.formerUID = previous.uid
@@ -79,8 +81,7 @@ func (l *Ledger) Peek(ask Ask) (netip.Prefix, error) {
 	return block, err
 }
 
-// maxPassedOver bounds the number of blocks that findInTurn passes over because waiters ask for them.
-// Each costs about as much as finding the first block.
+// maxPassedOver bounds the blocks that findInTurn passes over. Each costs as much as the first.
 const maxPassedOver = 64
 
 // findInTurn finds a block that Ask.Turn lets the holder have.
@@ -90,7 +91,7 @@ func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *poolView, error) {
 		return block, b, err
 	}
 	for range maxPassedOver {
-		isTurn, wantedBlock := ask.Turn.MayTake(Room{l, b}, block)
+		isTurn, wantedBlock := ask.Turn(Room{l, b}, block)
 		if isTurn {
 			return block, b, nil
 		}
@@ -157,7 +158,7 @@ func (b *poolView) checkHolders(block netip.Prefix) error {
 	return nil
 }
 
-func (b *poolView) takenError(e *entry, block netip.Prefix) error {
+func (b *poolView) takenError(e *entry, block netip.Prefix) *ipam.TakenError {
 	return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
 }
 
@@ -185,7 +186,6 @@ func (h *Hold) Confirm(ctx context.Context, uid string) error {
 	}
 }
 
-// markAcknowledged notes that the API server has stored the record.
 func (h *Hold) markAcknowledged() time.Time {
 	h.ledger.mu.Lock()
 	defer h.ledger.mu.Unlock()
@@ -240,7 +240,7 @@ func (h *Hold) Abandon() {
 	h.removeHold()
 	name := h.entry.key()
 	if e := l.byName.find(name); e != nil {
-		l.notify(Change{Record: e.record(), Pool: e.pool(), Kind: Abandoned})
+		l.notify(e, Abandoned)
 		return
 	}
 	now := l.options.Clock.Now()
@@ -248,8 +248,8 @@ func (h *Hold) Abandon() {
 	l.abandoned[name] = now
 }
 
-// subtractUsage stops counting the hold for its project, once: the record counts from the moment when the
-// view shows it. Under the lock.
+// subtractUsage stops counting the hold for its project, once, when its record counts. Under the
+// lock.
 func (h *Hold) subtractUsage() {
 	if !h.isUncounted {
 		h.isUncounted = true
@@ -257,8 +257,8 @@ func (h *Hold) subtractUsage() {
 	}
 }
 
-// setVerdict notes, when the watch has first shown the record, the reason why the block is not ours,
-// or nil if it is. Under the lock.
+// setVerdict notes, when the watch first shows the record, why the block is not ours, if so. Under
+// the lock.
 func (h *Hold) setVerdict(uid string, refusal error) {
 	if uid == h.formerUID {
 		return
@@ -280,7 +280,7 @@ func (h *Hold) setLost(uid string) {
 }
 
 // Room represents the free space of one pool. It is valid only during the call that it is an
-// argument of, which runs under the ledger's lock.
+// argument of.
 type Room struct {
 	ledger *Ledger
 	view   *poolView
@@ -292,12 +292,12 @@ func (r Room) Has(length int) bool {
 	return largest != ipam.NoLength && largest <= length
 }
 
-// IsFree reports whether the whole block lies within the pool and is free. It costs
-// O(address bits).
+// IsFree reports whether the whole block lies within the pool and is free. It costs O(address
+// bits).
 func (r Room) IsFree(block netip.Prefix) bool { return r.view.space.IsFree(block) }
 
-// Allows reports whether an account can have one more block of the length from the pool, by the
-// limits of the pool and of the class.
+// Allows reports whether an account can have one more block of the length, by the limits of pool
+// and class.
 func (r Room) Allows(account ipam.Account, length int) bool {
 	if account.Project == "" || !r.view.pool.Limit.IsSet() && !account.ClassLimit.IsSet() {
 		return true
@@ -305,22 +305,19 @@ func (r Room) Allows(account ipam.Account, length int) bool {
 	return r.ledger.checkLimits(Ask{Bits: length, Project: account.Project, Class: account.Class, ClassLimit: account.ClassLimit}, r.view) == nil
 }
 
-// notifyFree notifies the functions of OnFree of a block that became free. Under the lock.
 func (l *Ledger) notifyFree(pool ipam.PoolKey, block netip.Prefix) {
 	for _, f := range l.onFree {
 		f(pool, block)
 	}
 }
 
-// ErrLost means that another record overlapped the block first, or that ours is
-// gone: give way, and try again.
+// ErrLost means that another record overlapped the block first, or that ours is gone.
 var ErrLost = errors.New("another allocation was recorded first")
 
 // ErrOutOfTurn means that Ask.Turn did not let the holder have the block.
 var ErrOutOfTurn = errors.New("it is the turn of another holder")
 
-// UnknownPoolError reports that the view has no pool of that name, or that the pool has no CIDR
-// yet.
+// UnknownPoolError reports that the view has no pool of that name with a CIDR.
 type UnknownPoolError struct{ Pool ipam.PoolKey }
 
 func (e *UnknownPoolError) Error() string { return e.Pool.String() + " is not known" }
@@ -333,37 +330,33 @@ type Ask struct {
 	Strategy ipam.Strategy
 	// Block is the requested block, or the zero Prefix.
 	Block netip.Prefix
-	// InUse reports that the holder has the block already: only another record stands in its way,
-	// not withheld space, and the pool need not be known.
+	// InUse reports that the holder has the block already: withheld space and an unknown pool do not
+	// matter.
 	InUse bool
 	// Gateway is the gateway that the holder of such an address was given with it.
 	Gateway netip.Addr
 	// Record is the name under which the block will be recorded, and Holder its holder.
 	Record ipam.Name
 	Holder ipam.Holder
-	// UnclaimedLimit bounds the unclaimed records of the holder's namespace, and the unclaimed
-	// records of its project. Zero means no bound, not even one by their share of the pool.
+	// UnclaimedLimit bounds the unclaimed records of the holder's namespace, and those of its
+	// project. Zero means no bound, not even by their share of the pool.
 	UnclaimedLimit int
 	// Project is the project of the holder; empty if it has none.
 	Project string
 	// Unlimited disables the limit of the pool.
 	Unlimited bool
-	// Class is the class by which the block is handed out. ClassLimit bounds the blocks of that
-	// class that one project can hold.
+	// ClassLimit bounds the blocks of the class that one project can hold.
 	Class      string
 	ClassLimit ipam.Limit
 	// Turn, if not nil, decides whether the holder can have a free block.
 	Turn Turn
 }
 
-// Turn decides whether a holder can have a free block now, or others come first.
-type Turn interface {
-	// MayTake reports whether the holder can have the block. If it cannot, but can have another
-	// block, wanted is the block that a waiter asks for there, and MayTake is called again with the
-	// next free block after wanted. MayTake is called under the ledger's lock, so that no block is
-	// freed between its answer and the hold, and must not call the Ledger.
-	MayTake(room Room, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix)
-}
+// Turn reports whether a holder can have the block now, or others come first. If it cannot, but can
+// have another block, wantedBlock is the block that a waiter asks for there, and Turn is called again
+// with the next free block after that. Turn is called under the ledger's lock, so that no block is freed
+// between its answer and the hold, and must not call the Ledger.
+type Turn func(room Room, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix)
 
 // gatewayFor returns the gateway that is handed out with a block of the pool view.
 func (a Ask) gatewayFor(b *poolView, block netip.Prefix) netip.Addr {

@@ -15,36 +15,28 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// confirmed reports whether the view shows the record and it is confirmed.
+// checkRecordConfirmed reports whether the view shows the record and it is confirmed.
 func checkRecordConfirmed(t *testing.T, l *Ledger, obj *v1alpha1.IPAllocation) error {
 	t.Helper()
 	return l.CheckConfirmed(recordOf(t, obj))
 }
 
-// TestBlockIsConfirmedWhenPoolReopens covers a block that was recorded while its pool was
-// closed.
 func TestBlockIsConfirmedWhenPoolReopens(t *testing.T) {
 	mine, pools := allocation("a", "1", "5", "10.0.0.0/28"), poolRecord(key, small.String())
-	unmarked := pools.DeepCopy()
-	unmarked.ResourceVersion = "6"
 	other := poolRecord(ipam.PoolNamed("other"), "10.0.0.0/16")
-	for name, c := range map[string]struct{ closed, opened func(feed) error }{
-		"the mark is taken off": {
-			func(f feed) error { return errors.Join(f.Add(pools), f.Update(markForRelease(pools, "2"))) },
-			func(f feed) error { return f.Update(unmarked) },
-		},
-		"the rival of the own record is gone": {
-			func(f feed) error { return errors.Join(f.Add(other), f.Add(pools)) },
-			func(f feed) error { return f.Delete(other) },
-		},
-		"the own record comes": {func(feed) error { return nil }, func(f feed) error { return f.Add(pools) }},
+	for name, c := range map[string]struct {
+		closed []event
+		opened event
+	}{
+		"the mark is taken off":               {[]event{adds(pools), updates(markForRelease(pools, "2"))}, updates(versioned(pools, "6"))},
+		"the rival of the own record is gone": {[]event{adds(other), adds(pools)}, deletes(other)},
+		"the own record comes":                {nil, adds(pools)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
-			f := feed{l}
-			must(t, f.Replace(nil, "0"))
-			must(t, c.closed(f))
-			must(t, f.Add(mine))
+			play(t, l, lists("0"))
+			play(t, l, c.closed...)
+			play(t, l, adds(mine))
 			if err := checkRecordConfirmed(t, l, mine); !errors.Is(err, ErrPoolClosed) {
 				t.Fatalf("while it is closed: %v", err)
 			}
@@ -54,7 +46,7 @@ func TestBlockIsConfirmedWhenPoolReopens(t *testing.T) {
 					notified++
 				}
 			})
-			must(t, c.opened(f))
+			play(t, l, c.opened)
 			if err := checkRecordConfirmed(t, l, mine); err != nil || notified != 1 {
 				t.Errorf("when it is open: %v, notified %d times, want once", err, notified)
 			}
@@ -65,8 +57,6 @@ func TestBlockIsConfirmedWhenPoolReopens(t *testing.T) {
 	}
 }
 
-// TestBlockOfPoolWithoutSpecIsConfirmed covers a pool whose spec is not known: its own record
-// states its block.
 func TestBlockOfPoolWithoutSpecIsConfirmed(t *testing.T) {
 	l := newLedger(1)
 	other := ipam.PoolNamed("other")
@@ -78,8 +68,6 @@ func TestBlockOfPoolWithoutSpecIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestDeletedRecordIsNotConfirmedLater expects that a record is forgotten that was not
-// confirmed, and is gone.
 func TestDeletedRecordIsNotConfirmedLater(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "5", "10.0.0.0/28")
@@ -90,10 +78,8 @@ func TestDeletedRecordIsNotConfirmedLater(t *testing.T) {
 	}
 }
 
-// TestRecreatedPoolWithNewCIDRHasNewBlocks covers a pool that is made again with another CIDR.
 func TestRecreatedPoolWithNewCIDRHasNewBlocks(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
+	l := newListedLedger(t)
 	pool := l.poolViews[key].pool
 	pool.CIDR = netip.MustParsePrefix("10.5.0.0/24")
 	l.Describe(pool)
@@ -102,8 +88,6 @@ func TestRecreatedPoolWithNewCIDRHasNewBlocks(t *testing.T) {
 	}
 }
 
-// TestConflictLastsUntilLastRivalIsGone covers a record that overlaps several: it is in
-// conflict as long as one of them exists.
 func TestConflictLastsUntilLastRivalIsGone(t *testing.T) {
 	l := newLedger(1)
 	large, first, second := allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30"), allocation("c", "3", "3", "10.0.0.4/30")
@@ -121,8 +105,6 @@ func TestConflictLastsUntilLastRivalIsGone(t *testing.T) {
 	}
 }
 
-// TestListenersAreNotifiedOfNewVersions expects a notification of a new version of a record, but
-// not of one that is shown again.
 func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
@@ -146,25 +128,6 @@ func TestListenersAreNotifiedOfNewVersions(t *testing.T) {
 	}
 }
 
-// TestNewRecordOfClaimedNameIsUnclaimed expects that a record is unclaimed that is made under the name of an
-// earlier one, which a claim had.
-func TestNewRecordOfClaimedNameIsUnclaimed(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	name := ipam.Name{Namespace: "ns", Name: "a"}
-	l.SetClaimed(name, true) // the claim is shown before the record
-	first := allocation("a", "1", "1", "10.0.0.0/28")
-	must(t, feed{l}.Add(first))
-	l.SetClaimed(name, false)
-	must(t, feed{l}.Delete(first))
-	must(t, feed{l}.Add(allocation("a", "2", "2", "10.0.0.0/28")))
-	if n := l.Unclaimed("ns", key); n.String() != "1" {
-		t.Errorf("%s unclaimed blocks, want 1", n)
-	}
-}
-
-// TestBlockInUseIsTaken expects that a request for a block in use is refused with the name of the
-// other holder.
 func TestBlockInUseIsTaken(t *testing.T) {
 	l := newLedger(1)
 	mine := allocation("a", "1", "1", "10.0.0.0/28")
@@ -180,8 +143,6 @@ func TestBlockInUseIsTaken(t *testing.T) {
 	mustHold(t, l, again)
 }
 
-// TestSilentWatchIsRestarted expects that a record that is acknowledged and not shown restarts the
-// watch, once.
 func TestSilentWatchIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 0))})
@@ -194,7 +155,7 @@ func TestSilentWatchIsRestarted(t *testing.T) {
 		go func() { outcome <- h.Confirm(t.Context(), "1") }()
 		synctest.Wait()
 		time.Sleep(l.options.Silence - time.Nanosecond) //nolint:forbidigo // of the time in the bubble
-		if relists, _ := l.Relists(); relists != 0 {
+		if relists := l.Stats().Relists; relists != 0 {
 			t.Errorf("the watch ended %d times before its time", relists)
 		}
 		time.Sleep(2 * time.Nanosecond) //nolint:forbidigo // of the time in the bubble
@@ -204,29 +165,14 @@ func TestSilentWatchIsRestarted(t *testing.T) {
 		}
 		l.watchStart = time.Now()
 		l.relistSince(time.Now().Add(-1)) // it began after that
-		if relists, _ := l.Relists(); relists != 1 || ended != 1 {
+		if relists := l.Stats().Relists; relists != 1 || ended != 1 {
 			t.Errorf("the watch ended %d times, counted as %d", ended, relists)
 		}
 	})
 }
 
-// TestHoldOfUnseenDeletedRecordIsLost covers a record whose creation is acknowledged.
-func TestHoldOfUnseenDeletedRecordIsLost(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	h := mustHold(t, l, ask("a"))
-	mine := allocation("a", "1", "1", h.Block.String())
-	must(t, errors.Join(feed{l}.Add(mine), feed{l}.Delete(mine)))
-	if err := h.Confirm(t.Context(), "1"); !errors.Is(err, ErrLost) {
-		t.Errorf("got %v, want ErrLost", err)
-	}
-}
-
-// TestHoldCountsUntilRecordCounts expects that a hold counts for its project until its record
-// does, and that the two count once.
 func TestHoldCountsUntilRecordCounts(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
+	l := newListedLedger(t)
 	one := account{project: "red", pool: key}
 	held, another := ask("a"), ask("b")
 	held.Project, another.Project = "red", "red"
@@ -250,11 +196,8 @@ func TestHoldCountsUntilRecordCounts(t *testing.T) {
 	}
 }
 
-// TestOccupantsAreBounded expects at most the requested number of occupants, though several have
-// one block.
 func TestOccupantsAreBounded(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/28"), allocation("c", "3", "3", "10.0.0.0/28")), "0"))
+	l := newListedLedger(t, allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/28"), allocation("c", "3", "3", "10.0.0.0/28"))
 	for most, want := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3} {
 		if first, all := l.Occupants(key, most); len(first) != want || all != 3 {
 			t.Errorf("of at most %d: %d of %d", most, len(first), all)
@@ -262,8 +205,6 @@ func TestOccupantsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWaiterIsNotifiedOnlyWhileWaiting expects that a waiter is notified of a claim that names
-// a record, but not after its wait has ended.
 func TestWaiterIsNotifiedOnlyWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
@@ -272,7 +213,10 @@ func TestWaiterIsNotifiedOnlyWhileWaiting(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			l.Await(t.Context(), []ipam.PoolKey{key}, func() bool { return l.Unclaimed("ns", key).IsZero() })
+			l.Await(t.Context(), []ipam.PoolKey{key}, func() bool {
+				occupants, _ := l.Occupants(key, 1)
+				return occupants[0].Claimed
+			})
 		}()
 		synctest.Wait()
 		if n := len(l.poolViews[key].waiters); n != 1 {

@@ -11,14 +11,6 @@
 //     exactly the state at the revision at which the record was created: if no
 //     other record overlaps the block, the replica keeps it; otherwise it gives way.
 //
-// Of two records that overlap, one was created first:
-//
-//	revision   11          12          13
-//	           A 10.0.0.0/24           B 10.0.0.0/25
-//	           │                       │
-//	A's maker: └ nothing overlaps: keep│
-//	B's maker:                         └ A overlaps: give way
-//
 // After a list (Replace) the order of the listed records is unknown: an
 // unconfirmed record that overlaps any other then gives way.
 //
@@ -39,7 +31,6 @@ package ledger
 import (
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,23 +56,21 @@ type Ledger struct {
 	byName   index[ipam.Name]
 	byHolder index[ipam.Holder]
 	bySticky index[ipam.Name]
-	// unreadable holds the IPAllocations that are no records.
-	unreadable unreadable
+	// unreadable has the blocks of IPAllocations that cannot be read, and no space; unreadableByUID
+	// contains its entries. See withhold.
+	unreadable      *poolView
+	unreadableByUID map[string]*entry
 	// holds contains this process's own blocks that are not confirmed, by the name of the record.
 	holds map[ipam.Name]*Hold
-	// abandoned contains the names of records whose creation failed ambiguously, with the time of
-	// the failure.
+	// abandoned contains the names of records whose creation failed ambiguously, since when.
 	abandoned map[ipam.Name]time.Time
 	// claimsKnown reports whether Claimed was called for every existing claim.
 	claimsKnown bool
-	// claimedNames contains the names that live claims state and that have no record yet, or no record any
-	// more.
+	// claimedNames contains the names that live claims state and that have no record.
 	claimedNames map[ipam.Name]bool
-	// unclaimed counts records and holds that no live claim or local pool names, by
-	// the namespace and the project of their holders, in each pool and over all pools.
+	// unclaimed counts the records and holds that no live claim or local pool names.
 	unclaimed map[share]ipam.Usage
-	// recorded and held count the usage of projects: by records, and by holds that have no record
-	// in the view yet.
+	// recorded and held count the usage of projects: by records, and by holds without a record.
 	recorded, held map[account]ipam.Usage
 	// relist ends the current watch, so that a new one begins with a list.
 	relist     func()
@@ -91,38 +80,36 @@ type Ledger struct {
 	// revision is the revision of the last event or list in the view.
 	revision string
 	// outdated reports whether the store has gone back since the last list.
-	outdated        bool
-	relists         int
-	rollbacks       int
-	lists           int
-	unreadableCount int
-	listeners       []*listener
-	onFree          []func(ipam.PoolKey, netip.Prefix)
+	outdated  bool
+	stats     Stats
+	listeners kubeutil.Listeners[Change]
+	onFree    []func(ipam.PoolKey, netip.Prefix)
+}
+
+// Stats counts what has happened to the watch.
+type Stats struct {
+	// Relists counts restarts of a silent watch, Lists complete lists, and Rollbacks the times that
+	// the store has gone back. Unreadable counts objects that could not be read.
+	Relists, Lists, Rollbacks, Unreadable int
 }
 
 // Options holds the parameters of a new Ledger.
 type Options struct {
-	// Clock measures how long a record has not been seen.
+	// Clock measures how long a record has not been seen. Nil: the real one.
 	Clock clock.WithTicker
 	// Random picks blocks of pools with strategy Random. Used under the lock.
 	Random *rand.Rand
-	// Silence is the time for which an acknowledged record can stay unseen. After that the watch
-	// counts as dead and is restarted.
+	// Silence is the time after which a watch that does not show an acknowledged record is restarted.
 	Silence time.Duration
 	// Log reports that the watch is restarted.
 	Log logr.Logger
 }
 
-// now returns the time, or the zero time if there is no clock.
-func (o Options) now() time.Time {
-	if o.Clock == nil {
-		return time.Time{}
-	}
-	return o.Clock.Now()
-}
-
 // New returns a ledger that has seen nothing.
 func New(options Options) *Ledger {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
 	return &Ledger{
 		options:   options,
 		poolViews: map[ipam.PoolKey]*poolView{},
@@ -131,7 +118,8 @@ func New(options Options) *Ledger {
 		byHolder:  newIndex(linkHolder, (*entry).holder),
 		bySticky:  newIndex(linkSticky, (*entry).stickyKey),
 
-		unreadable: newUnreadable(),
+		unreadable:      newPoolView(ipam.PoolKey{}, nil),
+		unreadableByUID: map[string]*entry{},
 
 		holds:        map[ipam.Name]*Hold{},
 		abandoned:    map[ipam.Name]time.Time{},
@@ -152,8 +140,7 @@ func (l *Ledger) Synced() bool {
 
 // Change represents one step of the view.
 type Change struct {
-	// Record is the record that was added, changed or removed. It is zero if the pool alone
-	// changed.
+	// Record was added, changed or removed; zero if the pool alone changed.
 	Record ipam.Record
 	Pool   ipam.PoolKey
 	Kind   ChangeKind
@@ -169,50 +156,35 @@ const (
 	Added ChangeKind = iota
 	Changed
 	Removed
-	// Abandoned means that a record turned up whose creation had seemed to fail. It belongs to no
-	// holder, and is to be deleted.
+	// Abandoned means that a record turned up whose creation had seemed to fail: it is to be deleted.
 	Abandoned
 )
 
-// listener represents a function that is notified of changes.
-type listener struct{ notify func(Change) }
-
-// Listen calls f for each existing record, as Added, and then for every change, one at a time and
-// in order, until stop is called. f must return at once and must not call the Ledger.
+// Listen calls f for each existing record, as Added, and then for every change, in order, until
+// stop is called. f must return at once and must not call the Ledger.
 func (l *Ledger) Listen(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := range l.byUID.entries() {
 		f(Change{Record: e.record(), Pool: e.pool(), Kind: Added})
 	}
-	return l.addListener(f)
+	return l.listeners.Add(&l.mu, f)
 }
 
 // Follow calls f for every change, as Listen does, but not for the existing records.
 func (l *Ledger) Follow(f func(Change)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.addListener(f)
+	return l.listeners.Add(&l.mu, f)
 }
 
-func (l *Ledger) addListener(f func(Change)) (stop func()) {
-	newListener := &listener{f}
-	l.listeners = append(l.listeners, newListener)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.listeners = slices.DeleteFunc(l.listeners, func(other *listener) bool { return other == newListener })
-	}
+// notify notifies the listeners of the present state of a record. Under the lock.
+func (l *Ledger) notify(e *entry, kind ChangeKind) {
+	l.listeners.Notify(Change{Record: e.record(), Pool: e.pool(), Kind: kind})
 }
 
-func (l *Ledger) notify(c Change) {
-	for _, listener := range l.listeners {
-		listener.notify(c)
-	}
-}
-
-// SetClaimed notes that a live claim names the record, or that no live claim does any more. In the
-// second case the record is about to be released.
+// SetClaimed notes that a live claim names the record, or that none does any more: the record is
+// about to be released then.
 func (l *Ledger) SetClaimed(record ipam.Name, live bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,16 +206,16 @@ func (l *Ledger) SetClaimed(record ipam.Name, live bool) {
 	}
 }
 
-// MarkClaimsKnown notes that Claimed has been called for every existing claim: from now on a record
-// that no claim has named was made for a claim that was never stored.
+// MarkClaimsKnown notes that SetClaimed has been called for every existing claim: a later record
+// that no claim names was made for a claim that was never stored.
 func (l *Ledger) MarkClaimsKnown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.claimsKnown = true
 }
 
-// WasNeverClaimed reports whether no claim has named the record since it was made. It returns false if
-// this process did not watch all the time, and does not know.
+// WasNeverClaimed reports whether no claim has named the record since it was made. It returns false
+// if this process has not watched all the time.
 func (l *Ledger) WasNeverClaimed(record ipam.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +235,8 @@ func (l *Ledger) MarkLeaving(record ipam.Name) {
 // Relist ends the current watch. Run then begins a new one with a list.
 func (l *Ledger) Relist() { l.relistSince(l.options.Clock.Now()) }
 
-// relistSince ends the current watch if it began before the given time. A younger watch has been
-// restarted already, by another request that misses a record.
+// relistSince ends the current watch if it began before the given time: a younger one has been
+// restarted already.
 func (l *Ledger) relistSince(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,7 +244,7 @@ func (l *Ledger) relistSince(t time.Time) {
 		return
 	}
 	l.options.Log.Info("The watch of IPAllocations does not show an acknowledged record; listing all of them again", "watchingSince", l.watchStart)
-	l.relists++
+	l.stats.Relists++
 	l.relist()
 }
 
@@ -280,8 +252,7 @@ func (l *Ledger) relistSince(t time.Time) {
 // An API server gives up a request after one minute.
 const abandonedTTL = 10 * time.Minute
 
-// Describe takes over a pool's spec. It ignores a child pool without a CIDR, which does not exist
-// yet.
+// Describe takes over a pool's spec. A child pool without a CIDR does not exist yet.
 func (l *Ledger) Describe(pool ipam.Pool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,13 +261,10 @@ func (l *Ledger) Describe(pool ipam.Pool) {
 	}
 	b := l.poolViewFor(pool.Key)
 	b.describe(pool)
-	for e := range b.unconfirmedEntries {
-		l.confirmEntry(e)
-	}
+	l.confirmBlocks(b)
 }
 
-// Forget drops a pool's spec. The records of the pool stay: a pool that is made again under the
-// name finds them.
+// Forget drops a pool's spec. Its records stay for a pool of the same name.
 func (l *Ledger) Forget(key ipam.PoolKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,7 +285,7 @@ func (l *Ledger) poolViewFor(key ipam.PoolKey) *poolView {
 
 // emptyPoolView returns a pool view that nothing has used yet.
 func (l *Ledger) emptyPoolView(key ipam.PoolKey) *poolView {
-	b := newPoolView(key, l.unreadable.view)
+	b := newPoolView(key, l.unreadable)
 	b.frees, b.onFree = l.pruned, l.notifyFree
 	return b
 }
@@ -329,8 +297,8 @@ func (l *Ledger) prune(b *poolView) {
 	}
 }
 
-// Inspect calls f with the free space of a pool, under the ledger's lock: f must not call the
-// Ledger. If the view has no such pool with a CIDR, Inspect does not call f.
+// Inspect calls f with the free space of a pool with a CIDR, under the ledger's lock: f must not
+// call the Ledger.
 func (l *Ledger) Inspect(pool ipam.PoolKey, f func(Room)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,10 +307,9 @@ func (l *Ledger) Inspect(pool ipam.PoolKey, f func(Room)) {
 	}
 }
 
-// OnFree calls f for every block that becomes free, in whole or in part: a record was deleted, a
-// hold ended without one, or, for all of a pool, its spec changed. f is called under the ledger's
-// lock, must return at once, and must not call the Ledger. OnFree must be called before the ledger
-// is used.
+// OnFree calls f for every block that becomes free, in whole or in part, or for all of a pool whose
+// spec changed. f is called under the ledger's lock, must return at once, and must not call the
+// Ledger. OnFree must be called before the ledger is used.
 func (l *Ledger) OnFree(f func(pool ipam.PoolKey, block netip.Prefix)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func allocation(name, uid, version, block string) *v1alpha1.IPAllocation {
 	})
 }
 
-// own returns the record of a root pool's own CIDR.
+// poolRecord returns the record of a root pool's own CIDR.
 func poolRecord(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 	return convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "uid-of-" + pool.Name, Version: "1",
@@ -54,8 +53,63 @@ func poolRecord(pool ipam.PoolKey, cidr string) *v1alpha1.IPAllocation {
 	})
 }
 
-// listed returns a list of records, with the pool's own.
+// recordList returns a list of records, with the pool's own.
 func recordList(records ...any) []any { return append(records, poolRecord(key, small.String())) }
+
+// newListedLedger returns a ledger that has seen a list of records, with the pool's own.
+func newListedLedger(t *testing.T, records ...any) *Ledger {
+	t.Helper()
+	l := newLedger(1)
+	must(t, feed{l}.Replace(recordList(records...), "0"))
+	return l
+}
+
+// event represents one step of a watch.
+type event func(*Ledger) error
+
+func adds(o *v1alpha1.IPAllocation) event { return func(l *Ledger) error { return feed{l}.Add(o) } }
+func updates(o *v1alpha1.IPAllocation) event {
+	return func(l *Ledger) error { return feed{l}.Update(o) }
+}
+func deletes(o *v1alpha1.IPAllocation) event {
+	return func(l *Ledger) error { return feed{l}.Delete(o) }
+}
+func lists(revision string, objs ...any) event {
+	return func(l *Ledger) error { return feed{l}.Replace(objs, revision) }
+}
+
+// claims reports whether a live claim names the record.
+func claims(name string, live bool) event {
+	return func(l *Ledger) error { l.SetClaimed(ipam.Name{Namespace: "ns", Name: name}, live); return nil }
+}
+
+func play(t *testing.T, l *Ledger, events ...event) {
+	t.Helper()
+	for _, e := range events {
+		must(t, e(l))
+	}
+}
+
+// terminating returns an object that is being deleted, in a version.
+func terminating(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
+	o = versioned(o, version)
+	o.DeletionTimestamp = new(metav1.Now())
+	return o
+}
+
+func versioned(o *v1alpha1.IPAllocation, version string) *v1alpha1.IPAllocation {
+	o = o.DeepCopy()
+	o.ResourceVersion = version
+	return o
+}
+
+// show shows new records to a ledger, one after the other.
+func show(t *testing.T, l *Ledger, objs ...*v1alpha1.IPAllocation) {
+	t.Helper()
+	for _, obj := range objs {
+		must(t, feed{l}.Add(obj))
+	}
+}
 
 func ask(name string) Ask {
 	return Ask{Pool: key, Bits: 28, Record: ipam.Name{Namespace: "ns", Name: name}, Holder: ipam.Holder{Kind: "IPClaim", Namespace: "ns", Name: name}}
@@ -87,14 +141,13 @@ func TestHoldBeforeFirstListFails(t *testing.T) {
 }
 
 func TestTurnIsCheckedAgainstCurrentRoom(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "1"))
+	l := newListedLedger(t)
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	first, newcomer := ask("a"), ask("b")
 	h := mustHold(t, l, first)
-	newcomer.Turn = turnFunc(func(r Room, _ netip.Prefix) (bool, netip.Prefix) {
+	newcomer.Turn = func(r Room, _ netip.Prefix) (bool, netip.Prefix) {
 		return !r.IsFree(block) && r.Has(25) && !r.Has(24), netip.Prefix{}
-	})
+	}
 	mustHold(t, l, newcomer).Drop()
 	h.Drop() // the block for which a request waits
 	if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
@@ -105,16 +158,15 @@ func TestTurnIsCheckedAgainstCurrentRoom(t *testing.T) {
 	}
 	mustHold(t, l, first)
 	newcomer.Bits = 24
-	newcomer.Turn = turnFunc(func(Room, netip.Prefix) (bool, netip.Prefix) {
+	newcomer.Turn = func(Room, netip.Prefix) (bool, netip.Prefix) {
 		t.Error("asked though there is no room")
 		return false, netip.Prefix{}
-	})
+	}
 	if _, err := l.Hold(newcomer); errors.Is(err, ErrOutOfTurn) {
 		t.Errorf("without room: got %v, want what there is room for", err)
 	}
 }
 
-// TestEveryFreedBlockIsNotified frees blocks in each possible way.
 func TestEveryFreedBlockIsNotified(t *testing.T) {
 	l := newLedger(1)
 	var freed []string
@@ -147,60 +199,38 @@ func TestEveryFreedBlockIsNotified(t *testing.T) {
 }
 
 func TestConfirm(t *testing.T) {
+	mine, part := allocation("a", "1", "2", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.0/30")
+	pools, other := poolRecord(key, small.String()), poolRecord(ipam.PoolNamed("other"), "10.0.0.0/16")
+	marked := markForRelease(pools, "2")
 	for name, c := range map[string]struct {
-		events func(f feed) error
 		want   error
+		events []event
 	}{
-		"a record that nothing overlaps is ours": {
-			func(f feed) error { return f.Add(allocation("a", "1", "1", "10.0.0.0/28")) }, nil,
-		},
-		"one that was recorded after another is not": {
-			func(f feed) error {
-				return errors.Join(f.Add(allocation("b", "2", "1", "10.0.0.0/30")), f.Add(allocation("a", "1", "2", "10.0.0.0/28")))
-			}, ErrLost,
-		},
-		"one that was recorded before another is": {
-			func(f feed) error {
-				return errors.Join(f.Add(allocation("a", "1", "1", "10.0.0.0/28")), f.Add(allocation("b", "2", "2", "10.0.0.0/25")))
-			}, nil,
-		},
-		"another that was gone before does not count": {
-			func(f feed) error {
-				other := allocation("b", "2", "1", "10.0.0.0/30")
-				return errors.Join(f.Add(other), f.Delete(other), f.Add(allocation("a", "1", "3", "10.0.0.0/28")))
-			}, nil,
-		},
-		"a list has no order: with a rival it is not": {
-			func(f feed) error {
-				return f.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "2", "10.0.0.0/30")), "2")
-			}, ErrLost,
-		},
-		"without a rival it is": {
-			func(f feed) error { return f.Replace(recordList(allocation("a", "1", "1", "10.0.0.0/28")), "2") }, nil,
-		},
-		"one that is gone again is not": {
-			func(f feed) error {
-				mine := allocation("a", "1", "1", "10.0.0.0/28")
-				return errors.Join(f.Add(mine), f.Delete(mine))
-			}, ErrLost,
-		},
-		"one of our name with another UID is not": {
-			func(f feed) error { return f.Add(allocation("a", "9", "1", "10.0.0.0/28")) }, ErrLost,
-		},
-		"a rival that is being deleted still counts": {
-			func(f feed) error {
-				other := allocation("b", "2", "1", "10.0.0.0/30")
-				now := metav1.Now()
-				other.DeletionTimestamp = &now
-				return errors.Join(f.Add(other), f.Add(allocation("a", "1", "2", "10.0.0.0/28")))
-			}, ErrLost,
-		},
+		"a record that nothing overlaps is ours":      {nil, []event{adds(mine)}},
+		"one that was recorded after another is not":  {ErrLost, []event{adds(part), adds(mine)}},
+		"one that was recorded before another is":     {nil, []event{adds(mine), adds(allocation("b", "2", "3", "10.0.0.0/25"))}},
+		"another that was gone before does not count": {nil, []event{adds(part), deletes(part), adds(mine)}},
+		"a list has no order: with a rival it is not": {ErrLost, []event{lists("2", mine, part, pools)}},
+		"without a rival it is":                       {nil, []event{lists("2", mine, pools)}},
+		"one that is gone again is not":               {ErrLost, []event{adds(mine), deletes(mine)}},
+		"one of our name with another block is not":   {ErrLost, []event{adds(allocation("a", "1", "1", "10.0.0.64/28"))}},
+		"one of our name with another UID is not":     {ErrLost, []event{adds(allocation("a", "9", "1", "10.0.0.0/28"))}},
+		"a rival that is being deleted still counts":  {ErrLost, []event{adds(terminating(part, "1")), adds(mine)}},
+
+		"the pool's record is gone":                                   {ErrPoolClosed, []event{deletes(pools), adds(mine)}},
+		"the pool's record is being released":                         {ErrPoolClosed, []event{updates(marked), adds(mine)}},
+		"it was to be released, and is not any more":                  {nil, []event{updates(marked), updates(versioned(pools, "3")), adds(mine)}},
+		"it is being deleted":                                         {ErrPoolClosed, []event{updates(terminating(pools, "2")), adds(mine)}},
+		"it is of another block than the pool has":                    {ErrPoolClosed, []event{deletes(pools), adds(poolRecord(key, "10.0.1.0/24")), adds(mine)}},
+		"another pool's overlaps it, and was recorded first":          {ErrPoolClosed, []event{deletes(pools), adds(other), adds(pools), adds(mine)}},
+		"another pool's overlaps it, and was recorded later":          {nil, []event{adds(other), adds(mine)}},
+		"a list shows another pool's that overlaps it, without order": {ErrPoolClosed, []event{deletes(pools), lists("9", mine, other, pools)}},
+		"a list shows it marked":                                      {ErrPoolClosed, []event{lists("9", mine, marked)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(1)
-			must(t, feed{l}.Replace(recordList(), "0"))
+			l := newListedLedger(t)
 			h := mustHold(t, l, ask("a"))
-			must(t, c.events(feed{l}))
+			play(t, l, c.events...)
 			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
@@ -215,20 +245,15 @@ func TestConfirmAfterFormerRecordOfSameName(t *testing.T) {
 	former := allocation("a", "1", "1", "10.0.0.128/28")
 	must(t, feed{l}.Replace(recordList(former), "1"))
 	h := mustHold(t, l, ask("a"))
-	going := allocation("a", "1", "2", "10.0.0.128/28")
-	now := metav1.Now()
-	going.DeletionTimestamp = &now
-	must(t, feed{l}.Update(going))
-	must(t, feed{l}.Delete(going))
-	must(t, feed{l}.Add(allocation("a", "2", "4", h.Block.String())))
+	going := terminating(former, "2")
+	play(t, l, updates(going), deletes(going), adds(allocation("a", "2", "4", h.Block.String())))
 	if err := h.Confirm(t.Context(), "2"); err != nil {
 		t.Errorf("got %v, want that it is ours", err)
 	}
 }
 
 func TestUnconfirmedHoldIsDropped(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
+	l := newListedLedger(t)
 	h := mustHold(t, l, ask("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -237,22 +262,6 @@ func TestUnconfirmedHoldIsDropped(t *testing.T) {
 	}
 	if again := mustHold(t, l, ask("b")); again.Block != h.Block {
 		t.Errorf("%s is not free again: got %s", h.Block, again.Block)
-	}
-}
-
-func TestAbandonedRecordIsReportedOnArrival(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	var abandoned []string
-	l.Listen(func(c Change) {
-		if c.Kind == Abandoned {
-			abandoned = append(abandoned, c.Record.UID)
-		}
-	})
-	mustHold(t, l, ask("late")).Abandon()
-	must(t, feed{l}.Add(allocation("late", "7", "1", "10.0.0.0/28")))
-	if fmt.Sprint(abandoned) != "[7]" {
-		t.Errorf("notified of %v, want [7]", abandoned)
 	}
 }
 
@@ -273,29 +282,8 @@ func TestOnlyFirstListIsInitial(t *testing.T) {
 	}
 }
 
-func TestStoppedListenerIsNotNotified(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(), "0"))
-	var notifications []string
-	note := func(who string) func(Change) {
-		return func(c Change) { notifications = append(notifications, who+" of "+c.Record.UID) }
-	}
-	stops := []func(){l.Follow(note("a")), l.Listen(note("b"))}
-	l.Follow(note("c"))
-	for _, stop := range stops {
-		notifications = nil
-		stop()
-		must(t, feed{l}.Add(allocation("x", "1", "1", "10.0.0.0/28")))
-		must(t, feed{l}.Delete(allocation("x", "1", "1", "10.0.0.0/28")))
-	}
-	if fmt.Sprint(notifications) != "[c of 1 c of 1]" {
-		t.Errorf("when a and b have stopped: notified %v, want c of both changes", notifications)
-	}
-}
-
 func TestUnboundRecordsAreBounded(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28")), "1"))
+	l := newListedLedger(t, allocation("x", "1", "1", "10.0.0.0/28"), allocation("y", "2", "1", "10.0.0.16/28"))
 	bounded := ask("a")
 	bounded.UnclaimedLimit = 2
 	if _, err := l.Hold(bounded); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
@@ -327,106 +315,4 @@ func TestLocalPoolRecordsAreBoundedByOwnNamespace(t *testing.T) {
 	record.HolderUID, record.Version = "2", "2" // the pool exists
 	must(t, feed{l}.Update(convert.Allocation(record)))
 	mustHold(t, l, bounded).Drop()
-}
-
-// TestViewAgainstTwin plays random events, holds and lists, overlapping ones too, and compares the
-// ledger's counts with an array of addresses.
-func TestViewAgainstTwin(t *testing.T) {
-	for seed := range uint64(40) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		w := &world{ledger: newLedger(seed), random: random, objects: map[string]*v1alpha1.IPAllocation{}, holds: map[string]*Hold{}}
-		must(t, feed{w.ledger}.Replace(recordList(), "0"))
-		for step := range 400 {
-			w.act(t, step)
-			if got, want := counts(w.ledger), twin(w.objects, w.holds); got != want {
-				t.Fatalf("seed %d, step %d: got %s, want %s", seed, step, got, want)
-			}
-		}
-	}
-}
-
-// world holds a ledger, and the events that it has received.
-type world struct {
-	ledger  *Ledger
-	random  *rand.Rand
-	objects map[string]*v1alpha1.IPAllocation
-	holds   map[string]*Hold
-}
-
-func (w *world) act(t *testing.T, step int) {
-	t.Helper()
-	l, random, objects, holds := w.ledger, w.random, w.objects, w.holds
-	name := strconv.Itoa(random.IntN(30))
-	switch random.IntN(10) {
-	case 0, 1, 2, 3: // a record of the operator or of others, which can overlap
-		bits := 26 + random.IntN(7)
-		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked()
-		obj := allocation(name, fmt.Sprintf("%s-%d", name, step), strconv.Itoa(step), block.String())
-		obj.Spec.Gateway = fmt.Sprintf("10.0.0.%d", random.IntN(256)) // only an address has one
-		objects[name] = obj
-		must(t, feed{l}.Add(obj))
-	case 4, 5, 6:
-		if obj := objects[name]; obj != nil {
-			delete(objects, name)
-			must(t, feed{l}.Delete(obj))
-		}
-	case 7:
-		h, err := l.Hold(ask("h" + name))
-		switch {
-		case holds[name] != nil && !errors.Is(err, ipam.ErrUnconfirmed):
-			t.Fatalf("a second hold for one name: %v", err)
-		case err == nil:
-			holds[name] = h
-		}
-	case 8:
-		if h := holds[name]; h != nil {
-			h.Drop()
-			h.Drop() // twice does no harm
-			delete(holds, name)
-		}
-	case 9:
-		var list []any
-		for other, obj := range objects {
-			if random.IntN(8) == 0 {
-				delete(objects, other)
-				continue
-			}
-			list = append(list, obj)
-		}
-		must(t, feed{l}.Replace(recordList(list...), strconv.Itoa(step)))
-	}
-}
-
-func counts(l *Ledger) string {
-	c, _ := l.Capacity(key)
-	return fmt.Sprintf("%s free, %d records", c.Available, c.Records)
-}
-
-func twin(objects map[string]*v1alpha1.IPAllocation, holds map[string]*Hold) string {
-	var used [256]bool
-	use := func(block netip.Prefix) {
-		for i := range 256 {
-			if block.Contains(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})) {
-				used[i] = true
-			}
-		}
-	}
-	use(withheld)
-	for _, obj := range objects {
-		block := netip.MustParsePrefix(obj.Spec.CIDR)
-		use(block)
-		if gateway, err := netip.ParseAddr(obj.Spec.Gateway); err == nil && block.IsSingleIP() {
-			use(netip.PrefixFrom(gateway, 32))
-		}
-	}
-	for _, h := range holds {
-		use(h.Block)
-	}
-	free := 0
-	for _, u := range used {
-		if !u {
-			free++
-		}
-	}
-	return fmt.Sprintf("%d free, %d records", free, len(objects))
 }

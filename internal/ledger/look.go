@@ -16,8 +16,7 @@ type Capacity struct {
 	LargestFree int
 }
 
-// Capacity returns the capacity of a pool. It returns false if the view has no such pool with a
-// CIDR.
+// Capacity returns the capacity of a pool with a CIDR.
 func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +29,7 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	return c, true
 }
 
-// capacity returns the capacity of the pool, without the largest free block.
+// capacity leaves out the largest free block.
 func (b *poolView) capacity() Capacity {
 	c := Capacity{
 		Total: b.space.Total(), Available: b.space.Free(),
@@ -47,8 +46,8 @@ func (b *poolView) capacity() Capacity {
 	return c
 }
 
-// Utilized returns the share of a pool that cannot be handed out, from 0 to 1. It returns 1 if the
-// view has no such pool.
+// Utilized returns the share of a pool that cannot be handed out, from 0 to 1; 1 for an unknown
+// pool.
 func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +68,7 @@ func (l *Ledger) Records(pool ipam.PoolKey) int {
 	return 0
 }
 
-// Record returns the record of a name. It returns false if the view has none.
+// Record returns the record of a name, if the view has one.
 func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,27 +78,18 @@ func (l *Ledger) Record(name ipam.Name) (ipam.Record, bool) {
 	return ipam.Record{}, false
 }
 
-// Relists returns the number of times that a silent watch was restarted, and the number of objects
-// that could not be read.
-func (l *Ledger) Relists() (relists, unread int) {
+// Stats returns the counts since the start of the process.
+func (l *Ledger) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.relists, l.unreadableCount
-}
-
-// Lists returns the number of complete lists that were read.
-func (l *Ledger) Lists() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lists
+	return l.stats
 }
 
 // PoolState represents a pool's ability to hand out blocks.
 type PoolState struct {
 	// Record is the pool's own record, zero if its CIDR is not recorded.
 	Record ipam.Record
-	// Rival is the record that overlaps the pool's own record in the pool's home while the own
-	// record is not confirmed: the pool is in conflict.
+	// Rival overlaps the pool's own record, which is not confirmed: the pool is in conflict.
 	Rival *ipam.Record
 	// Open reports whether the pool can hand out blocks.
 	Open bool
@@ -120,20 +110,15 @@ func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
 	return state
 }
 
-// HasRoom reports whether a pool has a free block of the length or, if a block is given, whether
-// that block is free. If neither is known, it reports whether the pool has any room at all.
-func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.poolViews[pool]
-	if b == nil || b.space == nil {
-		return false
-	}
-	if block.IsValid() {
-		return b.space.IsFree(block)
-	}
-	largest := b.largestFree()
-	return largest != ipam.NoLength && (length == ipam.NoLength || largest <= length)
+// HasRoom reports whether a pool has a free block of the length or, if a block is given, whether that
+// block is free.
+func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) (hasRoom bool) {
+	l.Inspect(pool, func(r Room) {
+		if hasRoom = r.Has(length); block.IsValid() {
+			hasRoom = r.IsFree(block)
+		}
+	})
+	return hasRoom
 }
 
 // FewRecords returns the records of a pool if there are no more than most, and none otherwise.
@@ -145,11 +130,9 @@ func (l *Ledger) FewRecords(pool ipam.PoolKey, limit int) []ipam.Record {
 		return nil
 	}
 	var records []ipam.Record
-	for _, first := range b.blocks.All() {
-		for e := range first.chain() {
-			if e.hold == nil {
-				records = append(records, e.record())
-			}
+	for e := range chained(b.blocks.All()) {
+		if e.hold == nil {
+			records = append(records, e.record())
 		}
 	}
 	return records
@@ -158,13 +141,13 @@ func (l *Ledger) FewRecords(pool ipam.PoolKey, limit int) []ipam.Record {
 // Occupant represents a record that keeps a pool in use.
 type Occupant struct {
 	Record ipam.Record
-	// Claimed reports whether a live object is known to have the record. If not, the record is an
-	// attempt under way or an orphan, or it was made before its pool.
+	// Claimed reports whether a live object is known to have the record. Otherwise it is an attempt,
+	// an orphan, or older than its pool.
 	Claimed bool
 }
 
-// Occupants returns the first records of a pool, in order of address, and the number of all. It
-// leaves out the records that are about to be released.
+// Occupants returns the first records of a pool that are not about to be released, by address, and
+// the number of all.
 func (l *Ledger) Occupants(pool ipam.PoolKey, limit int) (occupants []Occupant, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,21 +155,19 @@ func (l *Ledger) Occupants(pool ipam.PoolKey, limit int) (occupants []Occupant, 
 	if b == nil {
 		return nil, 0
 	}
-	for _, head := range b.blocks.AllSorted() {
-		for e := range head.chain() {
-			if e.hold == nil && !e.isReleased() && len(occupants) < limit {
-				occupants = append(occupants, Occupant{Record: e.record(), Claimed: e.claimed || e.holderUID != "" || e.shared.Value().purpose == ipam.PurposePool})
-			}
-		}
+	for e := range chained(b.blocks.AllSorted()) {
 		if len(occupants) == limit {
 			break
+		}
+		if e.hold == nil && !e.isReleased() {
+			isClaimed := e.claimed || e.holderUID != "" || e.purpose() == ipam.PurposePool
+			occupants = append(occupants, Occupant{Record: e.record(), Claimed: isClaimed})
 		}
 	}
 	return occupants, max(b.records-b.leavingCount, len(occupants))
 }
 
-// isReleased reports whether the record is about to be released and not kept for
-// another claim.
+// isReleased reports whether the record is about to be released, and not kept for another claim.
 func (e *entry) isReleased() bool {
 	return e.isLeaving && e.shared.Value().reclaim != ipam.ReclaimRetain && e.sticky == ""
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// share identifies the part of a pool that a namespace, or a project, has. If the pool is zero, it
-// is the part of all pools.
+// share identifies the part of a pool, or of all pools if that is zero, that a namespace or project
+// has.
 type share struct {
 	namespace, project string
 	pool               ipam.PoolKey
 }
 
-// sharesOf returns the shares that a holder of the namespace and the project takes from: of a pool,
-// or of all pools. A tenant can have many namespaces, so its project is bounded as each of them is.
-// The project is empty if it is not known.
+// sharesOf returns the shares that a holder takes from. A tenant can have many namespaces, so its
+// project, if it is known, is bounded as each of them is.
 func sharesOf(namespace, project string, pool ipam.PoolKey) []share {
 	shares := []share{{namespace: namespace, pool: pool}}
 	if project != "" {
@@ -40,8 +39,8 @@ type account struct {
 	pool           ipam.PoolKey
 }
 
-// countUnclaimed adds an entry to the unclaimed usage of its holder's namespace and project, or
-// subtracts it from there. Cluster-scoped pools belong to no namespace, and are not bounded.
+// countUnclaimed adds an entry to the unclaimed usage of its namespace and project, or subtracts
+// it. Cluster-scoped pools belong to no namespace, and are not bounded.
 func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	if e.hold == nil && !e.isUnclaimed() {
 		return
@@ -82,22 +81,8 @@ func countBlock[K comparable](usage map[K]ipam.Usage, key K, op func(ipam.Usage,
 	}
 }
 
-// Unclaimed returns the number of unclaimed blocks that a namespace has in a pool.
-func (l *Ledger) Unclaimed(namespace string, pool ipam.PoolKey) space.Count {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.unclaimed[share{namespace: namespace, pool: pool}].Blocks
-}
-
-// Usage returns the usage of a pool by a project's records.
-func (l *Ledger) Usage(project string, pool ipam.PoolKey) ipam.Usage {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.recorded[account{project: project, pool: pool}]
-}
-
-// checkUnclaimed refuses a request if its namespace or its project has as many unclaimed blocks as
-// it can have, in all or in the pool. The cost is constant.
+// checkUnclaimed refuses a request if its namespace or project has its share of unclaimed blocks,
+// in all pools or in this one. The cost is constant.
 func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 	namespace := ask.Holder.Namespace
 	if ask.UnclaimedLimit == 0 || namespace == "" {
@@ -122,21 +107,17 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 	return nil
 }
 
-// checkLimits refuses a request if with it the project would exceed the limit of the pool or of the
-// class. Holds count like records, so that the requests of this process refuse each other before
-// they are recorded.
+// checkLimits refuses a request that would exceed the limit of the pool or class. Holds count like
+// records, so that the requests of this process refuse each other before they are recorded.
 func (l *Ledger) checkLimits(ask Ask, b *poolView) error {
 	usageOf := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]) }
 	return l.checkLimitsWith(b, ask, usageOf, ask.usageIn(b))
 }
 
-// checkHoldLimits returns a *ipam.LimitError if, in the view as it is, the project of a record has
-// more than it can have. All counted blocks are recorded, and were recorded before this one, or are
-// of the same list.
+// checkHoldLimits returns a *ipam.LimitError if the project of a record has more than it can have
+// in the view. All counted blocks were recorded before this one, or are of the same list.
 func (l *Ledger) checkHoldLimits(h *Hold, e *entry) error {
-	ownUsage := ipam.UsageOf(e.block)
-	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(ownUsage) }
-	return l.checkLimitsWith(l.poolViews[e.pool()], h.ask, usageOf, ownUsage)
+	return l.checkRecorded(l.poolViews[e.pool()], h.ask, e.block)
 }
 
 // CheckRecordLimits returns a *ipam.LimitError if a project has more of a record's pool, or of its
@@ -148,9 +129,13 @@ func (l *Ledger) CheckRecordLimits(record ipam.Record, class ipam.Limit) error {
 	if b == nil {
 		return nil
 	}
-	ownUsage := ipam.UsageOf(record.Block)
+	return l.checkRecorded(b, Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, record.Block)
+}
+
+func (l *Ledger) checkRecorded(b *poolView, ask Ask, block netip.Prefix) error {
+	ownUsage := ipam.UsageOf(block)
 	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(ownUsage) }
-	return l.checkLimitsWith(b, Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, usageOf, ownUsage)
+	return l.checkLimitsWith(b, ask, usageOf, ownUsage)
 }
 
 func (l *Ledger) checkLimitsWith(b *poolView, ask Ask, usageOf func(account) ipam.Usage, extra ipam.Usage) error {
@@ -173,8 +158,8 @@ func (a account) addAwaited(err error) error {
 // Standing represents the kind of a record in Counts.
 type Standing int
 
-// The standings of records. An unclaimed record is bound, too, but no live claim or local pool
-// names it, as far as this process knows.
+// The standings of records. An unclaimed record is bound, too, but no live claim or local pool is
+// known to name it.
 const (
 	Bound Standing = iota
 	Unclaimed
@@ -192,8 +177,8 @@ type Counts struct {
 	Limit ipam.Limit
 }
 
-// Counts returns the counts of all pools with a CIDR. It costs O(pools), and O(1) for each: the
-// counts are kept. It leaves out the largest free block.
+// Counts returns the kept counts of all pools with a CIDR, without the largest free block. It costs
+// O(pools).
 func (l *Ledger) Counts() []Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,9 +198,8 @@ type Account struct {
 	Usage          ipam.Usage
 }
 
-// Accounts returns the accounts of the pools and the classes that limited picks. It costs
-// O(accounts): there is one for each project and pool of which the project has a block, and for
-// each project and class.
+// Accounts returns the accounts of the picked pools and classes. It costs O(accounts): one for each
+// project and pool of which the project has a block, and for each project and class.
 func (l *Ledger) Accounts(isLimited func(class string, pool ipam.PoolKey) bool) []Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,8 +212,7 @@ func (l *Ledger) Accounts(isLimited func(class string, pool ipam.PoolKey) bool) 
 	return all
 }
 
-// Lag returns the longest time for which the view has not shown a record that the API server
-// acknowledged. It returns 0 if the view has shown all: then there is no hold any more.
+// Lag returns the longest time for which the view has not shown an acknowledged record, or 0.
 func (l *Ledger) Lag() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,8 +238,8 @@ func (e *entry) standing() Standing {
 	return Bound
 }
 
-// count adds an entry to the counts by its state and by whether it is claimed, or subtracts it from
-// them. It must be called before these change, and after.
+// count adds an entry to the counts by its state and claim, or subtracts it: before these change,
+// and after.
 func (l *Ledger) count(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	l.countUnclaimed(e, op)
 	if e.hold == nil {

@@ -115,14 +115,14 @@ func (m *measures) Collect(ch chan<- prometheus.Metric) {
 
 // collectRegister measures the view.
 func (m *measures) collectRegister(s scrape) {
-	restarts, unreadable := m.ledger.Relists()
-	s.counter(metrics.WatchRestarts, restarts)
-	s.counter(metrics.Unreadable, unreadable)
-	s.counter(metrics.StoreRollbacks, m.ledger.Rollbacks(), "IPAllocation")
+	stats := m.ledger.Stats()
+	s.counter(metrics.WatchRestarts, stats.Relists)
+	s.counter(metrics.Unreadable, stats.Unreadable)
+	s.counter(metrics.StoreRollbacks, stats.Rollbacks, "IPAllocation")
 	for kind, count := range m.rollbacks.byKind() {
 		s.counter(metrics.StoreRollbacks, count, kind)
 	}
-	s.counter(metrics.WatchLists, m.ledger.Lists())
+	s.counter(metrics.WatchLists, stats.Lists)
 	s.gauge(metrics.WatchLag, m.ledger.Lag().Seconds())
 	s.gauge(metrics.Conflicts, float64(len(m.ledger.Conflicts())))
 }

@@ -123,14 +123,14 @@ func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.C
 	op.history = history.New(history.Options{
 		Sinks: sinks, Replica: podName(), Clock: clock.RealClock{}, Lost: op.metrics.HistoryLost, Log: log.WithName("history"),
 	})
-	op.catalog = inventory.New(inventory.Options{
-		Ledger: view, Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily), Clock: clock.RealClock{},
+	catalog := inventory.Options{
+		Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily), Clock: clock.RealClock{},
+	}
+	waiting := queue.Options{Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace}
+	op.allocator = allocator.New(view, catalog, waiting, allocator.Options{
+		Client: c, UnclaimedLimit: o.UnclaimedLimit, Metrics: op.metrics, History: op.history, Tracer: tracer, Log: log,
 	})
-	op.queue = queue.New(queue.Options{Ledger: view, Catalog: op.catalog, Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace, Log: log})
-	op.allocator = allocator.New(allocator.Options{
-		Ledger: view, Catalog: op.catalog, Queue: op.queue, Client: c, UnclaimedLimit: o.UnclaimedLimit,
-		Metrics: op.metrics, History: op.history, Tracer: tracer, Log: log,
-	})
+	op.catalog, op.queue = op.allocator.Catalog, op.allocator.Queue
 	return op, nil
 }
 

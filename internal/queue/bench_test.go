@@ -57,7 +57,7 @@ func numberedWaiter(kind string, n int) Waiter {
 	}
 }
 
-// theirs returns the first n pools that have waiters.
+// waitedPools returns the first n pools that have waiters.
 func waitedPools(n int) []ipam.PoolKey {
 	keys := make([]ipam.PoolKey, n)
 	for i := range keys {
@@ -112,7 +112,7 @@ func (c *creates) create(tb testing.TB, pool ipam.PoolKey, length int) bool {
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "new", Name: "new"}
 	hold, err := c.ledger.Hold(ledger.Ask{
 		Pool: pool, Bits: length, Strategy: ipam.StrategyFirstFit, Holder: holder, Record: ipam.Name{Namespace: "new", Name: "new"},
-		Turn: turn{c.queue, ipam.Pool{Key: pool}, holder, Waiter{}},
+		Turn: (&Queue{poolQueues: c.queue}).Turn(ipam.Pool{Key: pool}, holder, Waiter{}),
 	})
 	if errors.Is(err, ledger.ErrOutOfTurn) {
 		return false

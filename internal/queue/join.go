@@ -11,20 +11,22 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Wait adds a holder to the queue, and wakes its pools so that it is served if its turn has come
-// already. A holder that no controller of this operator serves does not wait.
+// Wait adds a holder to the queue, and wakes its pools. A holder that no controller of this
+// operator serves does not wait.
 func (q *Queue) Wait(w Waiter) {
 	if !q.Serves(w.Holder) {
 		q.Leave(w.Holder)
 		return
 	}
-	if isNew, wants := q.resolveAndJoin(w); isNew {
+	q.resolveLock.Lock() // held until the wants are noted, so that a later change resolves them again
+	defer q.resolveLock.Unlock()
+	wants := q.resolveWants(w.Request)
+	if q.poolQueues.Join(w, wants) {
 		q.wakePools(wants.Pools)
 	}
 }
 
-// WaitProvisionally adds a waiter for a holder until the holder waits or leaves, or
-// LeaveProvisional removes the waiter.
+// WaitProvisionally adds a waiter until its holder waits or leaves, or LeaveProvisional is called.
 func (q *Queue) WaitProvisionally(w Waiter) {
 	if !q.Serves(w.Holder) {
 		return
@@ -41,14 +43,13 @@ func (q *Queue) LeaveProvisional() {
 	}
 }
 
-// Serves reports whether the controllers of this operator serve the holder: with
-// --namespace, claims of one namespace alone.
+// Serves reports whether this operator serves the holder: with --namespace, claims of one
+// namespace.
 func (q *Queue) Serves(holder ipam.Holder) bool {
 	return q.watchNamespace == "" || holder.IsPool() || holder.Namespace == q.watchNamespace
 }
 
-// Leave removes a holder from the queue, if it waits, and wakes the pools of the waiters behind it:
-// the holder has its block, or does not want it any more.
+// Leave removes a holder from the queue, if it waits, and wakes the pools of the waiters behind it.
 func (q *Queue) Leave(holder ipam.Holder) {
 	if result, ok := q.poolQueues.Remove(holder); ok {
 		q.wakeAfterLeave(result)
@@ -62,15 +63,6 @@ func (q *Queue) wakeAfterLeave(result LeaveResult) {
 	}
 }
 
-// resolveAndJoin resolves the wants of a waiter, and adds it to the queue. Wants that are resolved under the
-// lock are resolved again by the next change of the catalog, once that has the lock.
-func (q *Queue) resolveAndJoin(w Waiter) (bool, ipam.Wants) {
-	q.resolveLock.Lock()
-	defer q.resolveLock.Unlock()
-	wants := q.resolveWants(w.Request)
-	return q.poolQueues.Join(w, wants), wants
-}
-
 // resolveWants returns the wants of a request, and none until everything has been seen once.
 func (q *Queue) resolveWants(req ipam.Request) ipam.Wants {
 	if !q.isResolved.Load() {
@@ -79,8 +71,8 @@ func (q *Queue) resolveWants(req ipam.Request) ipam.Wants {
 	return q.catalog.Wants(req)
 }
 
-// resolveAllWants resolves the wants of all waiters, when everything has been seen once. Until then no
-// holder is served, and every pool would require the work again.
+// resolveAllWants resolves the wants of all waiters once everything has been seen: earlier, every
+// pool would require the work again.
 func (q *Queue) resolveAllWants() {
 	q.resolveLock.Lock()
 	defer q.resolveLock.Unlock()
@@ -129,7 +121,7 @@ func (q *Queue) onCatalogChange(c inventory.Change) {
 }
 
 // followPool keeps a pool in the queue for its parent while the watch shows that it waits. A live
-// read does not: the pool may be gone already, and nothing would remove it again.
+// read does not: nothing would remove a pool that is gone.
 func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
 	pool, errs := q.catalog.ReadPool(obj)
 	if !exists || len(errs) > 0 || pool.Terminating || !awaitsParent(obj, pool) {
@@ -139,8 +131,8 @@ func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
 	q.Wait(WaiterOfPool(pool, obj.GetCreationTimestamp().Time))
 }
 
-// awaitsParent reports whether a pool waits for its parent: for any block, or, when it
-// returns from a backup, for the one that it had.
+// awaitsParent reports whether a pool waits for any block, or, returning from a backup, for its
+// own.
 func awaitsParent(obj v1alpha1.Pool, pool ipam.Pool) bool {
 	return !pool.CIDR.IsValid() || pool.IsChild() && obj.PoolStatus().AllocatedCIDR == ""
 }
@@ -151,46 +143,38 @@ func WaiterOfPool(pool ipam.Pool, created time.Time) Waiter {
 }
 
 const (
-	// firstRetry is the time after which a waiter is tried again that was parked for the first
-	// time. It is twice as long each time, up to lastRetry.
+	// firstRetry is the time after which a waiter that is parked for the first time is tried again.
+	// It doubles each time, up to lastRetry.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
-	// toleratedFailures is the number of times in a row that an attempt can fail for a reason that passes
-	// by itself before the waiter is parked nevertheless.
+	// toleratedFailures is the number of times in a row that an attempt can fail for a reason that
+	// passes by itself before the waiter is parked.
 	toleratedFailures = 4
 )
 
-// ParkResult holds the effects of parking a waiter.
-type ParkResult struct {
-	// Pools contains the pools for which the waiter waited: the turn of another waiter may have
-	// come there.
-	Pools []ipam.PoolKey
-	// Retry is the time after which the waiter is to be tried again, unless Resume resumes it
-	// before.
-	Retry time.Duration
-}
-
-// Park takes the turn of a waiter away, because it cannot be served for another reason than want of
-// room: no holder waits behind it from now on. RestorePosition, ResumeAwaiting and a change of its wants end that. The
+// Park takes the turn of a waiter away that cannot be served for another reason than want of room:
+// no holder waits behind it until RestorePosition, ResumeAwaiting or new wants end that. The
 // refusal, which may be nil, is the error in its status.
-func (q *poolQueues) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) ParkResult {
+//
+// It returns the pools in which the turn of another waiter may have come, and the time after which the
+// waiter is to be tried again, unless it is resumed before.
+func (q *poolQueues) Park(holder ipam.Holder, awaits ipam.Awaited, refusal error) (pools []ipam.PoolKey, retry time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.waiters[holder]
 	if p == nil {
-		return ParkResult{Retry: lastRetry}
+		return nil, lastRetry
 	}
 	q.dequeue(p)
 	q.unindexAwaited(p)
 	p.parked, p.awaitedChange, p.refusal, p.probation = true, awaits, refusal, false
 	p.failures++
 	q.indexAwaited(p)
-	retry := min(firstRetry<<min(p.failures-1, 6), lastRetry)
-	return ParkResult{Pools: p.wants.Pools, Retry: retry}
+	return p.wants.Pools, min(firstRetry<<min(p.failures-1, 6), lastRetry)
 }
 
-// RecordFailure notes an attempt that failed for a reason that passes by itself, and reports whether that
-// has happened so often in a row that the waiter is to be parked.
+// RecordFailure notes a failure that passes by itself, and reports whether to park the waiter for
+// it.
 func (q *poolQueues) RecordFailure(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -202,9 +186,8 @@ func (q *poolQueues) RecordFailure(holder ipam.Holder) bool {
 	return p.failures > toleratedFailures
 }
 
-// RestorePosition lets a waiter that failed for want of room keep its position, or get it back. It returns the
-// refusal with which the waiter was parked: whether that still holds is known when there is room
-// again.
+// RestorePosition lets a waiter that failed for want of room keep its position, or get it back. It
+// returns the refusal with which the waiter was parked: it counts until there is room again.
 func (q *poolQueues) RestorePosition(holder ipam.Holder) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -220,8 +203,7 @@ func (q *poolQueues) RestorePosition(holder ipam.Holder) error {
 	return p.refusal
 }
 
-// reset resets a waiter to the state of one that was never parked, and reports whether it was
-// parked.
+// reset makes a waiter one that was never parked, and reports whether it was parked.
 func (q *poolQueues) reset(p *waiter) bool {
 	p.failures, p.refusal, p.probation = 0, nil, false
 	return q.unpark(p)
@@ -238,8 +220,6 @@ func (q *poolQueues) unpark(p *waiter) bool {
 	return true
 }
 
-// indexAwaited adds a parked waiter to the index by the change that it awaits, and unindexAwaited removes
-// it.
 func (q *poolQueues) indexAwaited(p *waiter) {
 	if !p.parked || p.awaitedChange == (ipam.Awaited{}) {
 		return
@@ -256,9 +236,8 @@ func (q *poolQueues) unindexAwaited(p *waiter) {
 	}
 }
 
-// ResumeAwaiting puts the waiters back in line that are parked until exactly this has changed, and returns
-// the pools for which they wait: the turn of one of them may have come there. Each is passed over
-// as long as it cannot have a block. It costs O(1) if there are none.
+// ResumeAwaiting puts the waiters back in line that are parked until exactly this has changed, and
+// returns their pools. Each is passed over as long as it cannot have a block.
 func (q *poolQueues) ResumeAwaiting(change ipam.Awaited) []ipam.PoolKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()

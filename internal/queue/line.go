@@ -9,6 +9,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // Room represents the free space of one pool, at this moment.
@@ -21,35 +22,32 @@ type Room interface {
 	Allows(account ipam.Account, length int) bool
 }
 
-// poolQueue holds a pool queue: the waiters of one pool.
+// poolQueue holds the waiters of one pool.
 type poolQueue struct {
 	// byBlock contains the waiters that ask for one block alone, by that block.
 	byBlock bart.Table[[]*waiter]
-	// candidates contains the waiters of byBlock whose block may be free, in order. The block of every
-	// other one was in use when it was last checked, and no part of it has become free since.
+	// candidates contains the waiters of byBlock whose block may be free, in order. The block of
+	// every other one was in use when it was checked, and no part of it became free since.
 	candidates []*waiter
-	// unaware contains the waiters of byBlock that do not know yet that another holder has their
-	// block.
+	// unaware contains the waiters of byBlock that do not know yet that their block has another
+	// holder.
 	unaware map[*waiter]bool
-	// byLength contains the length queues of the other waiters, the shortest prefix, which is the
-	// largest block, first.
+	// byLength contains the other waiters by length, the shortest prefix, which is the largest block,
+	// first.
 	byLength []*lengthQueue
 	// byLengthCount is the number of waiters in byLength.
 	byLengthCount int
 }
 
-// lengthQueue holds a length queue: the waiters of a pool queue that wait for blocks of one length. They
-// are grouped by the account for which the block would count: if the account has as much as it can
-// have, no waiter of its account group is served.
+// lengthQueue holds waiters for blocks of one length, by the account for which the block would
+// count: if that has as much as it can have, none of its waiters is served.
 type lengthQueue struct {
-	length int
-	// accountGroups contains the account groups, in the order of their first waiters.
+	length        int
 	accountGroups []*accountGroup
 	byAccount     map[ipam.Account]*accountGroup
 }
 
-// accountGroup holds an account group: the waiters of a length queue whose blocks count for the same
-// account, in order.
+// accountGroup holds the waiters of a length queue for one account, in order.
 type accountGroup struct {
 	account ipam.Account
 	waiters []*waiter
@@ -57,8 +55,8 @@ type accountGroup struct {
 
 func compareAccountGroups(a, b *accountGroup) int { return compareWaiters(a.waiters[0], b.waiters[0]) }
 
-// updateGroup changes an account group, or makes one, and keeps the account groups in order. It removes
-// an account group that is empty after the change.
+// updateGroup changes or makes an account group, and keeps the groups in the order of their first
+// waiters, without empty ones.
 func (r *lengthQueue) updateGroup(account ipam.Account, update func([]*waiter) []*waiter) {
 	g := r.byAccount[account]
 	if g == nil {
@@ -118,33 +116,23 @@ func (pq *poolQueue) searchLength(length int) (int, bool) {
 
 // noteFreed notes that a part of the block became free.
 func (pq *poolQueue) noteFreed(block netip.Prefix) {
-	if !pq.byBlock.OverlapsPrefix(block) {
-		return
+	var freed []*waiter
+	for _, waiters := range ledger.Overlapping(&pq.byBlock, block) {
+		freed = append(freed, waiters...)
 	}
-	var candidates []*waiter
-	for _, waiters := range pq.byBlock.Supernets(block) { // block itself included
-		candidates = append(candidates, waiters...)
+	switch len(freed) {
+	case 0:
+	case 1:
+		pq.candidates = insert(remove(pq.candidates, freed[0]), freed[0])
+	default:
+		pq.candidates = append(pq.candidates, freed...)
+		slices.SortFunc(pq.candidates, compareWaiters)
+		pq.candidates = slices.Compact(pq.candidates)
 	}
-	for prefix, waiters := range pq.byBlock.Subnets(block) {
-		if prefix != block {
-			candidates = append(candidates, waiters...)
-		}
-	}
-	pq.addCandidates(candidates)
 }
 
-func (pq *poolQueue) addCandidates(waiters []*waiter) {
-	if len(waiters) == 1 {
-		pq.candidates = insert(remove(pq.candidates, waiters[0]), waiters[0])
-		return
-	}
-	pq.candidates = append(pq.candidates, waiters...)
-	slices.SortFunc(pq.candidates, compareWaiters)
-	pq.candidates = slices.Compact(pq.candidates)
-}
-
-// firstFree returns the first waiter whose one block is free and that can have it, except for the
-// excluded holder. It looks only once at a waiter whose block turns out to be in use.
+// firstFree returns the first waiter whose one block is free and that can have it, except the
+// excluded holder. It looks only once at a waiter whose block is in use.
 func (pq *poolQueue) firstFree(room Room, excludedHolder ipam.Holder) *waiter {
 	inUse := 0
 	for i, p := range pq.candidates {
@@ -171,8 +159,7 @@ func filterFree(waiters []*waiter, room Room) []*waiter {
 	return slices.DeleteFunc(slices.Clone(waiters), func(p *waiter) bool { return !room.IsFree(p.Request.Block) })
 }
 
-// nextWaiter returns the first waiter for which there is room and that can have it, except for the
-// excluded holder.
+// nextWaiter returns the first waiter that can have a block now, except the excluded holder.
 func (pq *poolQueue) nextWaiter(pool ipam.Pool, room Room, excludedHolder ipam.Holder) *waiter {
 	first := pq.firstFree(room, excludedHolder)
 	if first != nil && first.isReturning(pool) {
@@ -191,7 +178,7 @@ func (pq *poolQueue) nextWaiter(pool ipam.Pool, room Room, excludedHolder ipam.H
 }
 
 // oldest returns the first waiter that can have a block. It costs O(1), and as much again for each
-// account whose waiters came before and that has as much as it can have.
+// account before it that has as much as it can have.
 func (r *lengthQueue) oldest(room Room, excludedHolder ipam.Holder) *waiter {
 	var oldest *waiter
 	for _, g := range r.accountGroups {
@@ -215,13 +202,13 @@ func (g *accountGroup) oldest(excludedHolder ipam.Holder) *waiter {
 	return nil
 }
 
-// concurrentClaims is the number of claims that may ask one pool for a block at the same time, each seeing
-// that there is plenty.
+// concurrentClaims is the number of claims that may ask one pool at a time, each seeing that there
+// is plenty.
 const concurrentClaims = 256
 
-// hasPlenty reports whether the pool has room for one more block of the length, for all its
-// waiters, and for concurrentClaims others, even if they all take as much as the largest of them: a free
-// block that holds as many blocks of the largest requested size. It costs O(1).
+// hasPlenty reports whether the pool has room for one more block, all its waiters, and
+// concurrentClaims others, even if all take as much as the largest: one free block that holds as
+// many. It costs O(1).
 func (pq *poolQueue) hasPlenty(room Room, length int) bool {
 	if !hasRoomFor(room, concurrentClaims, length) {
 		return false
@@ -232,25 +219,14 @@ func (pq *poolQueue) hasPlenty(room Room, length int) bool {
 	return hasRoomFor(room, concurrentClaims+pq.byLengthCount, length)
 }
 
-// wantedBlock returns a free block that overlaps the given block, that a waiter asks for by its CIDR,
-// and that the waiter can have. It ignores the excluded holder. It returns the zero Prefix if there is
-// no such block.
+// wantedBlock returns a free block that overlaps the given one and that a waiter asks for and can
+// have, except the excluded holder.
 func (pq *poolQueue) wantedBlock(room Room, block netip.Prefix, excludedHolder ipam.Holder) netip.Prefix {
-	if !pq.byBlock.OverlapsPrefix(block) {
-		return netip.Prefix{}
-	}
-	isWanted := func(requestedBlock netip.Prefix, waiters []*waiter) bool {
-		return room.IsFree(requestedBlock) && slices.ContainsFunc(waiters, func(p *waiter) bool {
+	for requestedBlock, waiters := range ledger.Overlapping(&pq.byBlock, block) {
+		isWanted := room.IsFree(requestedBlock) && slices.ContainsFunc(waiters, func(p *waiter) bool {
 			return p.Holder != excludedHolder && room.Allows(p.wants.Account, requestedBlock.Bits())
 		})
-	}
-	for requestedBlock, waiters := range pq.byBlock.Supernets(block) {
-		if isWanted(requestedBlock, waiters) {
-			return requestedBlock
-		}
-	}
-	for requestedBlock, waiters := range pq.byBlock.Subnets(block) {
-		if isWanted(requestedBlock, waiters) {
+		if isWanted {
 			return requestedBlock
 		}
 	}
@@ -263,8 +239,7 @@ func hasRoomFor(room Room, blocks, length int) bool {
 	return prefixLength >= 0 && room.Has(prefixLength)
 }
 
-// servableHolders returns the waiters that ask for no particular block, for which there is room and that
-// can have it, oldest first of each length.
+// servableHolders returns the waiters for any block that can have one, oldest first of each length.
 func (pq *poolQueue) servableHolders(room Room) []ipam.Holder {
 	var all []ipam.Holder
 	for _, r := range pq.byLength {
@@ -283,8 +258,7 @@ func (pq *poolQueue) servableHolders(room Room) []ipam.Holder {
 	return all
 }
 
-// conflictedWaiters returns the waiters that ask for one block that another holder has, and that do not
-// know that yet.
+// conflictedWaiters returns the waiters whose one block is in use, and that do not know that yet.
 func (pq *poolQueue) conflictedWaiters(room Room) []*waiter {
 	var waiters []*waiter
 	for p := range pq.unaware {
@@ -304,7 +278,6 @@ func holders(waiters []*waiter) []ipam.Holder {
 	return all
 }
 
-// enqueue adds a waiter to the pool queues where it belongs, and dequeue removes it from them.
 func (q *poolQueues) enqueue(p *waiter) {
 	if !p.isQueued() {
 		return

@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +14,128 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
+
+// Waiter represents a claim or a child pool that waits for a block, and its position in line: the
+// older first, then by name.
+type Waiter struct {
+	Since time.Time
+	// Holder is the claim or the child pool; Request is its request, as far as it is known.
+	Holder  ipam.Holder
+	Request ipam.Request
+	// Reason is the reason that the waiter's own status states.
+	Reason WaitReason
+}
+
+// WaitReason represents the reason in a waiter's status, from which other replicas learn which are
+// passed over.
+type WaitReason int
+
+// The reasons that a status can state.
+const (
+	// ReasonUnknown means that the status states nothing that decides it.
+	ReasonUnknown WaitReason = iota
+	// ReasonNoRoom means that there is no room. The waiter is in line.
+	ReasonNoRoom
+	// ReasonRefused means that the waiter cannot be served for another reason. It is parked.
+	ReasonRefused
+)
+
+// IsZero reports whether the waiter has no holder.
+func (w Waiter) IsZero() bool { return w.Holder == (ipam.Holder{}) }
+
+func (w Waiter) isBefore(other Waiter) bool { return compare(w, other) < 0 }
+
+// isReturning reports whether the waiter asked for one block alone before the pool was first ready,
+// as after a restore, or in a pool that is paused from the start. Such waiters are served first,
+// because no other block serves them. A waiter that asks later has no such right: it would be a way
+// past the waiters for a full pool.
+func (w Waiter) isReturning(pool ipam.Pool) bool {
+	return w.Request.Block.IsValid() && (pool.OpenSince.IsZero() || !w.Since.After(pool.OpenSince))
+}
+
+// isAheadOf reports whether the pool serves the waiter before the other.
+func (w Waiter) isAheadOf(other Waiter, pool ipam.Pool) bool {
+	if first := w.isReturning(pool); first != other.isReturning(pool) {
+		return first
+	}
+	return w.isBefore(other)
+}
+
+func compare(a, b Waiter) int {
+	return cmp.Or(
+		a.Since.Compare(b.Since),
+		cmp.Compare(a.Holder.Namespace, b.Holder.Namespace),
+		cmp.Compare(a.Holder.Name, b.Holder.Name),
+		cmp.Compare(a.Holder.Kind, b.Holder.Kind),
+	)
+}
+
+// waiter holds one waiter in the queue.
+type waiter struct {
+	Waiter
+	wants ipam.Wants
+	// provisional reports that the waiter has not joined yet.
+	provisional bool
+	// knowsConflict reports that its status states that another holder has its one block.
+	knowsConflict bool
+	// parked reports that it cannot be served for another reason than want of room; awaitedChange is
+	// the change that it needs, if known.
+	parked        bool
+	awaitedChange ipam.Awaited
+	// refusal is the error in its status from when it was parked until it is served: a lack of room
+	// is then no news. With probation it is in line again.
+	refusal   error
+	probation bool
+	// failures counts attempts to serve it that failed for such a reason.
+	failures int
+	// isBeyondLimit reports that the waiter is beyond the bound of its namespace.
+	isBeyondLimit bool
+}
+
+func compareWaiters(a, b *waiter) int { return compare(a.Waiter, b.Waiter) }
+
+// insert adds a waiter to a sorted list. It costs O(log n) and a move of memory, as remove does.
+func insert(list []*waiter, p *waiter) []*waiter {
+	if n := len(list); n == 0 || compareWaiters(list[n-1], p) < 0 {
+		return append(list, p)
+	}
+	at, _ := slices.BinarySearchFunc(list, p, compareWaiters)
+	return slices.Insert(list, at, p)
+}
+
+func remove(list []*waiter, p *waiter) []*waiter {
+	at, found := slices.BinarySearchFunc(list, p, compareWaiters)
+	if !found {
+		return list
+	}
+	return slices.Delete(list, at, at+1)
+}
+
+// target represents the object that a waiter names. Zero means the default class.
+type target struct {
+	class    string
+	pool     ipam.PoolKey
+	selector bool
+}
+
+func targetOf(r ipam.Request) target {
+	if r.Selects != nil {
+		return target{selector: true}
+	}
+	return target{class: r.Class, pool: r.Pool}
+}
+
+// sortWaiters returns the waiters of the sets, in order.
+func sortWaiters(sets ...map[*waiter]bool) []*waiter {
+	var all []*waiter
+	for _, set := range sets {
+		for p := range set {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, compareWaiters)
+	return all
+}
 
 // poolQueues holds the waiters in the order of each pool. The zero value is not usable.
 type poolQueues struct {
@@ -32,8 +156,6 @@ type poolQueues struct {
 	awaiting map[ipam.Awaited]map[*waiter]bool
 }
 
-// newPoolQueues returns empty pool queues in which a namespace can have at most limit waiters; 0 means
-// any number.
 func newPoolQueues(limit int) *poolQueues {
 	return &poolQueues{
 		limit: limit, waiters: map[ipam.Holder]*waiter{}, byPool: map[ipam.PoolKey]*poolQueue{},
@@ -42,8 +164,8 @@ func newPoolQueues(limit int) *poolQueues {
 	}
 }
 
-// Join puts a waiter in line, or notes its present wants, and reports whether the waiter is new. A
-// parked waiter stays parked, unless its status states otherwise.
+// Join puts a waiter in line, or notes its wants, and reports whether it is new. A parked waiter
+// stays parked, unless its status states otherwise.
 func (q *poolQueues) Join(w Waiter, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,8 +189,8 @@ func (q *poolQueues) Join(w Waiter, wants ipam.Wants) bool {
 	return previous == nil
 }
 
-// JoinProvisionally adds a waiter for a holder that is not in the queue, until the holder joins or
-// leaves, or RemoveProvisional removes the waiter.
+// JoinProvisionally adds a waiter that is not in the queue, until it joins, leaves, or
+// RemoveProvisional is called.
 func (q *poolQueues) JoinProvisionally(w Waiter, wants ipam.Wants) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +202,6 @@ func (q *poolQueues) JoinProvisionally(w Waiter, wants ipam.Wants) {
 	q.register(p)
 }
 
-// RemoveProvisional removes the waiters that were added provisionally and did not join.
 func (q *poolQueues) RemoveProvisional() []LeaveResult {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,15 +214,13 @@ func (q *poolQueues) RemoveProvisional() []LeaveResult {
 
 // LeaveResult holds the effects of a waiter's leaving.
 type LeaveResult struct {
-	// Pools contains the pools for which the waiter waited: the turn of another waiter may have
-	// come there.
+	// Pools contains the pools in which the turn of another waiter may have come.
 	Pools []ipam.PoolKey
-	// MovedUp contains the waiters of its namespace that are in line instead of it, and were beyond
-	// the bound before.
+	// MovedUp contains waiters of its namespace that were beyond the bound, and are in line instead.
 	MovedUp []ipam.Holder
 }
 
-// Remove removes a waiter. It returns false if the holder does not wait.
+// Remove removes a waiter, if the holder waits.
 func (q *poolQueues) Remove(holder ipam.Holder) (LeaveResult, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,7 +236,6 @@ func (q *poolQueues) removeAndMoveUp(p *waiter) LeaveResult {
 	return LeaveResult{Pools: p.wants.Pools, MovedUp: q.moveUp(p)}
 }
 
-// register adds a waiter everywhere, and take removes it from everywhere.
 func (q *poolQueues) register(p *waiter) {
 	q.waiters[p.Holder] = p
 	if p.provisional {
@@ -145,8 +263,6 @@ func (q *poolQueues) unregister(p *waiter) {
 	q.removeFromTenant(p)
 }
 
-// Waiter returns the waiter of a holder, in line or not. It returns false if the holder does not
-// wait.
 func (q *poolQueues) Waiter(holder ipam.Holder) (Waiter, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,12 +298,12 @@ func (q *poolQueues) Pools() []ipam.PoolKey {
 
 // Yield decides how the outcome of an attempt to serve a waiting holder affects its turn. It
 // returns the error for the holder's status and, if a limit is reached, the time after which to try
-// the holder again. An *ipam.ParkedError with a cause is for the back-off.
+// again. An *ipam.ParkedError with a cause is for the back-off.
 //
-// A holder that fails for want of room keeps its position. A holder that waits for something that
-// is missing, or not allowed, has no position, and is notified when that changes. Every other
-// holder loses its turn: at once if the API server refuses the record, or if the error itself
-// states that, and otherwise if that has happened a few times in a row.
+// A holder that fails for want of room keeps its position. A holder that waits for something
+// missing, or not allowed, has no position, and is notified of changes. Every other holder loses
+// its turn: at once if the API server refuses the record or the error states that, otherwise after
+// a few times in a row.
 func (q *Queue) Yield(holder ipam.Holder, err error) (time.Duration, error) {
 	var missing *ipam.MissingError
 	var policy *ipam.PolicyError
@@ -229,23 +345,21 @@ func (q *Queue) keepPosition(holder ipam.Holder, err error) error {
 }
 
 // Park takes the turn of a waiting holder away until Resume is called with the change that it
-// awaits, and returns the time after which to try the holder nevertheless. The waiters behind it
-// are served. If it is tried again without room, it is in line again, as the obstacle may be gone;
-// its status stays the same until that is known.
+// awaits, and returns the time after which to try the holder nevertheless. If it is then tried
+// without room, it is in line again, with the same status until it is known whether the obstacle is
+// gone.
 func (q *Queue) Park(holder ipam.Holder, cause *ipam.ParkedError) time.Duration {
-	result := q.poolQueues.Park(holder, cause.Awaits, cause)
-	q.wakePools(result.Pools)
-	return result.Retry
+	pools, retry := q.poolQueues.Park(holder, cause.Awaits, cause)
+	q.wakePools(pools)
+	return retry
 }
 
-// Resume puts the waiters back in line that are parked until exactly this has changed, and wakes
-// their pools, so that the first waiter whose turn it is gets served. It can be called under the
-// ledger's lock.
+// Resume puts the waiters back in line that are parked until exactly this has changed. It can be
+// called under the ledger's lock.
 func (q *Queue) Resume(change ipam.Awaited) { q.wakePools(q.poolQueues.ResumeAwaiting(change)) }
 
-// resumeLimited resumes the waiters that wait until the project of a record, which is gone, holds
-// less: of its pool, which is woken anyway, or of its class, whose other pools may have room for
-// them.
+// resumeLimited resumes the waiters that wait until the project of a deleted record holds less of
+// its pool, or of its class, whose other pools may have room for them.
 func (q *Queue) resumeLimited(record ipam.Record) {
 	if record.Project == "" {
 		return
@@ -259,18 +373,18 @@ func (q *Queue) resumeLimited(record ipam.Record) {
 	q.wakePools(q.poolQueues.PoolsWithWaiters(q.catalog.PoolsNaming(record.Class)))
 }
 
-// isTransient reports whether an error is of a kind that passes by itself: another process changes the
-// same object, or the API server or the watch is late.
+// isTransient reports whether an error passes by itself: another process changes the object, or the
+// API server or the watch is late.
 func isTransient(err error) bool {
 	return !kubeutil.IsRejected(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsTooManyRequests(err)
 }
 
-// IsRefused reports whether the API server refuses something, and will refuse it again until
-// something else changes.
+// IsRefused reports whether the API server will refuse something again until something else
+// changes.
 func IsRefused(err error) bool { return !isTransient(err) }
 
-// MayWait returns a *ipam.TooManyWaitingError if a claim that is created now in the namespace with
-// this request would be beyond the bound of the waiters.
+// MayWait returns a *ipam.TooManyWaitingError if a new claim would be beyond the bound of the
+// waiters.
 func (q *Queue) MayWait(namespace string, request ipam.Request) error {
 	if q.poolQueues.IsFull(namespace, request) {
 		return q.tooManyWaiting(namespace)

@@ -69,8 +69,6 @@ func TestWaiterStaysUntilRemoved(t *testing.T) {
 	}
 }
 
-// TestWaiterIsInQueueOfItsWants expects that a waiter whose request changes moves to the
-// queue of the new one, and leaves the other.
 func TestWaiterIsInQueueOfItsWants(t *testing.T) {
 	other := ipam.Pool{Key: ipam.PoolNamed("other")}
 	for name, park := range map[string]bool{"queued": false, "parked": true} {
@@ -138,8 +136,6 @@ func TestConflictedWaitersAreReportedInOrder(t *testing.T) {
 	}
 }
 
-// TestWaiterBeyondBoundComesLast expects that a waiter beyond the bound of its namespace
-// comes behind all, however old it is.
 func TestWaiterBeyondBoundComesLast(t *testing.T) {
 	q := newPoolQueues(1)
 	q.Join(newWaiter("within", 5, 24))
@@ -160,22 +156,24 @@ func TestWaiterBeyondBoundComesLast(t *testing.T) {
 func TestParkedWaiterBacksOff(t *testing.T) {
 	q := newPoolQueues(0)
 	w, wants := newWaiter("a", 1, 24)
-	if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != lastRetry || len(p.Pools) != 0 {
-		t.Errorf("one that does not wait: %+v", p)
+	if pools, retry := q.Park(w.Holder, ipam.Awaited{}, nil); retry != lastRetry || len(pools) != 0 {
+		t.Errorf("one that does not wait: %v, %v", pools, retry)
 	}
 	if q.RecordFailure(w.Holder) || q.RestorePosition(w.Holder) != nil {
 		t.Error("one that does not wait stumbles, or keeps a refusal")
 	}
 	q.Join(w, wants)
 	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
-		if p := q.Park(w.Holder, ipam.Awaited{}, nil); p.Retry != time.Duration(seconds)*time.Second || !slices.Equal(p.Pools, wants.Pools) {
-			t.Errorf("got %+v, want %d s", p, seconds)
+		pools, retry := q.Park(w.Holder, ipam.Awaited{}, nil)
+		if retry != time.Duration(seconds)*time.Second || !slices.Equal(pools, wants.Pools) {
+			t.Errorf("got %v, %v, want %d s", pools, retry, seconds)
 		}
 	}
 	if len(q.awaiting) != 0 {
 		t.Errorf("awaited without a waiter: %v", q.awaiting)
 	}
-	if q.RestorePosition(w.Holder) != nil || q.Park(w.Holder, ipam.Awaited{}, nil).Retry != firstRetry {
+	restored := q.RestorePosition(w.Holder)
+	if _, retry := q.Park(w.Holder, ipam.Awaited{}, nil); restored != nil || retry != firstRetry {
 		t.Error("after it kept its place it is not tried again soon")
 	}
 	refused := errors.New("refused")
@@ -183,13 +181,11 @@ func TestParkedWaiterBacksOff(t *testing.T) {
 	if err := q.RestorePosition(w.Holder); !errors.Is(err, refused) {
 		t.Errorf("the refusal is %v", err)
 	}
-	if p := q.Park(w.Holder, ipam.Awaited{}, refused); p.Retry != 4*time.Second {
-		t.Errorf("refused again after %v", p.Retry)
+	if _, retry := q.Park(w.Holder, ipam.Awaited{}, refused); retry != 4*time.Second {
+		t.Errorf("refused again after %v", retry)
 	}
 }
 
-// TestParkedWaiterResumesOnAwaitedChange expects that a waiter that is parked until a change is
-// resumed by just that change, and once.
 func TestParkedWaiterResumesOnAwaitedChange(t *testing.T) {
 	q := newPoolQueues(0)
 	w, wants := newWaiter("a", 1, 24)
@@ -215,8 +211,6 @@ func TestParkedWaiterResumesOnAwaitedChange(t *testing.T) {
 	}
 }
 
-// TestRemovedWaiterLeavesOthersQueued covers two waiters for the same pool: a change of it concerns the
-// other still.
 func TestRemovedWaiterLeavesOthersQueued(t *testing.T) {
 	q := newPoolQueues(0)
 	for i, name := range []string{"a", "b", "c"} {
@@ -235,5 +229,82 @@ func TestRemovedWaiterLeavesOthersQueued(t *testing.T) {
 	}
 	if len(q.targets) > 0 {
 		t.Errorf("when all have left %d targets are kept", len(q.targets))
+	}
+}
+
+// TestWaiterOfProjectAtLimitIsSkipped covers a pool with plenty of room. The waiter keeps its position,
+// as it can wait for room in another pool.
+func TestWaiterOfProjectAtLimitIsSkipped(t *testing.T) {
+	q := newPoolQueues(0)
+	for i, project := range []string{"red", "green", "blue"} {
+		w, wants := newWaiter(project, int64(i), 24)
+		wants.Account.Project = project
+		q.Join(w, wants)
+	}
+	if due := dueNames(q, room{largest: 8, atLimit: []string{"red"}}); !slices.Equal(due, []string{"green", "blue"}) {
+		t.Errorf("%v are due, want those below their limits", due)
+	}
+	if !q.IsQueued(holder("red"), pool.Key) {
+		t.Error("it has lost its place")
+	}
+}
+
+// TestWaiterForOneBlockDoesNotDelayOthers covers a claim or a child pool that requests one
+// block: it can wait for long, or only seem to, if this process is behind in its view. If there is
+// plenty, others take another block.
+func TestWaiterForOneBlockDoesNotDelayOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		room  Room
+		block string
+		want  string // the block wanted in its place
+		may   bool
+		as    string
+	}{
+		"another block": {everythingFree(), "10.0.1.0/28", "", true, "new"},
+		"the block":     {everythingFree(), "10.0.0.0/28", "10.0.0.0/28", false, "new"},
+		"a part of it":  {everythingFree(), "10.0.0.8/29", "10.0.0.0/28", false, "new"},
+		"more than it":  {everythingFree(), "10.0.0.0/27", "10.0.0.0/28", false, "new"},
+		"the block, for the one that asked for it": {everythingFree(), "10.0.0.0/28", "", true, "a"},
+		"another block, where there is not plenty": {freeBeside(27, "10.0.0.0/28"), "10.0.1.0/28", "", false, "new"},
+		"the block, where it is not all free":      {roomFor(8), "10.0.0.0/29", "", true, "new"},
+		"the block, where its project has enough":  {room{free: everythingFree().free, atLimit: []string{"red"}}, "10.0.0.0/28", "", true, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newPoolQueues(0)
+			place, wants := newBlockWaiter("a", 1, "10.0.0.0/28")
+			wants.Account.Project = "red"
+			q.Join(place, wants)
+			holder := ipam.Holder{Kind: "IPClaim", Namespace: "red", Name: c.as}
+			isTurn, wantedBlock := q.MayTake(pool, c.room, holder, Waiter{}, netip.MustParsePrefix(c.block))
+			if c.want == "" && wantedBlock.IsValid() || c.want != "" && wantedBlock.String() != c.want || isTurn != c.may {
+				t.Errorf("may take: %t, but for %v; want %t, %q", isTurn, wantedBlock, c.may, c.want)
+			}
+		})
+	}
+}
+
+// TestBlockIsNotKeptForIneligibleWaiter expects that a block that a waiter requests by CIDR is not
+// kept for it if it cannot have the block, or if a part of it is in use: others come before the
+// newcomer, but there is plenty.
+func TestBlockIsNotKeptForIneligibleWaiter(t *testing.T) {
+	for name, c := range map[string]struct {
+		room Room
+		as   string
+		may  bool
+	}{
+		"it may have it":           {everythingFree(), "new", false},
+		"its project has enough":   {room{free: everythingFree().free, atLimit: []string{"red"}}, "new", true},
+		"a part of it is in use":   {roomFor(0), "new", true},
+		"it asks itself":           {everythingFree(), "exact", true},
+		"it asks, and is at limit": {room{free: everythingFree().free, atLimit: []string{"red"}}, "exact", true},
+	} {
+		q := newPoolQueues(0)
+		w, wants := newBlockWaiter("exact", 5, "10.0.0.0/28")
+		wants.Account.Project = "red"
+		q.Join(w, wants)
+		q.Join(newWaiter("any", 1, 28))
+		if got, wanted := q.MayTake(pool, c.room, holder(c.as), Waiter{}, netip.MustParsePrefix("10.0.0.0/28")); got != c.may || wanted.IsValid() == c.may {
+			t.Errorf("%s: may take %t (%v), want %t", name, got, wanted, c.may)
+		}
 	}
 }

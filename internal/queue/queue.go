@@ -52,10 +52,9 @@ import (
 
 // Queue holds the waiters and the order of their turns. The zero value is not usable.
 type Queue struct {
-	poolQueues *poolQueues
-	ledger     *ledger.Ledger
-	catalog    *inventory.Catalog
-	// watchNamespace is the only namespace whose claims are served; empty means all.
+	poolQueues     *poolQueues
+	ledger         *ledger.Ledger
+	catalog        *inventory.Catalog
 	watchNamespace string
 	log            logr.Logger
 	// wake contains the pools where a waiter may now be served.
@@ -66,8 +65,8 @@ type Queue struct {
 	// sources report whether the first list of each is complete.
 	sourcesLock sync.RWMutex
 	sources     []func() bool
-	// isResolved reports whether the wants of the waiters have been resolved since everything was
-	// seen once; resolveLock is held while they are resolved and noted.
+	// isResolved reports whether wants have been resolved since everything was seen once; resolveLock
+	// is held while they are resolved and noted.
 	resolveLock sync.Mutex
 	isResolved  atomic.Bool
 }
@@ -75,8 +74,7 @@ type Queue struct {
 // Close ends Run, even while Run waits.
 func (q *Queue) Close() { q.wake.ShutDown() }
 
-// Waiter returns the waiter of a holder, in line or not. It returns false if the holder does not
-// wait.
+// Waiter returns the waiter of a holder, in line or not, if it waits.
 func (q *Queue) Waiter(holder ipam.Holder) (Waiter, bool) { return q.poolQueues.Waiter(holder) }
 
 // Has reports whether a holder waits.
@@ -93,22 +91,12 @@ func (q *Queue) WaitingForClass(class string) []ipam.Holder {
 // WaitingFor returns the holders that wait for the object of a change in the catalog.
 func (q *Queue) WaitingFor(c inventory.Change) []ipam.Holder { return q.poolQueues.WaitingFor(c) }
 
-// Turn returns the decision that the ledger asks for before it holds a block of the pool for a
-// holder. The holder's position is zero for a newcomer, which is behind all waiters.
+// Turn returns the decision that the ledger asks for before it holds a block for a holder. The
+// position is zero for a newcomer, which is behind all waiters.
 func (q *Queue) Turn(pool ipam.Pool, holder ipam.Holder, position Waiter) ledger.Turn {
-	return turn{q.poolQueues, pool, holder, position}
-}
-
-type turn struct {
-	poolQueues *poolQueues
-	pool       ipam.Pool
-	holder     ipam.Holder
-	position   Waiter
-}
-
-// MayTake implements ledger.Turn.
-func (t turn) MayTake(room ledger.Room, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix) {
-	return t.poolQueues.MayTake(t.pool, room, t.holder, t.position, block)
+	return func(room ledger.Room, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix) {
+		return q.poolQueues.MayTake(pool, room, holder, position, block)
+	}
 }
 
 // Options holds the parameters of a new Queue.
@@ -119,8 +107,7 @@ type Options struct {
 	Catalog *inventory.Catalog
 	// Limit bounds the waiting claims of a namespace; 0 means any number.
 	Limit int
-	// WatchNamespace is the only namespace whose claims this operator's controllers serve; empty
-	// means all namespaces.
+	// WatchNamespace is the only namespace whose claims are served; empty means all.
 	WatchNamespace string
 	// Log reports claims that lose their turn.
 	Log logr.Logger
@@ -156,17 +143,16 @@ func New(o Options) *Queue {
 	return q
 }
 
-// AddSource adds a source on which decisions rest; synced reports whether its first list is complete.
-// It must be called before the cache is started: if a source is added later, the completion of its
-// list does not resolve the wants of the waiters again.
+// AddSource adds a source on which decisions rest, before the cache is started; synced reports
+// whether its first list is complete.
 func (q *Queue) AddSource(synced func() bool) {
 	q.sourcesLock.Lock()
 	defer q.sourcesLock.Unlock()
 	q.sources = append(q.sources, synced)
 }
 
-// Synced returns ipam.ErrNotSynced until all sources on which decisions rest have been seen once:
-// records, pools, classes and the waiting claims. No holder is served before.
+// Synced returns ipam.ErrNotSynced until all sources have been seen once. No holder is served
+// before.
 func (q *Queue) Synced() error {
 	q.sourcesLock.RLock()
 	defer q.sourcesLock.RUnlock()
@@ -208,9 +194,8 @@ type Count struct {
 	Oldest  time.Time
 }
 
-// Counts returns the counts of all Lines that are not empty. A waiter that waits for several pools
-// is in the pool queue of each. It costs O(waiters), with little for each, regardless of the number
-// of pools that it waits for.
+// Counts returns the counts of all pool queues and standings that are not empty. A waiter for
+// several pools is in the queue of each. It costs O(waiters).
 func (q *Queue) Counts() map[CountKey]Count { return q.poolQueues.Counts() }
 
 // Counts implements Queue.Counts.
@@ -221,15 +206,12 @@ func (q *poolQueues) Counts() map[CountKey]Count {
 	for pool, pq := range q.byPool {
 		counts[CountKey{Pool: pool}] = pq.count()
 	}
-	var byStanding [BeyondLimit + 1]Count
 	for _, p := range q.waiters {
 		if standing := p.standing(); standing != Queued {
-			byStanding[standing].add(1, p.Since)
-		}
-	}
-	for standing, count := range byStanding {
-		if count.Waiters > 0 {
-			counts[CountKey{Standing: Standing(standing)}] = count
+			key := CountKey{Standing: standing}
+			count := counts[key]
+			count.add(1, p.Since)
+			counts[key] = count
 		}
 	}
 	return counts
@@ -247,8 +229,7 @@ func (p *waiter) standing() Standing {
 	return Queued
 }
 
-// count counts the waiters of the pool queue. Each account group and each list of one block is in
-// order.
+// count counts the waiters. Each account group and each list of one block is in order.
 func (pq *poolQueue) count() Count {
 	count := Count{}
 	for _, r := range pq.byLength {
@@ -277,10 +258,8 @@ func (q *poolQueues) WaitingForClass(class string) []ipam.Holder {
 	return holders(sortWaiters(q.targets[target{class: class}]))
 }
 
-// WaitingFor returns the holders that wait for the object of a change, oldest first: a class, by
-// its name or as the default; a pool, by its name or its labels; or the objects that they can use,
-// with the project of their namespace. Selectors are evaluated outside the lock, which every create
-// takes.
+// WaitingFor returns the holders that wait for the object of a change, oldest first. Selectors are
+// evaluated outside the lock, which every create takes.
 func (q *poolQueues) WaitingFor(c inventory.Change) []ipam.Holder {
 	var waiting []ipam.Holder
 	for _, w := range q.AffectedWaiters(c) {
@@ -291,8 +270,8 @@ func (q *poolQueues) WaitingFor(c inventory.Change) []ipam.Holder {
 	return waiting
 }
 
-// AffectedWaiters returns the waiters whose wants the change may alter: the waiters of WaitingFor, and
-// all that select pools by labels, as the pool may have had other labels.
+// AffectedWaiters returns the waiters whose wants the change may alter: also all that select pools
+// by labels, as the pool may have had other labels.
 func (q *poolQueues) AffectedWaiters(c inventory.Change) []Waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -340,9 +319,8 @@ func targetsOf(c inventory.Change) map[target]bool {
 	return targets
 }
 
-// inNamespace returns the waiters of a namespace that name one of the targets. Only the namespace
-// itself sees its pools. The cost depends on the namespace alone, not on the number of waiters in
-// others.
+// inNamespace returns the waiters of a namespace, which alone sees its pools, that name one of the
+// targets. It costs O(waiters of the namespace).
 func (q *poolQueues) inNamespace(namespace string, targets map[target]bool) []*waiter {
 	t := q.namespaces[namespace]
 	if t == nil {
@@ -365,8 +343,7 @@ func waitersAt(waiters []*waiter) []Waiter {
 	return all
 }
 
-// Update notes a waiter's present wants, and reports whether they differ from the earlier ones. A
-// parked waiter is then in line again.
+// Update notes a waiter's present wants, and reports whether they are new: it is not parked then.
 func (q *poolQueues) Update(holder ipam.Holder, wants ipam.Wants) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -47,7 +47,7 @@ type listFirst struct{ *fcache.FakeControllerSource }
 // IsWatchListSemanticsUnSupported makes the reflector list first, then watch.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// inScene plays a scene. The own record of its pool is stored, and a namespace has at most as many
+// runScene plays a scene. The own record of its pool is stored, and a namespace has at most as many
 // waiters as the options state.
 func runScene(t *testing.T, o Options, play func(*scene)) {
 	t.Helper()

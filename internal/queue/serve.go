@@ -15,9 +15,9 @@ import (
 // turnHandler holds the function that serves the holders of a kind.
 type turnHandler struct{ serve func(ipam.Holder) }
 
-// OnTurn registers serve for a kind. serve is called, from the goroutine of Run among others, for
-// each holder of the kind whose turn it is, now or later, until stop is called or another function
-// is registered for the kind. serve must return at once.
+// OnTurn registers serve for a kind. serve is called, from any goroutine, for each holder of the
+// kind whose turn it is, until stop is called or another function is registered. It must return at
+// once.
 func (q *Queue) OnTurn(kind string, serve func(ipam.Holder)) (stop func()) {
 	handler := &turnHandler{serve}
 	q.turnsLock.Lock()
@@ -50,10 +50,9 @@ func (q *Queue) EnqueueWaiting(requests kubeutil.Queue, kind string, c inventory
 }
 
 // Run looks at each pool in which something was released or changed, until ctx is done. It serves
-// the first claim of those that it can serve, or all of them if there is plenty. It also serves the
-// claims whose requested block another holder has got, so that their status states that. On a
-// replica that does not lead no holder is served, and Run only keeps the pools that something was
-// released in from piling up.
+// the first claim that it can serve, or all if there is plenty, and the claims whose requested
+// block another holder has got, so that their status states that. On a replica that does not lead,
+// it only keeps the pools from piling up.
 func (q *Queue) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, q.wake.ShutDown)
 	defer stop()
@@ -102,8 +101,7 @@ func (q *Queue) wakePools(pools []ipam.PoolKey) {
 
 // MayTake reports whether a holder can take the free block from the pool: no waiter for which there
 // is room comes before it, or there is plenty for all. If there is plenty, but a waiter asks for a
-// block that overlaps this one, MayTake returns that waiter's block: the holder can take another.
-// The holder's position is zero for a newcomer, which is behind all waiters.
+// block that overlaps this one, MayTake returns that block: the holder can take another.
 //
 // It costs O(lengths that are waited for), and if there is plenty as much again for each waiter
 // that asks for a block that overlaps this one.
@@ -128,8 +126,8 @@ func (q *poolQueues) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, posi
 	return !wantedBlock.IsValid(), wantedBlock
 }
 
-// DueHolders returns the holders whose turn it is in a pool: the first for which there is room or, if
-// there is plenty, all for which there is room.
+// DueHolders returns the holders whose turn it is: the first that can have a block or, if there is
+// plenty, all.
 func (q *poolQueues) DueHolders(pool ipam.Pool, room Room) []ipam.Holder {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,8 +145,7 @@ func (q *poolQueues) DueHolders(pool ipam.Pool, room Room) []ipam.Holder {
 	return []ipam.Holder{first.Holder}
 }
 
-// ConflictedHolders returns the holders that wait for one block of the pool, and no other, and that do not
-// know yet that another holder has it. Each is reported once, and again when it asks for another
+// ConflictedHolders returns the holders whose one block another holder has got, once for each
 // block.
 func (q *poolQueues) ConflictedHolders(pool ipam.PoolKey, room Room) []ipam.Holder {
 	q.mu.Lock()
@@ -167,8 +164,8 @@ func (q *poolQueues) ConflictedHolders(pool ipam.PoolKey, room Room) []ipam.Hold
 	return holders(waiters)
 }
 
-// NoteFreed notes that a part of a block of the pool became free. It costs O(address bits), and as much
-// as there are waiters that ask for a block that overlaps it.
+// NoteFreed notes that a part of a block became free. It costs O(address bits and waiters for
+// blocks that overlap it).
 func (q *poolQueues) NoteFreed(pool ipam.PoolKey, block netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,8 +174,8 @@ func (q *poolQueues) NoteFreed(pool ipam.PoolKey, block netip.Prefix) {
 	}
 }
 
-// bytesOfWaiter is the largest memory size of a waiter that counts as one. A larger waiter counts
-// as several, so that the bound of a namespace bounds its memory, too.
+// bytesOfWaiter is the memory of a waiter that counts as one. A larger waiter counts as several, so
+// that the bound of a namespace bounds its memory, too.
 const bytesOfWaiter = 4 << 10
 
 // weight returns the number of waiters that a request counts as.
@@ -220,20 +217,18 @@ func (q *poolQueues) removeFromTenant(p *waiter) {
 }
 
 // isFull reports whether a new waiter is beyond the bound of its namespace. Cluster-scoped pools
-// belong to no tenant, and are not bounded.
+// are not bounded.
 func (q *poolQueues) isFull(p *waiter) bool {
 	t := q.namespaces[p.Holder.Namespace]
 	return p.Holder.Namespace != "" && t != nil && q.exceeds(t, p)
 }
 
-// exceeds reports whether a waiter of a namespace is too much beside the waiters that are in line.
-// One waiter is never too much.
+// exceeds reports whether a waiter is too much beside those in line. One waiter never is.
 func (q *poolQueues) exceeds(t *tenant, p *waiter) bool {
 	return q.limit > 0 && t.weight > 0 && t.weight+weight(p.Request) > q.limit
 }
 
-// moveUp puts the oldest waiters beyond the bound in line instead of a waiter that left, and
-// returns their holders.
+// moveUp puts the oldest waiters beyond the bound in line instead of one that left.
 func (q *poolQueues) moveUp(formerWaiter *waiter) []ipam.Holder {
 	t := q.namespaces[formerWaiter.Holder.Namespace]
 	if formerWaiter.isBeyondLimit || t == nil {
@@ -261,8 +256,7 @@ func (q *poolQueues) IsFull(namespace string, request ipam.Request) bool {
 	return q.isFull(&waiter{Waiter: Waiter{Holder: ipam.Holder{Namespace: namespace}, Request: request}})
 }
 
-// IsBeyondLimit reports whether a waiter is in no pool queue because its namespace has as many waiters
-// as it can have.
+// IsBeyondLimit reports whether a waiter is in no pool queue because of its namespace's bound.
 func (q *poolQueues) IsBeyondLimit(holder ipam.Holder) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -51,8 +51,6 @@ func TestConcurrentlyFreedBlockCausesNoOvertaking(t *testing.T) {
 	}
 }
 
-// TestDroppedHoldIsOfferedToWaiters covers a block that is free again without an event of
-// the watch.
 func TestDroppedHoldIsOfferedToWaiters(t *testing.T) {
 	runScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -74,8 +72,6 @@ func TestDroppedHoldIsOfferedToWaiters(t *testing.T) {
 	})
 }
 
-// TestUnrecordableWaiterDelaysNoOther makes the API server refuse the record of the claim that
-// comes first, again and again.
 func TestUnrecordableWaiterDelaysNoOther(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "ipallocations"}, "stuck", errors.New("exceeded quota"))
 	var rows []messages.Row
@@ -160,8 +156,6 @@ func TestUnservedClaimIsNotQueued(t *testing.T) {
 	})
 }
 
-// TestWaiterWantsFollowCatalog creates, changes and deletes every object for which a
-// claim waits, and expects the queues of the claim.
 func TestWaiterWantsFollowCatalog(t *testing.T) {
 	runScene(t, Options{}, func(s *scene) {
 		if err := s.queue.Synced(); err != nil {
@@ -209,8 +203,6 @@ func TestWaiterWantsFollowCatalog(t *testing.T) {
 	})
 }
 
-// TestWaiterParkedForLimitIsServedWhenUsageDrops covers an error that states that a claim loses its turn,
-// and until when.
 func TestWaiterParkedForLimitIsServedWhenUsageDrops(t *testing.T) {
 	runScene(t, Options{}, func(s *scene) {
 		s.open()
@@ -235,7 +227,6 @@ func TestWaiterParkedForLimitIsServedWhenUsageDrops(t *testing.T) {
 	})
 }
 
-// TestWaiterBeyondBoundStatesReason expects that status until it moves up.
 func TestWaiterBeyondBoundStatesReason(t *testing.T) {
 	var row messages.Row
 	runScene(t, Options{Limit: 1}, func(s *scene) {
@@ -355,17 +346,6 @@ func TestSeenPoolRecordReconcilesPool(t *testing.T) {
 		synctest.Wait()
 		if got := s.woken(); !slices.Contains(got, child) {
 			t.Errorf("when its record changes: %v, want the child", got)
-		}
-	})
-}
-
-// TestClosedQueueServesNoWaiter expects that Run returns.
-func TestClosedQueueServesNoWaiter(t *testing.T) {
-	runScene(t, Options{}, func(s *scene) {
-		s.woken()
-		s.queue.Close()
-		if _, done := s.queue.wake.Get(); !done {
-			t.Error("it goes on")
 		}
 	})
 }

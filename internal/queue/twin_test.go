@@ -134,7 +134,8 @@ func (w *twin) step(q *poolQueues, random *rand.Rand, pools []ipam.Pool, spaces 
 		if waits {
 			w.parked[holder] = true
 		}
-		return fmt.Sprint("park ", holder, q.Park(holder, ipam.Awaited{}, nil))
+		q.Park(holder, ipam.Awaited{}, nil)
+		return fmt.Sprint("park ", holder)
 	case 4:
 		delete(w.parked, holder)
 		return fmt.Sprint("keep ", holder, q.RestorePosition(holder))

@@ -46,11 +46,10 @@ func New(o Options) Replica {
 	}
 	r := Replica{Ledger: o.Ledger, Metrics: metrics.New(o.Clock)}
 	r.History = history.New(history.Options{Sinks: o.Sinks, Clock: o.Clock, Lost: r.Metrics.HistoryLost, Log: logr.Discard()})
-	r.Catalog = inventory.New(inventory.Options{Ledger: o.Ledger, Namespace: o.Namespace, Clock: o.Clock})
-	r.Queue = queue.New(queue.Options{Ledger: o.Ledger, Catalog: r.Catalog, Limit: o.WaitingLimit, Log: logr.Discard()})
-	r.Allocator = allocator.New(allocator.Options{
-		Ledger: o.Ledger, Catalog: r.Catalog, Queue: r.Queue, Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
-		Metrics: r.Metrics, History: r.History, Log: logr.Discard(),
+	catalog, waiting := inventory.Options{Namespace: o.Namespace, Clock: o.Clock}, queue.Options{Limit: o.WaitingLimit}
+	r.Allocator = allocator.New(o.Ledger, catalog, waiting, allocator.Options{
+		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: r.Metrics, History: r.History, Log: logr.Discard(),
 	})
+	r.Catalog, r.Queue = r.Allocator.Catalog, r.Allocator.Queue
 	return r
 }

@@ -39,7 +39,7 @@ func failpoints() []failpoint {
 				release, "\tfinalizerPath := \"/metadata/finalizers/0\"\n",
 				"\tfinalizerPath := \"/metadata/finalizers/0\"\n\tif true {\n" +
 					"\t\tnone := client.RawPatch(types.MergePatchType, []byte(`{\"metadata\":{\"finalizers\":null}}`))\n" +
-					"\t\treturn a.client.Patch(ctx, convert.Allocation(record), none)\n\t}\n",
+					"\t\treturn a.Client.Patch(ctx, convert.Allocation(record), none)\n\t}\n",
 			},
 		}},
 		// Answers are given from a view before its first list, and the acknowledgement of a

@@ -10,6 +10,59 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
+// TestRollbackDropsConfirmations records x while y has the block, and confirms
+// it when y is gone. The store goes back to a revision with both: the block is y's, and x is not
+// confirmed.
+func TestRollbackDropsConfirmations(t *testing.T) {
+	x, y := allocation("x", "x", "6", "10.0.0.0/28"), allocation("y", "y", "5", "10.0.0.0/28")
+	gone := y.DeepCopy()
+	gone.ResourceVersion = "7"
+	for name, noticed := range map[string]func(*Ledger){
+		"as a watch has shown":                       func(l *Ledger) { l.onRollback("7", "6") },
+		"as the list shows, of a higher revision":    func(*Ledger) {},
+		"as a watch has shown, and events come late": func(l *Ledger) { l.onRollback("7", "6"); must(t, feed{l}.Delete(gone)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			must(t, feed{l}.Replace(recordList(y), "5"))
+			must(t, errors.Join(feed{l}.Add(x), feed{l}.Delete(gone)))
+			record, _ := l.Record(ask("x").Record)
+			must(t, l.CheckConfirmed(record))
+			noticed(l)
+			must(t, feed{l}.Replace(recordList(x, y), "9"))
+			if err := l.CheckConfirmed(record); err == nil {
+				t.Error("the record is confirmed that was made second")
+			}
+			if n := l.Stats().Rollbacks; n != 1 {
+				t.Errorf("counted %d times", n)
+			}
+		})
+	}
+}
+
+func TestListOfSameStoreKeepsConfirmations(t *testing.T) {
+	l := newLedger(1)
+	x, y := allocation("x", "x", "6", "10.0.0.0/28"), allocation("y", "y", "7", "10.0.0.0/28")
+	must(t, feed{l}.Replace(recordList(), "5"))
+	must(t, feed{l}.Add(x))
+	must(t, feed{l}.Replace(recordList(x, y), "8"))
+	record, _ := l.Record(ask("x").Record)
+	if err := l.CheckConfirmed(record); err != nil || l.Stats().Rollbacks != 0 {
+		t.Errorf("got %v, and %d rollbacks", err, l.Stats().Rollbacks)
+	}
+}
+
+func TestEventsOfAbandonedHistoryAreIgnored(t *testing.T) {
+	l := newListedLedger(t)
+	ended := false
+	l.relist = func() { ended = true }
+	l.onRollback("5", "4")
+	must(t, feed{l}.Add(allocation("x", "x", "6", "10.0.0.0/28")))
+	if _, ok := l.Record(ask("x").Record); ok || !ended {
+		t.Errorf("the record is shown: %t; the watch ended: %t", ok, ended)
+	}
+}
+
 // unreadableOf returns an IPAllocation with a readable block, and without a pool.
 func unreadableOf(name, uid, version, block string) *v1alpha1.IPAllocation {
 	obj := allocation(name, uid, version, block)
@@ -23,7 +76,7 @@ func spaces() []ipam.PoolKey {
 	return []ipam.PoolKey{key, ipam.PoolNamed("lab"), ipam.LocalPoolNamed("ns", "late"), ipam.DomainNamed("new", ipam.IPv4)}
 }
 
-// blocked returns the number of spaces in which the block is not available.
+// countBlockedSpaces returns the number of spaces in which the block is not available.
 func countBlockedSpaces(t *testing.T, l *Ledger, block string) int {
 	t.Helper()
 	n := 0
@@ -96,7 +149,7 @@ func unreadableWithoutBlock() *v1alpha1.IPAllocation {
 	return obj
 }
 
-// elsewhere returns the same object in a readable form: it lies in a pool without requests.
+// readableAllocation returns the same object in a readable form: it lies in a pool without requests.
 func readableAllocation() *v1alpha1.IPAllocation {
 	obj := allocation("bad", "1", "6", "10.0.0.64/27")
 	obj.Spec.PoolRef.Name = "other"
@@ -104,8 +157,7 @@ func readableAllocation() *v1alpha1.IPAllocation {
 }
 
 func TestUnreadableAllocationIsSkipped(t *testing.T) {
-	l := newLedger(1)
-	must(t, feed{l}.Replace(recordList(unreadableOf("bad", "1", "5", "10.0.0.0/27"), unreadableOf("worse", "2", "5", "10.0.0.0/30")), "5"))
+	l := newListedLedger(t, unreadableOf("bad", "1", "5", "10.0.0.0/27"), unreadableOf("worse", "2", "5", "10.0.0.0/30"))
 	if h := mustHold(t, l, ask("a")); h.Block.String() != "10.0.0.48/28" {
 		t.Errorf("the first free block is %s, want the one after the withheld blocks", h.Block)
 	}
