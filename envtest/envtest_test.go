@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -24,6 +27,8 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -241,5 +246,126 @@ func TestStartNamesUnreachableServer(t *testing.T) {
 	server := fmt.Sprintf("%s:%d", loopback, port)
 	if _, err := Start(t.Context(), &rest.Config{Host: server}, Options{}); err == nil || !strings.Contains(err.Error(), server) {
 		t.Errorf("%v, and %s does not answer", err, server)
+	}
+}
+
+func TestFlagsConfigureOperator(t *testing.T) {
+	settings, err := Options{Flags: []string{"--default-ip-family=IPv6", "--platform-project", "ops"}}.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if settings.DefaultIPFamily != "IPv6" || settings.PlatformProject != "ops" {
+		t.Errorf("%+v", settings)
+	}
+	if got, want := settings.User(), "system:serviceaccount:cadastre-system:cadastre-controller-manager"; got != want {
+		t.Errorf("the operator is %s, want %s, which the policies exempt", got, want)
+	}
+}
+
+func TestFlagsSetByStartAreRejected(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--webhook-port=1":             "Options.Flags: --webhook-port is set by Start itself: leave it out",
+		"--operator-namespace=x":       "Options.Flags: --operator-namespace is set by Start itself: leave it out",
+		"--leader-elect":               "Options.Flags: --leader-elect is set by Start itself: leave it out",
+		"--metrics-bind-address=:8080": "Options.Flags: --diagnostics-address is set by Start itself: leave it out",
+		"IPv6":                         `Options.Flags: "IPv6" is no flag: write --name=value`,
+		"--paint=red":                  "Options.Flags: unknown flag: --paint",
+	} {
+		if _, err := (Options{Flags: []string{flag}}).settings(); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", flag, err, want)
+		}
+	}
+}
+
+func TestPortInUseIsReplaced(t *testing.T) {
+	taken := fmt.Errorf("listening: %w", syscall.EADDRINUSE)
+	var ports []int
+	op, err := onFreePort(func(port int) (*Operator, error) {
+		if ports = append(ports, port); len(ports) < 3 {
+			return nil, taken
+		}
+		return &Operator{}, nil
+	})
+	if op == nil || err != nil || len(ports) != 3 {
+		t.Errorf("%v, %v after %v", op, err, ports)
+	}
+
+	other := errors.New("something else")
+	tries := 0
+	_, err = onFreePort(func(int) (*Operator, error) { tries++; return nil, other })
+	if !errors.Is(err, other) || tries != 1 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+	_, err = onFreePort(func(int) (*Operator, error) { return nil, taken })
+	if !errors.Is(err, taken) {
+		t.Errorf("%v, where every port is taken", err)
+	}
+}
+
+// late implements an API server that applies installed objects later: the first request of each
+// kind shows that none is in force yet.
+type late struct{ requests []string }
+
+// isRepeated notes a request, and reports whether it was made before.
+func (l *late) isRepeated(request string) bool {
+	l.requests = append(l.requests, request)
+	return len(l.requests) > 1 && l.requests[len(l.requests)-2] == request
+}
+
+func (l *late) create(_ context.Context, _ client.WithWatch, obj client.Object, options ...client.CreateOption) error {
+	request := "create"
+	if len(options) > 0 {
+		request = "create dry"
+	}
+	if l.isRepeated(request) {
+		obj.(*v1alpha1.IPClaim).Status.Phase = v1alpha1.ClaimPending
+	}
+	return nil
+}
+
+func (l *late) patch(_ context.Context, _ client.WithWatch, obj client.Object, change client.Patch, options ...client.PatchOption) error {
+	body, err := change.Data(obj)
+	switch retains := strings.Contains(string(body), "Retain"); {
+	case err != nil || len(options) == 0:
+		return errors.Join(err, errors.New("is no dry run"))
+	case retains && l.isRepeated("retain"):
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "IPClaim"}, obj.GetName(), nil)
+	case !retains && l.isRepeated("annotate"):
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "ipclaims"}, obj.GetName(), nil)
+	}
+	return nil
+}
+
+func (l *late) delete(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+	l.requests = append(l.requests, "delete")
+	return nil
+}
+
+func (l *late) plane(t *testing.T) *plane {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	return &plane{k8s: fake.NewClientBuilder().WithScheme(scheme).
+		WithInterceptorFuncs(interceptor.Funcs{Create: l.create, Patch: l.patch, Delete: l.delete}).Build()}
+}
+
+func TestStartWaitsUntilConfigurationIsEffective(t *testing.T) {
+	server := &late{}
+	ready := make(chan struct{})
+	close(ready)
+	must(t, server.plane(t).await(t.Context(), ready))
+	want := []string{"create dry", "create dry", "create", "retain", "retain", "annotate", "annotate", "delete"}
+	if diff := cmp.Diff(want, server.requests); diff != "" {
+		t.Errorf("Start has asked for something else:\n%s", diff)
+	}
+}
+
+func TestStartSendsNoRequestBeforeOperatorIsReady(t *testing.T) {
+	server := &late{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := server.plane(t).await(ctx, make(chan struct{}))
+	if !errors.Is(err, context.Canceled) || len(server.requests) > 0 {
+		t.Errorf("%v, after %q", err, server.requests)
 	}
 }

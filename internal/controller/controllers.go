@@ -31,28 +31,19 @@ const countInterval = time.Second
 
 // Options holds the settings and dependencies that the controllers get at start-up.
 type Options struct {
-	// Ledger is the view of all allocations.
-	Ledger *ledger.Ledger
-	// Catalog holds the pools, classes, namespaces and Clusters.
-	Catalog *inventory.Catalog
-	// Queue holds the waiting claims and pools.
-	Queue *queue.Queue
-	// Allocator creates and deletes IPAllocations.
+	Ledger    *ledger.Ledger
+	Catalog   *inventory.Catalog
+	Queue     *queue.Queue
 	Allocator *allocator.Allocator
-	// Metrics counts passes.
-	Metrics *metrics.Instruments
-	// History records the history of blocks and requests.
-	History *history.Recorder
-	// Tracer starts the spans; nil: no spans.
-	Tracer trace.Tracer
+	Metrics   *metrics.Instruments
+	History   *history.Recorder
+	Tracer    trace.Tracer
+
 	// Live reads without a cache.
-	Live client.Reader
-	// Asker asks again for the right to use a pool.
-	Asker *authorize.Asker
-	// OrphanGrace is the time for which a record can be without holder.
+	Live        client.Reader
+	Asker       *authorize.Asker
 	OrphanGrace time.Duration
-	// Workers is the number of claims that are reconciled at a time.
-	Workers int
+	Workers     int
 	// Namespace is the namespace of the operator, which has the records of pools.
 	Namespace string
 	// WatchNamespace is the only namespace whose claims are reconciled; empty: all.
@@ -71,14 +62,18 @@ func Setup(mgr manager.Manager, o Options) error {
 	if o.WatchNamespace != "" {
 		records = kubeutil.NamespacesOf(o.WatchNamespace, o.Namespace)
 	}
-	if err := mgr.Add(notifyConflicts(o.Ledger)); err != nil {
+	notifyConflicts := manager.RunnableFunc(func(ctx context.Context) error {
+		o.Ledger.NotifyConflicts(ctx)
+		return nil
+	})
+	if err := mgr.Add(notifyConflicts); err != nil {
 		return err
 	}
 	recorder := kubeutil.NewEvents(mgr.GetEventRecorder("cadastre"), mgr.GetScheme(), clock.RealClock{}, mgr.GetLogger())
 	orphans := &allocationgc.Controller{
 		Ledger: o.Ledger, Catalog: o.Catalog, Allocator: o.Allocator, Metrics: o.Metrics, History: o.History, Tracer: o.Tracer,
-		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: records,
-		Events: recorder,
+		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Events: recorder,
+		Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: records,
 	}
 	return setup(mgr,
 		&ipclass.Controller{
@@ -87,7 +82,8 @@ func Setup(mgr manager.Manager, o Options) error {
 		},
 		&ippool.Controller{
 			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
-			Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: recorder, Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}),
+			Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: recorder,
+			Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}),
 		},
 		&ipclaim.Controller{
 			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
@@ -95,8 +91,8 @@ func Setup(mgr manager.Manager, o Options) error {
 		},
 		orphans,
 		&ipaddressclaim.Replica{
-			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Tracer: o.Tracer,
-			Within: claims, WatchFilter: o.WatchFilter, Handler: o.AddressClaims,
+			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Metrics: o.Metrics, Tracer: o.Tracer,
+			Client: mgr.GetClient(), Within: claims, WatchFilter: o.WatchFilter, Handler: o.AddressClaims,
 			StartLeader: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
 					Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
@@ -106,14 +102,6 @@ func Setup(mgr manager.Manager, o Options) error {
 			},
 		},
 	)
-}
-
-// notifyConflicts returns a runnable that notifies the controllers of records that overlap.
-func notifyConflicts(view *ledger.Ledger) manager.RunnableFunc {
-	return func(ctx context.Context) error {
-		view.NotifyConflicts(ctx)
-		return nil
-	}
 }
 
 func setup(mgr manager.Manager, controllers ...interface{ SetupWithManager(manager.Manager) error }) error {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -16,10 +18,16 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
+	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
+	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
@@ -134,3 +142,44 @@ func (e *running) await(what string, yes func(context.Context) bool) {
 		e.t.Fatalf("waited in vain until %s: %v", what, err)
 	}
 }
+
+// TestRegistrationFailureIsReported registers each controller twice: no name is left
+// for the second.
+func TestRegistrationFailureIsReported(t *testing.T) {
+	r := replica.New(replica.Options{})
+	for name, c := range map[string]interface{ SetupWithManager(manager.Manager) error }{
+		"allocationgc":   &allocationgc.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Allocator: r.Allocator},
+		"ipaddressclaim": &ipaddressclaim.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue, Allocator: r.Allocator, Orphans: noOrphans{}},
+		"ipclaim":        &ipclaim.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue, Allocator: r.Allocator},
+		"ipclass":        &ipclass.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics},
+		"ippool":         &ippool.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue, Allocator: r.Allocator},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mgr := newUnconnectedManager(t)
+			suite.Must(t, setup(mgr, c))
+			if err := setup(mgr, c); err == nil {
+				t.Error("a second one of the name is registered")
+			}
+		})
+	}
+}
+
+// unconnected returns a manager that is never started.
+func newUnconnectedManager(t *testing.T) manager.Manager {
+	t.Helper()
+	scheme, err := cluster.Scheme()
+	suite.Must(t, err)
+	mgr, err := manager.New(&rest.Config{Host: "https://127.0.0.1:1"}, manager.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+	})
+	suite.Must(t, err)
+	return mgr
+}
+
+// noOrphans implements ipaddressclaim.Orphans, and collects none.
+type noOrphans struct{}
+
+func (noOrphans) Judge(string, func(context.Context, client.Reader, ipam.Record) (bool, error)) {}
+func (noOrphans) ReportDeleted(string, ipam.Name)                                               {}
+func (noOrphans) Enqueue(ipam.Name)                                                             {}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -290,3 +293,132 @@ func TestPanickingPassFails(t *testing.T) {
 		t.Errorf("%d objects failed, want one", len(b.failed))
 	}
 }
+
+func TestBudgetIsSpentPerNameAndRefills(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := NewBudget(now, 2, 0.5)
+	spend := func(name string) string {
+		refused, ok := b.Spend(name)
+		return fmt.Sprint(refused, ok)
+	}
+	for i, want := range []string{"0 true", "0 true", "0 false", "0 false", "0 false"} {
+		if got := spend("a"); got != want {
+			t.Errorf("try %d: %s, want %s", i, got, want)
+		}
+	}
+	if got := spend("b"); got != "0 true" {
+		t.Errorf("another name: %s, want its own budget", got)
+	}
+	now.SetTime(now.Now().Add(2 * time.Second))
+	if got := spend("a"); got != "3 true" {
+		t.Errorf("after a while: %s, want one more, and the 3 that were refused", got)
+	}
+	if got := spend("a"); got != "0 false" {
+		t.Errorf("after that: %s, want nothing more", got)
+	}
+}
+
+func TestBudgetNamesAreBounded(t *testing.T) {
+	b := NewBudget(testclock.NewFakePassiveClock(time.Unix(0, 0)), 1, 1)
+	for i := range 3 * budgetNames {
+		b.Spend(fmt.Sprint(i))
+	}
+	if len(b.names) > budgetNames {
+		t.Errorf("%d names are kept, want %d at most", len(b.names), budgetNames)
+	}
+}
+
+func TestThrottleSchedules(t *testing.T) {
+	clock := testclock.NewFakePassiveClock(time.Unix(0, 0))
+	throttle := NewThrottle(time.Second, clock)
+	for _, step := range []struct {
+		at, want time.Duration
+		why      string
+	}{
+		{0, 0, "the first is written at once"},
+		{100 * time.Millisecond, 900 * time.Millisecond, "the second waits for its turn"},
+		{400 * time.Millisecond, 600 * time.Millisecond, "the third shares that turn"},
+		{1000 * time.Millisecond, time.Second, "a call after that turn waits for the next"},
+		{5 * time.Second, 0, "after a quiet time nothing waits"},
+	} {
+		clock.SetTime(time.Unix(0, 0).Add(step.at))
+		if got := throttle.Delay("pool"); got != step.want {
+			t.Errorf("at %s: waits %s, want %s: %s", step.at, got, step.want, step.why)
+		}
+	}
+	if got := throttle.Delay("another"); got != 0 {
+		t.Errorf("another waits %s, want 0: each has its own turns", got)
+	}
+}
+
+func TestThrottleIsTakenOncePerInterval(t *testing.T) {
+	clock := testclock.NewFakePassiveClock(time.Unix(0, 0))
+	throttle := NewThrottle(time.Second, clock)
+	for _, step := range []struct {
+		at, want time.Duration
+		why      string
+	}{
+		{0, 0, "the first is taken at once"},
+		{300 * time.Millisecond, 700 * time.Millisecond, "the next is an interval later"},
+		{400 * time.Millisecond, 600 * time.Millisecond, "a call in vain changes nothing"},
+		{1000 * time.Millisecond, 0, "it is taken when it has come"},
+		{1500 * time.Millisecond, 500 * time.Millisecond, "and the one after it counts from there"},
+	} {
+		clock.SetTime(time.Unix(0, 0).Add(step.at))
+		if got := throttle.Take("pool"); got != step.want {
+			t.Errorf("at %s: %s to go, want %s: %s", step.at, got, step.want, step.why)
+		}
+	}
+}
+
+func TestWritesOfPassAreCounted(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			to.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	defer server.Close()
+	over := &http.Client{Transport: CountingWrites(http.DefaultTransport)}
+	for name, c := range map[string]struct {
+		method, path string
+		err          error
+		want         string
+	}{
+		"it reads":                         {http.MethodGet, "/", nil, PassUnchanged},
+		"it writes":                        {http.MethodPatch, "/", nil, PassChanged},
+		"its write is refused":             {http.MethodPost, "/refused", nil, PassUnchanged},
+		"it asks for a right":              {http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", nil, PassUnchanged},
+		"it fails":                         {http.MethodPost, "/refused", errors.New("refused"), PassFailed},
+		"it writes, and fails":             {http.MethodPatch, "/", errors.New("refused"), PassFailed},
+		"it fails, which the status has":   {http.MethodGet, "/", Reported(errors.New("refused")), PassFailed},
+		"it fails, and is not tried again": {http.MethodGet, "/", reconcile.TerminalError(errors.New("refused")), PassFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got passList
+			b := NewBackoff(clock.RealClock{}, "test", &got)
+			if err := b.Start(t.Context(), workqueue.NewTypedRateLimitingQueue(b.Limiter())); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = b.Passes(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+				request, err := http.NewRequestWithContext(ctx, c.method, server.URL+c.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := over.Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = answer.Body.Close()
+				return reconcile.Result{}, c.err
+			})).Reconcile(t.Context(), RequestFor("team", "a"))
+			if len(got) != 1 || got[0] != "test "+c.want {
+				t.Errorf("counted are %v, want one that %s", got, c.want)
+			}
+		})
+	}
+}
+
+// passList holds the passes that were counted.
+type passList []string
+
+func (l *passList) Passed(controller, result string) { *l = append(*l, controller+" "+result) }

@@ -2,10 +2,11 @@ package kubeutil
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"regexp"
+	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -108,7 +109,7 @@ type failureCause struct {
 	key causeKey
 	// idle are the objects that are not tried at the moment; trying is the number of those that
 	// are.
-	idle   idleObjects
+	idle   []*failedObject // the first is due first
 	trying int
 	// failures is the number of passes that failed in a row, and last is the time when the last
 	// one did.
@@ -126,9 +127,8 @@ type failedObject struct {
 	failures int
 	last     time.Time
 	// due is the time when the delay is over. It orders the objects of a cause.
-	due time.Time
-	// index is the position in the heap, and -1 while the object is tried.
-	index int
+	due     time.Time
+	isTried bool
 }
 
 // defers reports whether an object is not to be reconciled yet although an event asks for it.
@@ -138,14 +138,15 @@ func (b *Backoff) defers(req reconcile.Request) (after time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.failed[req]
-	if o == nil || o.index < 0 {
+	if o == nil || o.isTried {
 		return 0, false
 	}
 	if remaining := o.last.Add(min(delayAfter(o.failures), probeEvery)).Sub(b.clock.Now()); remaining > 0 {
 		return remaining, true
 	}
+	at := slices.Index(o.cause.idle, o)
 	o.due = o.cause.idle[0].due.Add(-1)
-	heap.Fix(&o.cause.idle, o.index)
+	o.cause.idle = slices.Insert(slices.Delete(o.cause.idle, at, at+1), 0, o)
 	b.schedule(o.cause)
 	return 0, true
 }
@@ -171,7 +172,9 @@ func (b *Backoff) failedFor(req reconcile.Request, key causeKey) {
 	c.failures++
 	o.failures++
 	c.last, o.last, o.due, o.cause = now, now, now.Add(delayAfter(o.failures)), c
-	heap.Push(&c.idle, o)
+	o.isTried = false
+	at := sort.Search(len(c.idle), func(i int) bool { return c.idle[i].due.After(o.due) })
+	c.idle = slices.Insert(c.idle, at, o)
 	b.schedule(c)
 }
 
@@ -184,7 +187,7 @@ func (b *Backoff) succeeded(req reconcile.Request) {
 	}
 	delete(b.failed, req)
 	b.leave(o.cause)
-	for range min(startedBySuccess, o.cause.idle.Len()) {
+	for range min(startedBySuccess, len(o.cause.idle)) {
 		b.try(o.cause)
 	}
 	b.schedule(o.cause)
@@ -192,7 +195,7 @@ func (b *Backoff) succeeded(req reconcile.Request) {
 
 // leave records that an object that was tried does not fail for the cause any more.
 func (b *Backoff) leave(c *failureCause) {
-	if c.trying--; c.trying == 0 && c.idle.Len() == 0 {
+	if c.trying--; c.trying == 0 && len(c.idle) == 0 {
 		delete(b.causes, c.key)
 	}
 }
@@ -205,14 +208,14 @@ func (b *Backoff) schedule(c *failureCause) {
 		c.timer = nil
 	}
 	c.round++
-	if c.trying > 0 || c.idle.Len() == 0 {
+	if c.trying > 0 || len(c.idle) == 0 {
 		return
 	}
 	at := c.idle[0].due
 	if probe := c.last.Add(probeEvery); probe.Before(at) {
 		at = probe
 	}
-	gap := min(delayAfter(c.failures), perCause*time.Duration(len(b.causes)), lastDelay/time.Duration(c.idle.Len()))
+	gap := min(delayAfter(c.failures), perCause*time.Duration(len(b.causes)), lastDelay/time.Duration(len(c.idle)))
 	if soonest := c.last.Add(gap); at.Before(soonest) {
 		at = soonest
 	}
@@ -228,7 +231,9 @@ func (b *Backoff) schedule(c *failureCause) {
 
 // try enqueues the first object of a cause.
 func (b *Backoff) try(c *failureCause) {
-	o := heap.Pop(&c.idle).(*failedObject)
+	o := c.idle[0]
+	c.idle = slices.Delete(c.idle, 0, 1)
+	o.isTried = true
 	c.trying++
 	b.enqueue(o.request)
 }
@@ -236,31 +241,4 @@ func (b *Backoff) try(c *failureCause) {
 // delayAfter returns the delay after that many failures in a row.
 func delayAfter(failures int) time.Duration {
 	return min(firstDelay<<min(failures-1, 20), lastDelay)
-}
-
-// idleObjects holds a heap of objects, of which the first is due first.
-type idleObjects []*failedObject
-
-func (h idleObjects) Len() int           { return len(h) }
-func (h idleObjects) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h idleObjects) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *idleObjects) Push(x any) {
-	o := x.(*failedObject)
-	o.index = len(*h)
-	*h = append(*h, o)
-}
-
-// Pop implements heap.Interface.
-func (h *idleObjects) Pop() any {
-	last := len(*h) - 1
-	o := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	o.index = -1
-	return o
 }

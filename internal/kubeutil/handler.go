@@ -2,7 +2,9 @@ package kubeutil
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -53,6 +55,14 @@ func Subscription(subscribe func(context.Context, Queue) (stop func())) source.S
 	return source.Func(func(ctx context.Context, q Queue) error {
 		context.AfterFunc(ctx, subscribe(ctx, q))
 		return nil
+	})
+}
+
+// Listener returns a source that calls enqueue for each change of which listen notifies it while the
+// controller runs.
+func Listener[T any](listen func(func(T)) (stop func()), enqueue func(Queue, T)) source.Source {
+	return Subscription(func(_ context.Context, q Queue) (stop func()) {
+		return listen(func(change T) { enqueue(q, change) })
 	})
 }
 
@@ -128,4 +138,50 @@ func SplitReplacements(h handler.Funcs) handler.EventHandler {
 		h.Create(ctx, event.CreateEvent{Object: e.ObjectNew}, q)
 	}
 	return split
+}
+
+// Tally counts the objects of informers by a key, and keeps only the counts. It may be used
+// concurrently. The zero value is not usable.
+type Tally[K comparable] struct {
+	mu     sync.Mutex
+	counts map[K]int
+}
+
+// NewTally returns an empty tally.
+func NewTally[K comparable]() *Tally[K] { return &Tally[K]{counts: map[K]int{}} }
+
+// Counts returns the number of objects of each key that has any.
+func (t *Tally[K]) Counts() map[K]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts)
+}
+
+// Handler returns a handler that counts the objects of an informer. keyOf returns the key of an
+// object, and false if the object is not to be counted.
+func (t *Tally[K]) Handler(keyOf func(obj any) (K, bool)) cache.ResourceEventHandler {
+	add := func(obj any, n int) {
+		if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = missed.Obj // as it was last counted
+		}
+		if key, ok := keyOf(obj); ok {
+			t.add(key, n)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { add(obj, 1) },
+		UpdateFunc: func(before, obj any) {
+			add(before, -1)
+			add(obj, 1)
+		},
+		DeleteFunc: func(obj any) { add(obj, -1) },
+	}
+}
+
+func (t *Tally[K]) add(key K, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts[key] += n; t.counts[key] == 0 {
+		delete(t.counts, key)
+	}
 }

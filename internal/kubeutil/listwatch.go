@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,15 +58,9 @@ type Selection struct {
 	Fields fields.Selector
 }
 
-// NewStreamingSource returns a source that lists and watches the objects of T's kind in all
-// namespaces, unfiltered. The scheme must know the kind. Objects of a list are transformed,
-// events of the watch are not.
-func NewStreamingSource[T any, P object[T]](cfg *rest.Config, httpClient *http.Client, scheme *runtime.Scheme, resource string, transform cache.TransformFunc) (StreamingSource, error) {
-	return NewSelectingSource[T, P](cfg, httpClient, scheme, Selection{Resource: resource}, transform)
-}
-
-// NewSelectingSource returns a source as NewStreamingSource does, for some of the objects.
-func NewSelectingSource[T any, P object[T]](cfg *rest.Config, httpClient *http.Client, scheme *runtime.Scheme, selection Selection, transform cache.TransformFunc) (StreamingSource, error) {
+// NewStreamingSource returns a source that lists and watches objects of T's kind. The scheme must
+// know the kind. Objects of a list are transformed, events of the watch are not.
+func NewStreamingSource[T any, P object[T]](cfg *rest.Config, httpClient *http.Client, scheme *runtime.Scheme, selection Selection, transform cache.TransformFunc) (StreamingSource, error) {
 	kind, err := apiutil.GVKForObject(P(new(T)), scheme)
 	if err != nil {
 		return StreamingSource{}, err
@@ -112,47 +105,39 @@ func (s Selection) request(restClient rest.Interface, options metav1.ListOptions
 		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }
 
-// filteredWatch implements a watch that passes on the events of another one that a function
-// keeps, and changes. The Filter of apimachinery blocks for good when it is stopped while it
-// passes on an event.
-type filteredWatch struct {
-	watch.Interface
-	events  chan watch.Event
-	stopped chan struct{}
-	stop    sync.Once
-	// ended is called when the watch has ended.
-	onStop func()
-}
-
-func newFilteredWatch(source watch.Interface, filter watch.FilterFunc, onStop func()) *filteredWatch {
-	w := &filteredWatch{Interface: source, events: make(chan watch.Event), stopped: make(chan struct{}), onStop: onStop}
-	go w.run(filter)
-	return w
-}
-
-// ResultChan implements watch.Interface.
-func (w *filteredWatch) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *filteredWatch) Stop() {
-	w.stop.Do(func() { close(w.stopped) })
-	w.Interface.Stop()
-}
-
-func (w *filteredWatch) run(filter watch.FilterFunc) {
-	defer close(w.events)
-	defer w.onStop()
-	for event := range w.Interface.ResultChan() {
-		passed, keep := filter(event)
-		if !keep {
-			continue
+// filterWatch returns a watch that passes on the events of another one that a function keeps, and
+// changes. It calls ended when the watch has ended. The Filter of apimachinery blocks for good when
+// it is stopped while it passes on an event.
+func filterWatch(source watch.Interface, filter watch.FilterFunc, ended func()) watch.Interface {
+	events := make(chan watch.Event)
+	filtered := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer ended()
+		defer source.Stop()
+		for {
+			var passed watch.Event
+			var keep bool
+			select {
+			case event, ok := <-source.ResultChan():
+				if !ok {
+					return
+				}
+				passed, keep = filter(event)
+			case <-filtered.StopChan():
+				return
+			}
+			if !keep {
+				continue
+			}
+			select {
+			case events <- passed:
+			case <-filtered.StopChan():
+				return
+			}
 		}
-		select {
-		case w.events <- passed:
-		case <-w.stopped:
-			return
-		}
-	}
+	}()
+	return filtered
 }
 
 // readList reads a list from its JSON as that arrives. It never keeps the text of the list as a
@@ -163,9 +148,20 @@ func (w *filteredWatch) run(filter watch.FilterFunc) {
 func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc) (*internalversion.List, error) {
 	list := &internalversion.List{}
 	meta, err := StreamItems(body, func(decode func(any) error) error {
-		item, err := readItem[T, P](decode, transform)
-		list.Items = append(list.Items, item)
-		return err
+		item := P(new(T))
+		if err := decode(item); err != nil {
+			return err
+		}
+		transformed, err := transform(item)
+		if err != nil {
+			return err
+		}
+		result, ok := transformed.(runtime.Object)
+		if !ok {
+			return fmt.Errorf("transforming a %T: a %T is not an API object", item, transformed)
+		}
+		list.Items = append(list.Items, result)
+		return nil
 	})
 	list.ListMeta = meta
 	return list, err
@@ -179,15 +175,16 @@ func readList[T any, P object[T]](body io.Reader, transform cache.TransformFunc)
 func StreamItems(body io.Reader, read func(decode func(any) error) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
 	decoder := kjson.NewDecoderCaseSensitivePreserveInts(body)
-	err := readObject(decoder, func(field string) error {
-		switch field {
-		case "metadata":
+	err := readEach(decoder, "{}", func() error {
+		switch field, err := decoder.Token(); {
+		case err != nil:
+			return err
+		case field == "metadata":
 			return decoder.Decode(&meta)
-		case "items":
-			return readArray(decoder, func() error { return read(decoder.Decode) })
-		default:
-			return decoder.Decode(&json.RawMessage{})
+		case field == "items":
+			return readEach(decoder, "[]", func() error { return read(decoder.Decode) })
 		}
+		return decoder.Decode(&json.RawMessage{})
 	})
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -198,44 +195,10 @@ func StreamItems(body io.Reader, read func(decode func(any) error) error) (metav
 	return meta, err
 }
 
-// readItem reads one object, and transforms it.
-func readItem[T any, P object[T]](decode func(any) error, transform cache.TransformFunc) (runtime.Object, error) {
-	item := P(new(T))
-	if err := decode(item); err != nil {
-		return nil, err
-	}
-	transformed, err := transform(item)
-	if err != nil {
-		return nil, err
-	}
-	result, ok := transformed.(runtime.Object)
-	if !ok {
-		return nil, fmt.Errorf("transforming a %T: a %T is not an API object", item, transformed)
-	}
-	return result, nil
-}
-
-// readObject reads a JSON object. It calls read for each field, and read reads the field's
-// value.
-func readObject(decoder kjson.Decoder, read func(field string) error) error {
-	if err := expect(decoder, json.Delim('{')); err != nil {
-		return err
-	}
-	for decoder.More() {
-		field, err := decoder.Token()
-		if err != nil {
-			return err
-		}
-		if err := read(fmt.Sprint(field)); err != nil {
-			return err
-		}
-	}
-	return expect(decoder, json.Delim('}'))
-}
-
-// readArray reads a JSON array. It calls read for each element, and read reads the element.
-func readArray(decoder kjson.Decoder, read func() error) error {
-	if err := expect(decoder, json.Delim('[')); err != nil {
+// readEach reads a JSON object or array, between these delimiters. It calls read for each field or
+// element, and read reads that.
+func readEach(decoder kjson.Decoder, delimiters string, read func() error) error {
+	if err := expect(decoder, json.Delim(delimiters[0])); err != nil {
 		return err
 	}
 	for decoder.More() {
@@ -243,7 +206,7 @@ func readArray(decoder kjson.Decoder, read func() error) error {
 			return err
 		}
 	}
-	return expect(decoder, json.Delim(']'))
+	return expect(decoder, json.Delim(delimiters[1]))
 }
 
 // expect reads a delimiter.

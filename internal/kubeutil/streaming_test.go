@@ -167,7 +167,7 @@ func TestRecordsAreListedAndWatched(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	records, err := NewStreamingSource[v1alpha1.IPAllocation](&rest.Config{Host: server.URL}, server.Client(), scheme, "ipallocations", withoutManagedFields)
+	records, err := NewStreamingSource[v1alpha1.IPAllocation](&rest.Config{Host: server.URL}, server.Client(), scheme, Selection{Resource: "ipallocations"}, withoutManagedFields)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func BenchmarkList(b *testing.B) {
 	server := serveRecords(b, 60_000)
 	scheme, config := runtime.NewScheme(), &rest.Config{Host: server.URL}
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	streaming, err := NewStreamingSource[v1alpha1.IPAllocation](config, server.Client(), scheme, "ipallocations", withoutManagedFields)
+	streaming, err := NewStreamingSource[v1alpha1.IPAllocation](config, server.Client(), scheme, Selection{Resource: "ipallocations"}, withoutManagedFields)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -186,7 +186,7 @@ func (s *VerifiedSource) WatchWithContext(ctx context.Context, options metav1.Li
 		return nil, err
 	}
 	s.run(check.attempt, check.again == mark{})
-	return newFilteredWatch(watching, check.filter, func() { s.run(check.attempt, false) }), nil
+	return filterWatch(watching, check.filter, func() { s.run(check.attempt, false) }), nil
 }
 
 // begin starts an attempt to list or to watch.

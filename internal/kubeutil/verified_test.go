@@ -303,7 +303,7 @@ func isClosed(done chan struct{}) bool {
 // its way.
 func TestFilteredWatchEndsWhenStopped(*testing.T) {
 	from := watch.NewFakeWithChanSize(1, false)
-	w := newFilteredWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true }, func() {})
+	w := filterWatch(from, func(e watch.Event) (watch.Event, bool) { return e, true }, func() {})
 	from.Action(watch.Added, &corev1.ConfigMap{})
 	for len(from.ResultChan()) > 0 {
 		<-time.After(time.Millisecond)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,12 +70,6 @@ func (g guard) server(o Options, accepts []func(*tls.Config)) (webhook.Server, e
 	})
 	return webhooks.NewServer(server, g.paths), nil
 }
-
-// NotAfter implements webhookGuard.
-func (g guard) NotAfter() (time.Time, bool) { return g.certificate.NotAfter() }
-
-// Replacements implements webhookGuard.
-func (g guard) Replacements() map[string]int { return g.paths.Replacements() }
 
 // clientAuthority returns a TLS setting with which a server requires a client certificate of
 // the authorities in a file. Without a file the setting changes nothing.

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -60,7 +59,7 @@ func newManager(cfg *rest.Config, o Options, conn apiConnection, informers *reco
 		Logger:         o.Log,
 		Scheme:         conn.scheme,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return conn.client.RESTMapper(), nil },
-		Cache:          cache.Options{DefaultTransform: slimmer(), NewInformer: informers.newInformer, SyncPeriod: syncPeriod(o)},
+		Cache:          cache.Options{DefaultTransform: slimmer(), NewInformer: informers.newInformer},
 		Metrics:        *diagnostics, HealthProbeBindAddress: o.ProbeAddress,
 		WebhookServer: server, GracefulShutdownTimeout: new(shutdownTimeout),
 		// The priority queue of controller-runtime v0.24 can block for good when it is
@@ -71,18 +70,13 @@ func newManager(cfg *rest.Config, o Options, conn apiConnection, informers *reco
 			CacheSyncTimeout: syncTimeout,
 		},
 	}
+	if o.SyncPeriod != 0 {
+		options.Cache.SyncPeriod = &o.SyncPeriod
+	}
 	if err := electLeader(&options, cfg, o); err != nil {
 		return nil, fmt.Errorf("setting up leader election: %w", err)
 	}
 	return ctrl.NewManager(cfg, options)
-}
-
-// syncPeriod returns the period that the options set, or nil for the library's default.
-func syncPeriod(o Options) *time.Duration {
-	if o.SyncPeriod == 0 {
-		return nil
-	}
-	return &o.SyncPeriod
 }
 
 // slimmer returns a transform that makes the objects in the caches smaller. It removes the managed
@@ -186,10 +180,10 @@ const listedPoll = 20 * time.Millisecond
 // newRecordsFirst makes the sources.
 func newRecordsFirst(cfg *rest.Config, conn apiConnection, areRecordsListed func() bool, rollbacks *rollbacks) (*recordsFirst, error) {
 	r, slim, errs := &recordsFirst{areRecordsListed: areRecordsListed, rollbacks: rollbacks}, slimmer(), [4]error{}
-	r.records, errs[0] = kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, conn.http, conn.scheme, "ipallocations", slim)
-	r.claims, errs[1] = kubeutil.NewStreamingSource[v1alpha1.IPClaim](cfg, conn.http, conn.scheme, "ipclaims", slim)
-	r.addressClaims, errs[2] = kubeutil.NewStreamingSource[ipamv1.IPAddressClaim](cfg, conn.http, conn.scheme, "ipaddressclaims", slim)
-	r.addresses, errs[3] = kubeutil.NewStreamingSource[ipamv1.IPAddress](cfg, conn.http, conn.scheme, "ipaddresses", slim)
+	r.records, errs[0] = kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, conn.http, conn.scheme, kubeutil.Selection{Resource: "ipallocations"}, slim)
+	r.claims, errs[1] = kubeutil.NewStreamingSource[v1alpha1.IPClaim](cfg, conn.http, conn.scheme, kubeutil.Selection{Resource: "ipclaims"}, slim)
+	r.addressClaims, errs[2] = kubeutil.NewStreamingSource[ipamv1.IPAddressClaim](cfg, conn.http, conn.scheme, kubeutil.Selection{Resource: "ipaddressclaims"}, slim)
+	r.addresses, errs[3] = kubeutil.NewStreamingSource[ipamv1.IPAddress](cfg, conn.http, conn.scheme, kubeutil.Selection{Resource: "ipaddresses"}, slim)
 	return r, errors.Join(errs[:]...)
 }
 
@@ -214,20 +208,12 @@ func (r *recordsFirst) newInformer(listerWatcher toolscache.ListerWatcher, examp
 func (r *recordsFirst) afterRecords(streamingSource kubeutil.StreamingSource) kubeutil.StreamingSource {
 	return kubeutil.StreamingSource{ListWatch: &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if err := r.awaitRecords(ctx); err != nil {
+			isListed := func(context.Context) (bool, error) { return r.areRecordsListed(), nil }
+			if err := wait.PollUntilContextCancel(ctx, listedPoll, true, isListed); err != nil {
 				return nil, err
 			}
 			return streamingSource.ListWithContext(ctx, options)
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			if err := r.awaitRecords(ctx); err != nil {
-				return nil, err
-			}
-			return streamingSource.WatchWithContext(ctx, options)
-		},
+		WatchFuncWithContext: streamingSource.WatchWithContext, // which follows a list
 	}}
-}
-
-func (r *recordsFirst) awaitRecords(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, listedPoll, true, func(context.Context) (bool, error) { return r.areRecordsListed(), nil })
 }

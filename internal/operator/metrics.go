@@ -32,26 +32,20 @@ type measures struct {
 	metrics  *metrics.Instruments
 	claims   *kubeutil.Tally[claimKey]
 	policies *policyWatch
-	guard    webhookGuard
+	// notAfter returns the time at which the certificate of the webhooks expires.
+	notAfter func() (time.Time, bool)
+	// replacements returns the number of secrets that were made for the webhooks' paths, by cause.
+	replacements func() map[string]int
 	// rollbacks holds the rollbacks that informers have found.
 	rollbacks *rollbacks
 
 	descs map[string]*prometheus.Desc
 }
 
-// webhookGuard represents the measured part of the guard.
-type webhookGuard interface {
-	// NotAfter returns the time at which the certificate of the webhooks expires.
-	NotAfter() (time.Time, bool)
-	// Replacements returns the number of secrets that were made for the paths, by cause.
-	Replacements() map[string]int
-}
-
 // newMeasures makes the measures of one replica.
-func newMeasures(op *operator, policies *policyWatch, rollbacks *rollbacks, guard webhookGuard) *measures {
+func newMeasures(op *operator, policies *policyWatch, rollbacks *rollbacks) *measures {
 	m := &measures{
-		ledger: op.ledger, catalog: op.catalog, queue: op.queue, metrics: op.metrics, guard: guard,
-		claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks, descs: map[string]*prometheus.Desc{},
+		ledger: op.ledger, catalog: op.catalog, queue: op.queue, metrics: op.metrics, claims: kubeutil.NewTally[claimKey](), policies: policies, rollbacks: rollbacks, descs: map[string]*prometheus.Desc{},
 	}
 	for _, name := range []string{
 		metrics.Claims, metrics.Waiting, metrics.WaitingOldest,
@@ -104,10 +98,10 @@ func (m *measures) Collect(ch chan<- prometheus.Metric) {
 	for policy, protected := range m.policies.state() {
 		s.gauge(metrics.Protected, boolValue(protected), policy)
 	}
-	if expiry, ok := m.guard.NotAfter(); ok {
+	if expiry, ok := m.notAfter(); ok {
 		s.gauge(metrics.CertificateExpiry, float64(expiry.Unix()))
 	}
-	for cause, count := range m.guard.Replacements() {
+	for cause, count := range m.replacements() {
 		s.counter(metrics.PathReplacements, count, cause)
 	}
 	s.gauge(metrics.Build, 1, version.Own())

@@ -3,30 +3,34 @@ package operator
 import (
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	fcache "k8s.io/client-go/tools/cache/testing"
-	"k8s.io/utils/clock"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
@@ -37,30 +41,14 @@ var (
 	shared = netip.MustParsePrefix("10.0.0.0/24")
 )
 
-// guarding implements a guard with a certificate until began, that has replaced a path once.
-type guarding struct{}
-
-func (guarding) NotAfter() (time.Time, bool) { return began, true }
-
-func (guarding) Replacements() map[string]int { return map[string]int{"start": 1} }
-
 // measured returns the measures of a ledger that a source feeds.
 func newTestMeasures(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
-	view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
-	r := replica.New(replica.Options{Ledger: view, Clock: clocktesting.NewFakePassiveClock(began)})
+	r := replica.WithRecords(t, replica.Options{Clock: clocktesting.NewFakePassiveClock(began)}, records...)
 	t.Cleanup(r.Allocator.Close)
-	m := newMeasures(&operator{ledger: r.Ledger, catalog: r.Catalog, queue: r.Queue, metrics: r.Metrics}, &policyWatch{}, newRollbacks(runtime.NewScheme(), logr.Discard()), guarding{})
-	from := fcache.NewFakeControllerSource()
-	for i, record := range records {
-		obj := convert.Allocation(record)
-		obj.UID = types.UID(fmt.Sprint(i))
-		from.Add(obj)
-	}
-	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
-	for !view.Synced() {
-		<-time.After(time.Millisecond)
-	}
+	m := newMeasures(&operator{ledger: r.Ledger, catalog: r.Catalog, queue: r.Queue, metrics: r.Metrics}, &policyWatch{}, newRollbacks(clientgoscheme.Scheme, logr.Discard()))
+	m.notAfter = func() (time.Time, bool) { return began, true }
+	m.replacements = func() map[string]int { return map[string]int{"start": 1} }
 	return m
 }
 
@@ -74,7 +62,7 @@ func (m *measures) describe(pools ...ipam.Pool) {
 func record(name, block string, state ipam.State) ipam.Record {
 	holder := ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Namespace: "team", Name: name}
 	return ipam.Record{
-		Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.MustParsePrefix(block), Pool: ipam.PoolNamed("shared"),
+		Name: ipam.Name{Namespace: "team", Name: name}, UID: name, Block: netip.MustParsePrefix(block), Pool: ipam.PoolNamed("shared"),
 		Holder: holder, Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: state, Project: "blue", Class: "gold",
 	}
 }
@@ -205,4 +193,129 @@ func TestMetricsReportPoolUtilization(t *testing.T) {
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(text.String()), compared...); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestClaimsAreCountedByPhaseAndReason(t *testing.T) {
+	ready := func(reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason}}
+	}
+	addressClaim := func(group string, status ipamv1.IPAddressClaimStatus) *ipamv1.IPAddressClaim {
+		return &ipamv1.IPAddressClaim{Spec: ipamv1.IPAddressClaimSpec{PoolRef: ipamv1.IPPoolReference{APIGroup: group}}, Status: status}
+	}
+	ours := v1alpha1.GroupVersion.Group
+	for name, c := range map[string]struct {
+		obj  any
+		want claimKey
+	}{
+		"a claim as the cache keeps it": {&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, claimKey{"IPClaim", "Bound", "Bound"}},
+		"one that is Bound with a conflict": {
+			&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound, Conditions: ready(v1alpha1.ReasonConflict)}},
+			claimKey{"IPClaim", "Bound", "Conflict"},
+		},
+		"one that waits": {
+			&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimPending, Conditions: ready(v1alpha1.ReasonClassNotFound)}},
+			claimKey{"IPClaim", "Pending", "ClassNotFound"},
+		},
+		"Cluster API's, new":      {addressClaim(ours, ipamv1.IPAddressClaimStatus{}), claimKey{"IPAddressClaim", "Pending", ""}},
+		"Cluster API's, Bound":    {addressClaim(ours, ipamv1.IPAddressClaimStatus{AddressRef: ipamv1.IPAddressReference{Name: "a"}, Conditions: ready("AddressAllocated")}), claimKey{"IPAddressClaim", "Bound", "AddressAllocated"}},
+		"Cluster API's, no room":  {addressClaim(ours, ipamv1.IPAddressClaimStatus{Conditions: ready(ipamv1.IPAddressClaimReadyPoolExhaustedReason)}), claimKey{"IPAddressClaim", "Exhausted", "PoolExhausted"}},
+		"another provider's":      {addressClaim("ipam.metal3.io", ipamv1.IPAddressClaimStatus{}), claimKey{}},
+		"an object of other kind": {&v1alpha1.IPPool{}, claimKey{}},
+	} {
+		got, counted := keyOfClaim(c.obj)
+		if !counted {
+			got, counted = keyOfAddressClaim(c.obj)
+		}
+		if got != c.want || counted != (c.want != claimKey{}) {
+			t.Errorf("%s is counted (%t) as %+v, want %+v", name, counted, got, c.want)
+		}
+	}
+}
+
+// large returns the register of a large installation: so many pools with so many blocks each, a
+// limit on each tenth pool of which ten projects hold blocks, and so many waiting claims.
+func newLargeRegistry(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
+	t.Helper()
+	all := make([]ipam.Record, 0, pools*blocks)
+	keys := make([]ipam.PoolKey, pools)
+	for p := range pools {
+		keys[p] = ipam.PoolNamed(fmt.Sprintf("region-%d-machines", p))
+		for b := range blocks {
+			r := record(fmt.Sprintf("c-%d-%d", p, b), fmt.Sprintf("10.%d.%d.%d/32", p>>8, p&255, b), ipam.StateBound)
+			r.Pool, r.Project, r.HolderUID = keys[p], fmt.Sprintf("team-%d", b%10), "uid"
+			all = append(all, r)
+		}
+	}
+	m := newTestMeasures(t, all...)
+	for p, key := range keys {
+		pool := ipam.Pool{Key: key, Family: ipam.IPv4, CIDR: netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", p>>8, p&255)), Classes: []string{"gold"}}
+		if p%10 == 0 {
+			pool.Limit.Addresses = ipam.Maximum{Set: true, Count: space.CountOf64(100)}
+		}
+		m.describe(pool)
+	}
+	for n := range waiting {
+		m.queue.Wait(queue.Waiter{Since: began, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: fmt.Sprint("w-", n)}), Request: ipam.Request{Pool: keys[n%pools]}})
+	}
+	registry := prometheus.NewRegistry()
+	if _, err := m.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	return registry
+}
+
+// scraped answers one scrape in the format that Prometheus requests, and returns its size.
+func scrapeSize(registry *prometheus.Registry) int {
+	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept-Encoding", "gzip")
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)
+	return answer.Body.Len()
+}
+
+// cpu returns the time that this process has used of the processors.
+func cpu(t testing.TB) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// TestScrapeCostDoesNotDependOnRecords compares the CPU time of a scrape of the same pools with
+// 100,000 and with 10,000 records of the same projects, without the
+// collection of garbage: counts are kept, and not made at each scrape.
+func TestScrapeCostDoesNotDependOnRecords(t *testing.T) {
+	const most, times = 2, 5
+	few, many := newLargeRegistry(t, 1000, 10, 1000), newLargeRegistry(t, 1000, 100, 1000)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	least := func(registry *prometheus.Registry) time.Duration {
+		least := time.Hour // of several: others use the processors too
+		for range times {
+			runtime.GC()
+			before := cpu(t)
+			if size := scrapeSize(registry); size == 0 {
+				t.Fatal("nothing was exported")
+			}
+			least = min(least, cpu(t)-before)
+		}
+		return least
+	}
+	with, without := least(many), least(few)
+	t.Logf("a scrape of 1000 pools takes %s with 100000 records, and %s with 10000", with, without)
+	if with > most*without {
+		t.Errorf("a scrape takes %s with 100000 records, and %s with 10000: want at most %d times as long", with, without, most)
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	registry := newLargeRegistry(b, 1000, 100, 1000)
+	before, n := cpu(b), 0
+	for b.Loop() {
+		scrapeSize(registry)
+		n++
+	}
+	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(n)/1000, "cpu-ms/op")
+	b.ReportMetric(float64(scrapeSize(registry)), "bytes")
 }

@@ -21,13 +21,10 @@ import (
 )
 
 // HistoryOptions holds the destinations of the history: the changes of each block, and the
-// refused requests.
+// refused requests. An empty path, or an empty endpoint, means none.
 type HistoryOptions struct {
-	// Log writes the history to the log.
-	Log bool
-	// File writes the history to a file; an empty path means none.
-	File export.FileOptions
-	// Endpoint is the URL of an OTLP endpoint for logs; empty means none.
+	Log      bool
+	File     export.FileOptions
 	Endpoint string
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -61,7 +62,6 @@ const silence = 2 * time.Second
 // Run runs the operator until ctx is done, with options that are valid. It makes each part with all that the part needs; only
 // then it registers all parts with the manager, and starts them.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
-
 	if o.Log.GetSink() == nil {
 		o.Log = ctrl.Log
 	}
@@ -105,7 +105,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	op.measures = newMeasures(op, policies, rollbacks, guard)
+	op.measures = newMeasures(op, policies, rollbacks)
+	op.measures.notAfter, op.measures.replacements = guard.certificate.NotAfter, guard.paths.Replacements
 	if err := op.register(ctx); err != nil {
 		return err
 	}
@@ -159,7 +160,6 @@ func connect(cfg *rest.Config) (apiConnection, error) {
 
 // operator holds the parts of one replica.
 type operator struct {
-	options   Options
 	ledger    *ledger.Ledger
 	catalog   *inventory.Catalog
 	queue     *queue.Queue
@@ -167,9 +167,11 @@ type operator struct {
 	metrics   *metrics.Instruments
 	history   *history.Recorder
 	tracer    trace.Tracer
-	manager   ctrl.Manager
-	guard     guard
-	measures  *measures
+
+	options  Options
+	manager  ctrl.Manager
+	guard    guard
+	measures *measures
 	// records feeds the ledger.
 	records toolscache.ListerWatcher
 }
@@ -192,8 +194,8 @@ func (op *operator) register(ctx context.Context) error {
 	}
 	err := controller.Setup(mgr, controller.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
-		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}), OrphanGrace: o.OrphanGrace, Workers: o.Workers,
-		Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
+		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}),
+		OrphanGrace: o.OrphanGrace, Workers: o.Workers, Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
 		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim),
 	})
 	if err != nil {
@@ -248,27 +250,21 @@ func runUntilStopped(f func(context.Context)) (stop func()) {
 // readyPollInterval is the interval at which the checks are repeated until all pass.
 const readyPollInterval = 20 * time.Millisecond
 
-// check represents one check of readyz.
-type check struct {
-	name string
-	run  healthz.Checker
-}
-
 // checks returns the checks of readyz, which pass when the operator can hand out blocks.
-func (op *operator) checks() []check {
-	return []check{
-		{"certificate", op.guard.certificate.Check},
-		{"paths", op.guard.paths.Check},
-		{"register", func(*http.Request) error { return op.queue.Synced() }},
-		{"webhooks", op.manager.GetWebhookServer().StartedChecker()},
+func (op *operator) checks() map[string]healthz.Checker {
+	return map[string]healthz.Checker{
+		"certificate": op.guard.certificate.Check,
+		"paths":       op.guard.paths.Check,
+		"register":    func(*http.Request) error { return op.queue.Synced() },
+		"webhooks":    op.manager.GetWebhookServer().StartedChecker(),
 	}
 }
 
 // addChecks registers the checks of healthz and readyz.
 func (op *operator) addChecks() error {
 	errs := []error{op.manager.AddHealthzCheck("ping", healthz.Ping)}
-	for _, c := range op.checks() {
-		errs = append(errs, op.manager.AddReadyzCheck(c.name, c.run))
+	for name, check := range op.checks() {
+		errs = append(errs, op.manager.AddReadyzCheck(name, check))
 	}
 	return errors.Join(errs...)
 }
@@ -278,8 +274,8 @@ func (op *operator) notifyReady(ctx context.Context) {
 	if op.options.Ready == nil {
 		return
 	}
-	failing := func(c check) bool { return c.run(nil) != nil } // none of them reads the request
-	checks := op.checks()
+	failing := func(check healthz.Checker) bool { return check(nil) != nil } // none of them reads the request
+	checks := slices.Collect(maps.Values(op.checks()))
 	err := wait.PollUntilContextCancel(ctx, readyPollInterval, true, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(checks, failing), nil
 	})

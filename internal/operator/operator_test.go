@@ -1,10 +1,14 @@
 package operator
 
 import (
+	"crypto/tls"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // TestRunReturnsErrorOfInvalidOption expects an error before the first call to the API server, which
@@ -28,5 +32,42 @@ func TestRunReturnsErrorOfInvalidOption(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestLeaseStatesLeaderVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3":                 "v1.2.3",
+		"v1.2.3-0.2026+dirty":    "v1.2.3-0.2026_dirty",
+		"(devel)":                "devel",
+		strings.Repeat("v1", 40): "",
+		"of two words":           "",
+	} {
+		lease := &resourcelock.LeaseLock{}
+		label(lease, version)
+		if got := lease.Labels[versionLabel]; got != want {
+			t.Errorf("%q has the label %q, want %q", version, got, want)
+		}
+	}
+}
+
+func TestUnreadableClientCAStopsOperator(t *testing.T) {
+	nothing := filepath.Join(t.TempDir(), "ca.crt")
+	if _, err := clientAuthority(nothing); err == nil || !strings.Contains(err.Error(), "--webhook-client-ca") {
+		t.Errorf("a file that is missing: %v", err)
+	}
+	if err := os.WriteFile(nothing, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clientAuthority(nothing); err == nil || !strings.Contains(err.Error(), "has no PEM certificate") {
+		t.Errorf("a file without certificate: %v", err)
+	}
+	change, err := clientAuthority("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if change(c); c.ClientAuth != tls.NoClientCert || c.ClientCAs != nil {
+		t.Error("without the flag clients need a certificate")
 	}
 }

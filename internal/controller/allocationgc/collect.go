@@ -23,12 +23,12 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	switch holder := record.Holder; {
 	case holder.Kind == "IPClaim":
 		claim := &v1alpha1.IPClaim{}
-		err := findHolder(ctx, reader, holder, claim)
-		return claim.Spec.AllocationName == record.Name.Name && mayBeHolder(record, claim), err
+		isHolder, err := findHolder(ctx, reader, record, claim)
+		return isHolder && claim.Spec.AllocationName == record.Name.Name, err
 	case holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(holder.Kind))
-		err := findHolder(ctx, reader, holder, pool)
-		return pool.PoolSpec().CIDR == record.Block.String() && mayBeHolder(record, pool), err
+		isHolder, err := findHolder(ctx, reader, record, pool)
+		return isHolder && pool.PoolSpec().CIDR == record.Block.String(), err
 	}
 	c.mu.Lock()
 	judge := c.judges[record.Holder.Kind]
@@ -39,18 +39,15 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	return judge(ctx, reader, record)
 }
 
-// mayBeHolder compares UIDs. A record that was made before its holder has none, and matches any holder.
-func mayBeHolder(record ipam.Record, holder client.Object) bool {
-	return record.MayBeOf(string(holder.GetUID()))
-}
-
-// findHolder reads a holder; one that does not exist is empty, and names no record.
-func findHolder(ctx context.Context, reader client.Reader, holder ipam.Holder, obj client.Object) error {
+// findHolder reads the object that the record names, and reports whether it exists and has the
+// record's UID. A record that was made before its holder has none, and matches any holder.
+func findHolder(ctx context.Context, reader client.Reader, record ipam.Record, obj client.Object) (bool, error) {
+	holder := record.Holder
 	err := reader.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Name}, obj)
-	if kubeutil.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking for %s: %w", holder, err)
+	if err != nil && !kubeutil.IsNotFound(err) {
+		return false, fmt.Errorf("looking for %s: %w", holder, err)
 	}
-	return nil
+	return err == nil && record.MayBeOf(string(obj.GetUID())), nil
 }
 
 // collect acts on the decision about a record without holder, in the state in which it was judged.
@@ -193,10 +190,9 @@ func (c *Controller) clear(name ipam.Name) {
 
 // forget removes all notes about a record that is gone.
 func (c *Controller) forget(name ipam.Name) {
+	c.clear(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.sightings, name)
-	c.Metrics.Unheld(len(c.sightings))
 	delete(c.deletedHolders, name)
 	delete(c.releases, name)
 }

@@ -34,19 +34,13 @@ import (
 // Controller collects records without a holder. Only the leader runs it. Its
 // requests are names of IPAllocations.
 type Controller struct {
-	// Ledger is the view of all allocations.
-	Ledger *ledger.Ledger
-	// Catalog holds the pools, classes, namespaces and Clusters.
-	Catalog *inventory.Catalog
-	// Allocator creates and deletes IPAllocations.
+	Ledger    *ledger.Ledger
+	Catalog   *inventory.Catalog
 	Allocator *allocator.Allocator
-	// Metrics counts passes.
-	Metrics *metrics.Instruments
-	// History records the history of blocks and requests.
-	History *history.Recorder
-	// Tracer starts the spans; nil: no spans.
-	Tracer trace.Tracer
-	// Client reads from the cache.
+	Metrics   *metrics.Instruments
+	History   *history.Recorder
+	Tracer    trace.Tracer
+
 	Client client.Reader
 	// Live reads without a cache.
 	Live  client.Reader
@@ -58,10 +52,8 @@ type Controller struct {
 	// number that allocators make at a time: otherwise, on an API server that is fully loaded, the
 	// released records fall behind the new ones, without end.
 	Workers int
-	// Within holds the namespaces whose records it reconciles.
-	Within kubeutil.Namespaces
-	// Events receives the events.
-	Events events.EventRecorder
+	Within  kubeutil.Namespaces
+	Events  events.EventRecorder
 
 	mu sync.Mutex
 	// judges report for other kinds of holders whether they exist.

@@ -2,7 +2,11 @@ package allocationgc
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -80,19 +84,10 @@ func (c *Controller) noteDeletion(uid string, record ipam.Name) {
 	c.deletedHolders[record] = uid
 }
 
-// ReportDeleted notes that the holder of the records was deleted, if no watch of this controller reports it.
-func (c *Controller) ReportDeleted(uid string, records ...ipam.Name) {
-	for _, name := range records {
-		c.noteDeletion(uid, name)
-		c.enqueueRecord(name)
-	}
-}
-
-// Enqueue enqueues records for judgment if nothing is known of their holder.
-func (c *Controller) Enqueue(records ...ipam.Name) {
-	for _, name := range records {
-		c.enqueueRecord(name)
-	}
+// ReportDeleted notes that the holder of the record was deleted, if no watch of this controller reports it.
+func (c *Controller) ReportDeleted(uid string, record ipam.Name) {
+	c.noteDeletion(uid, record)
+	c.Enqueue(record)
 }
 
 // Judge registers f as the judge of the records of holders of the kind from now on.
@@ -117,8 +112,8 @@ func (c *Controller) noteNew(name ipam.Name) {
 	}
 }
 
-// enqueueRecord enqueues a record if this replica leads.
-func (c *Controller) enqueueRecord(name ipam.Name) {
+// Enqueue enqueues a record for judgment, if this replica leads.
+func (c *Controller) Enqueue(name ipam.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue != nil {
@@ -128,4 +123,64 @@ func (c *Controller) enqueueRecord(name ipam.Name) {
 
 func requestFor(name ipam.Name) reconcile.Request {
 	return kubeutil.RequestFor(name.Namespace, name.Name)
+}
+
+// A record is made before its holder, so that at first no record has one, and nearly all have one
+// within milliseconds. To look at each record at once would mean to look at it again when its grace
+// is over, and to remember it until then: at 500 claims a second and 180 seconds, 90,000 records.
+// So new records are scanned together, a moment later, and only records without a holder are
+// reconciled.
+
+// arrivalInterval is the time in which the holder of a new record must appear, before the record's
+// grace begins.
+const arrivalInterval = time.Second
+
+// arrivals returns a source that enqueues the new records whose holders do not appear.
+func (c *Controller) arrivals() source.Source {
+	return source.Func(func(ctx context.Context, q kubeutil.Queue) error {
+		c.Metrics.Lead()
+		go func() {
+			ticker := clock.RealClock{}.NewTicker(arrivalInterval)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ticker.C():
+					c.scan(ctx, q)
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return nil
+	})
+}
+
+// scan checks the new records. It costs O(1) for each, and enqueues the records for which the cache
+// does not show that their holder exists. It ends the grace of records that had no holder before,
+// and have one now.
+func (c *Controller) scan(ctx context.Context, q kubeutil.Queue) {
+	c.mu.Lock()
+	newRecords, unheldNames := c.newRecords, slices.Collect(maps.Keys(c.sightings))
+	c.newRecords = nil
+	c.mu.Unlock()
+	for _, name := range unheldNames {
+		if c.isHeld(ctx, name) {
+			c.clear(name)
+		}
+	}
+	for _, name := range newRecords {
+		if !c.isHeld(ctx, name) {
+			q.Add(requestFor(name))
+		}
+	}
+}
+
+// isHeld reports whether the cache has the holder of the record, and the holder names the record.
+func (c *Controller) isHeld(ctx context.Context, name ipam.Name) bool {
+	record, ok := c.Ledger.Record(name)
+	if !ok {
+		return false
+	}
+	hasHolder, err := c.holds(ctx, c.Client, record)
+	return err == nil && hasHolder
 }

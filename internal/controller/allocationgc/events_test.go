@@ -3,19 +3,31 @@ package allocationgc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
@@ -145,24 +157,24 @@ func countedOrphans(e *orphans) {
 	const unheld, releases = "cadastre_unheld_allocations", "cadastre_releases_total"
 	held, orphan, forced := e.orphan(1, ""), e.orphan(2, ""), e.orphan(3, "")
 	for i, record := range []ipam.Record{held, orphan, forced} {
-		e.Reconciled(e.controller, convert.Allocation(record)).After(e.controller.Grace)
+		e.reconciled(record).After(e.controller.Grace)
 		e.Measured(float64(i+1), unheld)
 	}
 	e.Created(claimOf(held))
-	e.Reconciled(e.controller, convert.Allocation(held)).After(0)
+	e.reconciled(held).After(0)
 	e.Measured(2, unheld)
 	e.controller.deletedHolders[forced.Name] = "uid"
 	e.Forced(convert.Allocation(forced))
-	e.Reconciled(e.controller, convert.Allocation(forced)).After(0)
+	e.reconciled(forced).After(0)
 	e.Measured(1, unheld)
 	waiting := claimOf(orphan)
 	waiting.Spec.AllocationName = ""
 	e.Created(waiting)
 	e.Passes(e.controller.Grace)
-	e.Reconciled(e.controller, convert.Allocation(orphan)).Wrote("delete IPAllocation", "patch IPAllocation") // it was not made for that claim
+	e.reconciled(orphan).Wrote("delete IPAllocation", "patch IPAllocation") // it was not made for that claim
 	e.Measured(1, releases, "orphaned")
 	e.Measured(1, releases)
-	e.Reconciled(e.controller, convert.Allocation(orphan)).After(0)
+	e.reconciled(orphan).After(0)
 	e.Measured(0, unheld)
 	if n := len(e.controller.deletedHolders) + len(e.controller.releases) + len(e.controller.sightings); n != 0 {
 		e.t.Errorf("%d notes are left of records that are gone", n)
@@ -182,7 +194,7 @@ func orphansHistory(e *orphans) {
 	e.graceOver(orphan)
 	reconciled := func(records ...ipam.Record) {
 		for _, record := range records {
-			e.Reconciled(e.controller, convert.Allocation(record))
+			e.reconciled(record)
 		}
 	}
 	reconciled(orphan, cooling, retained)
@@ -232,7 +244,7 @@ func keptBlocks(e *orphans, plane *story.Plane) {
 	// Another process lists all of them: the age of some is unknown to it.
 	kept = map[ipam.Name]bool{never: true, first: false, second: false, disputed: false}
 	other := plane.Begin(e.t)
-	e.keeps(&Controller{Ledger: other.Ledger, Catalog: other.Catalog, Allocator: other.Allocator, Metrics: other.Metrics, History: other.History}, kept)
+	e.keeps(attachReplica(other.Replica, &Controller{}), kept)
 }
 
 // recordOf returns the record of a name.
@@ -270,4 +282,99 @@ func claimOf(record ipam.Record) *v1alpha1.IPClaim {
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: record.Holder.Namespace, Name: record.Holder.Name}}
 	claim.Spec.CIDR, claim.Spec.AllocationName = record.Block.String(), record.Name.Name
 	return claim
+}
+
+// TestOnlyRecordsWithoutHolderAreReconciled shows some records to a new leader: a record with a
+// holder costs no pass; a record without, and a record that is not merely held, do.
+func TestOnlyRecordsWithoutHolderAreReconciled(t *testing.T) {
+	r := replica.WithRecords(t, replica.Options{}, recordNamed("held", ipam.StateBound), recordNamed("orphan", ipam.StateBound), recordNamed("kept", ipam.StateRetained))
+	c := attachReplica(r, &Controller{
+		judges: map[string]Judge{"Thing": func(_ context.Context, _ client.Reader, r ipam.Record) (bool, error) {
+			return r.Holder.Name != "orphan", nil
+		}},
+	})
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := c.records().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	// They had no holder when they were reconciled; one has it now.
+	c.sightings = map[ipam.Name]sighting{recordNamed("held", "").Name: {}, recordNamed("orphan", "").Name: {}}
+	c.scan(t.Context(), q)
+	if _, isUnheld := c.sightings[recordNamed("held", "").Name]; isUnheld || len(c.sightings) != 1 {
+		t.Errorf("without holder are %v, want the orphan alone", c.sightings)
+	}
+	looked := map[string]bool{}
+	for q.Len() > 0 {
+		req, _ := q.Get()
+		looked[req.Name] = true
+	}
+	if got := slices.Sorted(maps.Keys(looked)); !slices.Equal(got, []string{"kept", "orphan"}) {
+		t.Errorf("%q are enqueued, want those without holder or not Bound", got)
+	}
+	if len(c.newRecords) != 0 {
+		t.Errorf("%v are still news", c.newRecords)
+	}
+}
+
+// TestNewRecordsAreScannedAfterDelay covers a leader, which exports the counts that it alone has
+// from then on.
+func TestNewRecordsAreScannedAfterDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		view := ledger.New(ledger.Options{Clock: clock.RealClock{}})
+		r := replica.New(replica.Options{Ledger: view})
+		c := attachReplica(r, &Controller{})
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		c.newRecords = []ipam.Name{{Name: "gone"}}
+		suite.Must(t, c.arrivals().Start(t.Context(), q))
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(c.Metrics.Collectors()...)
+		if n, err := testutil.GatherAndCount(registry, metrics.Unheld); n != 1 || err != nil {
+			t.Errorf("%d time series of %s, %v; want 1", n, metrics.Unheld, err)
+		}
+		for _, want := range []int{0, 1} {
+			synctest.Wait()
+			if got := q.Len(); got != want {
+				t.Errorf("%d records are enqueued, want %d", got, want)
+			}
+			<-time.After(arrivalInterval)
+		}
+	})
+}
+
+func recordNamed(name string, state ipam.State) ipam.Record {
+	return ipam.Record{
+		Name: ipam.Name{Namespace: "team", Name: name}, UID: name, Block: netip.MustParsePrefix("10.0.0.1/32"),
+		Pool: ipam.PoolKey{Kind: ipam.PoolKindIPPool, Name: "hosts"}, Holder: ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: name},
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: state,
+	}
+}
+
+// TestOtherNamespacesLeaveNoNote covers requests of other namespaces, which are dropped before
+// they reach the controller, so that a note of them would stay for ever.
+func TestOtherNamespacesLeaveNoNote(t *testing.T) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	c := &Controller{Within: kubeutil.NamespacesOf("inside", "operator"), deletedHolders: map[ipam.Name]string{}, queue: q}
+	claims := c.claims()
+	for _, namespace := range []string{"inside", "outside"} {
+		name := ipam.Name{Namespace: namespace, Name: "record"}
+		c.noteNew(name)
+		c.ReportDeleted("uid", ipam.Name{Namespace: namespace, Name: "other"})
+		claim := &v1alpha1.IPClaim{}
+		claim.Namespace, claim.UID, claim.Spec.AllocationName = namespace, "uid", name.Name
+		claims.Delete(t.Context(), event.DeleteEvent{Object: claim}, q)
+	}
+	if len(c.newRecords) != 1 || c.newRecords[0].Namespace != "inside" {
+		t.Errorf("new records: %v, want that of namespace inside alone", c.newRecords)
+	}
+	for name := range c.deletedHolders {
+		if name.Namespace != "inside" {
+			t.Errorf("the deletion of the holder of %s is noted", name)
+		}
+	}
+	if len(c.deletedHolders) != 2 {
+		t.Errorf("%d deletions of namespace inside are noted, want 2", len(c.deletedHolders))
+	}
 }

@@ -113,8 +113,7 @@ func recordsOfFormerHolders(e *orphans) {
 	e.Replaced(pool)
 	e.controller.deletedHolders[record.Name], e.controller.deletedHolders[own.Name] = "former", own.HolderUID
 	for _, rec := range []ipam.Record{record, own} {
-		e.Reconciled(e.controller, convert.Allocation(rec))
-		e.Gone(convert.Allocation(rec))
+		e.reconciledAway(rec)
 	}
 }
 
@@ -142,9 +141,7 @@ func poolCollectionFails(e *orphans) {
 // retentionFails makes each call fail that retains a block.
 func retentionFails(e *orphans) {
 	e.Failing(func(n int) story.Interruption {
-		record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
-		record.HolderUID, record.Reclaim = "former", ipam.ReclaimRetain
-		e.Recorded(record)
+		record := e.retainable(n, fmt.Sprintf("172.16.%d.0/28", n), "former")
 		e.controller.deletedHolders[record.Name] = "former"
 		i := e.interruption(record, nil)
 		i.Check = func() {
@@ -162,8 +159,7 @@ func (e *orphans) collected(record ipam.Record) story.Interruption {
 	i := e.interruption(record, nil)
 	i.Check = func() {
 		e.Passes(e.controller.Grace)
-		e.Reconciled(e.controller, convert.Allocation(record))
-		e.Gone(convert.Allocation(record))
+		e.reconciledAway(record)
 	}
 	return i
 }
@@ -177,14 +173,34 @@ type orphans struct {
 
 func newOrphans(t *testing.T, plane *story.Plane) *orphans {
 	t.Helper()
-	e := &orphans{World: plane.Begin(t), t: t}
-	e.controller = &Controller{
-		Ledger: e.Ledger, Catalog: e.Catalog, Allocator: e.Allocator, Metrics: e.Metrics, History: e.History,
-		Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
-		sightings: map[ipam.Name]sighting{}, deletedHolders: map[ipam.Name]string{}, releases: map[ipam.Name]lastRelease{},
-	}
+	e := attachOrphans(t, plane)
 	e.Applied(build.Pool("p").CIDR("172.16.0.0/16").Obj())
 	return e
+}
+
+// attachOrphans begins a story on a plane that may have pools and records.
+func attachOrphans(t *testing.T, plane *story.Plane) *orphans {
+	t.Helper()
+	e := &orphans{World: plane.Begin(t), t: t}
+	e.controller = attachReplica(e.Replica, &Controller{
+		Client: e.K8s, Live: e.K8s, Clock: e.Clock, Grace: 180 * time.Second, Events: e.Events,
+		sightings: map[ipam.Name]sighting{}, deletedHolders: map[ipam.Name]string{}, releases: map[ipam.Name]lastRelease{},
+	})
+	return e
+}
+
+// retainable records a block for the claim of that number, of a UID, whose policy is Retain.
+func (e *orphans) retainable(n int, cidr, uid string) ipam.Record {
+	e.t.Helper()
+	record := story.Block(fmt.Sprintf("a%02d", n), "p", cidr)
+	record.HolderUID, record.Reclaim = uid, ipam.ReclaimRetain
+	e.Recorded(record)
+	return e.recordOf(record.Name)
+}
+
+func (e *orphans) reconciled(record ipam.Record) *story.Pass {
+	e.t.Helper()
+	return e.Reconciled(e.controller, convert.Allocation(record))
 }
 
 // orphan records a block for the claim of that number.
@@ -193,27 +209,30 @@ func (e *orphans) orphan(n int, uid string) ipam.Record {
 	record := story.Block(fmt.Sprintf("a%02d", n), "p", fmt.Sprintf("172.16.%d.0/28", n))
 	record.HolderUID = uid
 	e.Recorded(record)
-	stored, _ := e.Ledger.Record(record.Name)
-	return stored
+	return e.recordOf(record.Name)
 }
 
 // graceOver lets the grace of a record pass.
 func (e *orphans) graceOver(record ipam.Record) {
 	e.t.Helper()
-	e.Reconciled(e.controller, convert.Allocation(record)).After(e.controller.Grace)
+	e.reconciled(record).After(e.controller.Grace)
 	e.Passes(e.controller.Grace)
 }
 
 // restored takes a record over as admission does, and keeps it.
 func (e *orphans) restored(record ipam.Record) {
 	e.t.Helper()
-	order := allocator.Order{Holder: record.Holder, Resolution: inventory.Resolution{
-		Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: record.Pool}},
-	}}
-	if _, ok := e.Allocator.Restore(e.t.Context(), order, record.Name.Name); ok {
+	if _, ok := e.Allocator.Restore(e.t.Context(), restoreOrder(record), record.Name.Name); ok {
 		e.Seen()
 		e.Keeps(convert.Allocation(record))
 	}
+}
+
+// restoreOrder returns the order with which admission takes a record over for its claim.
+func restoreOrder(record ipam.Record) allocator.Order {
+	return allocator.Order{Holder: record.Holder, Resolution: inventory.Resolution{
+		Terms: ipam.Terms{Class: record.Class, Block: record.Block}, Pools: []ipam.Pool{{Key: record.Pool}},
+	}}
 }
 
 func (e *orphans) interruption(record ipam.Record, act func()) story.Interruption {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels/format"
@@ -19,7 +21,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // protectClaim puts our finalizer on a claim on which admission has not (contract,
@@ -119,19 +120,16 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	if err := c.ensureMetadata(ctx, s, address); err != nil {
 		return err
 	}
-	expectation := c.expectations.expectAddress(s.name, c.Clock.Now())
-	if err := c.Client.Create(ctx, address); err != nil {
-		if queue.IsRefused(err) {
-			expectation.setRefused()
-		} else {
-			expectation.setUnanswered()
-		}
-		if apierrors.IsAlreadyExists(err) {
-			return errNotSeen
-		}
+	attempt := creation{since: c.Clock.Now()}
+	c.expectations.creations.Store(s.name, attempt)
+	err := c.Client.Create(ctx, address)
+	c.expectations.settleAddress(s.name, attempt, address.UID, err)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return errNotSeen
+	case err != nil:
 		return fmt.Errorf("creating the IPAddress: %w", err)
 	}
-	expectation.setStored(address.UID)
 	s.address = address
 	return nil
 }
@@ -177,7 +175,7 @@ func ownerReferences(before []metav1.OwnerReference, claim *ipamv1.IPAddressClai
 	otherRefs := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {
 		return isClaim(ref, claim) || groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group && ref.Kind == pool.Kind
 	})
-	isControlled := slices.ContainsFunc(otherRefs, func(ref metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller })
+	isControlled := slices.ContainsFunc(otherRefs, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.Controller, false) })
 	claimRef := metav1.OwnerReference{
 		APIVersion: ipamv1.GroupVersion.String(), Kind: kind, Name: claim.Name, UID: claim.UID,
 		Controller: new(!isControlled), BlockOwnerDeletion: new(true),
@@ -220,18 +218,8 @@ func (c *Controller) repair(ctx context.Context, s *scope) error {
 // adds. It ignores the order of owners.
 func sameMetadata(a, b *ipamv1.IPAddress) bool {
 	return slices.Equal(a.Finalizers, b.Finalizers) &&
-		len(a.Labels) == len(b.Labels) && sameEntries(a.Labels, b.Labels) &&
-		sameEntries(a.Annotations, b.Annotations) &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		slices.EqualFunc(sortByUID(a.OwnerReferences), sortByUID(b.OwnerReferences), sameOwner)
-}
-
-func sameEntries(a, b map[string]string) bool {
-	for key, value := range b {
-		if previous, ok := a[key]; !ok || previous != value {
-			return false
-		}
-	}
-	return true
 }
 
 func sortByUID(refs []metav1.OwnerReference) []metav1.OwnerReference {
@@ -239,9 +227,9 @@ func sortByUID(refs []metav1.OwnerReference) []metav1.OwnerReference {
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {
-	isTrue := func(flag *bool) bool { return flag != nil && *flag }
 	return a.UID == b.UID && a.Kind == b.Kind && a.Name == b.Name && a.APIVersion == b.APIVersion &&
-		isTrue(a.Controller) == isTrue(b.Controller) && isTrue(a.BlockOwnerDeletion) == isTrue(b.BlockOwnerDeletion)
+		ptr.Deref(a.Controller, false) == ptr.Deref(b.Controller, false) &&
+		ptr.Deref(a.BlockOwnerDeletion, false) == ptr.Deref(b.BlockOwnerDeletion, false)
 }
 
 // isClaim reports whether an owner is the claim, in whatever life and version.

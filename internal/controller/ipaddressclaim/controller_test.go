@@ -19,6 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
@@ -402,4 +403,10 @@ func (p *pass) Served(addr string) *pass {
 		p.e.t.Fatalf("%s has the address %s, want %s", p.claim.Name, got, addr)
 	}
 	return p
+}
+
+// attachReplica sets the parts of a replica in a controller.
+func attachReplica(r replica.Replica, c *Controller) *Controller {
+	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
+	return c
 }

@@ -2,9 +2,8 @@ package ipaddressclaim
 
 import (
 	"context"
-	"slices"
 
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -67,7 +66,7 @@ func (c *Controller) consider(ctx context.Context, obj client.Object, q kubeutil
 // UID, have lost their holder. Other records of its name belong to another claim, or to an
 // IPAddress that is about to be stored, and are judged like all others.
 func (c *Controller) reportDeletedClaim(claim client.Object) {
-	for _, record := range c.Ledger.HeldBy(holderNamed(claim.GetNamespace(), claim.GetName())) {
+	for _, record := range c.Ledger.HeldBy(convert.HolderOfAddressClaim(nameOf(claim))) {
 		if record.HolderUID == string(claim.GetUID()) {
 			c.Orphans.ReportDeleted(record.HolderUID, record.Name)
 		} else {
@@ -79,7 +78,7 @@ func (c *Controller) reportDeletedClaim(claim client.Object) {
 // reportDeletedAddress does the same for an IPAddress. Its record is the one that it names, or the one that
 // was made for it once it existed.
 func (c *Controller) reportDeletedAddress(address client.Object) {
-	holder := holderNamed(address.GetNamespace(), address.GetName())
+	holder := convert.HolderOfAddressClaim(nameOf(address))
 	for _, record := range c.Ledger.HeldBy(holder) {
 		if record.Name.Name == address.GetAnnotations()[v1alpha1.AnnotationAllocation] || record.Name == convert.RecordOfHolder(holder, "") {
 			c.Orphans.ReportDeleted(record.HolderUID, record.Name)
@@ -92,13 +91,11 @@ func (c *Controller) reportDeletedAddress(address client.Object) {
 // records returns a source that enqueues a claim when its record was changed, is lost, or was made
 // by other code than this controller.
 func (c *Controller) records() source.Source {
-	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Ledger.Listen(func(change ledger.Change) {
-			holder := change.Record.Holder
-			if holder.Kind == kind && (change.Kind != ledger.Added || !change.Record.IsStamped()) {
-				q.Add(kubeutil.RequestFor(holder.Namespace, holder.Name))
-			}
-		})
+	return kubeutil.Listener(c.Ledger.Listen, func(q kubeutil.Queue, change ledger.Change) {
+		holder := change.Record.Holder
+		if holder.Kind == kind && (change.Kind != ledger.Added || !change.Record.IsStamped()) {
+			q.Add(kubeutil.RequestFor(holder.Namespace, holder.Name))
+		}
 	})
 }
 
@@ -108,31 +105,26 @@ func (c *Controller) changes() source.Source {
 	return kubeutil.Subscription(func(ctx context.Context, q kubeutil.Queue) (stop func()) {
 		return c.Catalog.Listen(func(e inventory.Change) {
 			c.Queue.EnqueueWaiting(q, kind, e)
-			c.expectations.eachWithoutPool(func(name ipam.Name) { q.Add(kubeutil.RequestFor(name.Namespace, name.Name)) })
+			c.expectations.claimsWithoutPool.Range(func(name, _ any) bool {
+				q.Add(reconcile.Request{NamespacedName: types.NamespacedName(name.(ipam.Name))})
+				return true
+			})
 			if e.Unpaused {
-				for _, request := range c.claimsFrom(ctx, e) {
-					q.Add(request)
-				}
+				c.enqueueClaimsOf(ctx, e, q)
 			}
 		})
 	})
 }
 
-// claimsFrom returns the claims that name a pool or one of its classes.
-func (c *Controller) claimsFrom(ctx context.Context, e inventory.Change) []reconcile.Request {
+// enqueueClaimsOf enqueues the claims that name a pool or one of its classes.
+func (c *Controller) enqueueClaimsOf(ctx context.Context, e inventory.Change, q kubeutil.Queue) {
 	targets := []string{targetKey(string(e.Pool.Kind), e.Pool.Name)}
 	for _, class := range e.Classes {
 		targets = append(targets, targetKey("IPClass", class))
 	}
-	var requests []reconcile.Request
-	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {
-		claims := &ipamv1.IPAddressClaimList{}
-		if err := c.Client.List(ctx, claims, client.MatchingFields{byTarget: t}, client.InNamespace(e.Pool.Namespace)); err != nil {
-			continue // the cache does not exist yet, and will show every claim
-		}
-		for i := range claims.Items {
-			requests = append(requests, requestOf(&claims.Items[i]))
+	for _, target := range targets {
+		for _, request := range listRequests(ctx, c.Client, client.MatchingFields{byTarget: target}, client.InNamespace(e.Pool.Namespace)) {
+			q.Add(request)
 		}
 	}
-	return requests
 }

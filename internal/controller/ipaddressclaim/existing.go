@@ -5,24 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
-	"github.com/go-logr/logr"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -109,11 +94,11 @@ func (c *Controller) adoptRecord(ctx context.Context, s *scope, record ipam.Reco
 // judgeUse judges whether the claim's namespace can use the pool of the record, which was made
 // before that was known. It is tried again after any change that can have brought the pool.
 func (c *Controller) judgeUse(ctx context.Context, s *scope) error {
-	c.expectations.setPoolMissing(s.name, true) // before the pool is looked for, so that no change is missed
+	c.expectations.claimsWithoutPool.Store(s.name, nil) // before the pool is looked for, so that no change is missed
 	record, err := c.Allocator.JudgeUse(ctx, s.tenancy(), s.record)
 	s.record = record
 	if err == nil {
-		c.expectations.setPoolMissing(s.name, false)
+		c.expectations.claimsWithoutPool.Delete(s.name)
 	}
 	return err
 }
@@ -149,7 +134,7 @@ func (c *Controller) isUnseen(record ipam.Record) bool {
 // recordAddress records the block that an IPAddress names. If its pool is missing, the IPAddress is
 // reconciled again after any change that can have brought the pool.
 func (c *Controller) recordAddress(ctx context.Context, s *scope, addr netip.Addr) error {
-	c.expectations.setPoolMissing(s.name, true) // before the pools are read, so that no change is missed
+	c.expectations.claimsWithoutPool.Store(s.name, nil) // before the pools are read, so that no change is missed
 	pool, err := c.poolOf(s, addr)
 	if err != nil {
 		return err
@@ -160,7 +145,7 @@ func (c *Controller) recordAddress(ctx context.Context, s *scope, addr netip.Add
 	}
 	order := s.order()
 	if order.PoolUnknown = !isKnown; isKnown {
-		c.expectations.setPoolMissing(s.name, false)
+		c.expectations.claimsWithoutPool.Delete(s.name)
 	}
 	order.Terms = c.Catalog.TermsOfAddress(addr, c.classOf(s))
 	order.Gateway = convert.GatewayGiven(s.address.Spec.Gateway)
@@ -212,147 +197,4 @@ func (c *Controller) poolOf(s *scope, addr netip.Addr) (ipam.PoolKey, error) {
 			Message: fmt.Sprintf("no pool of the IPClass %q has the address %s: create it, or delete the IPAddress", ref.Name, addr)}
 	}
 	return pools[at].Key, nil
-}
-
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
-
-// arrival implements the wait for Cluster API: on every replica it waits until Cluster API's kinds
-// are served, and then starts the code that serves them, once.
-type arrival struct {
-	client client.Reader
-	mapper meta.RESTMapper
-	log    logr.Logger
-	// watchClusters begins to watch Clusters; known reports whether all have been seen.
-	watchClusters func() (known func() bool, err error)
-	// addSource stops the operator from handing out blocks, of any kind, before all Clusters are
-	// known.
-	addSource func(known func() bool)
-	// start serves claims, and needs caches that have started.
-	start func() error
-
-	mu                sync.Mutex
-	areClustersSynced func() bool // set when Clusters are watched
-	isStarted         bool
-}
-
-// requiredKinds returns the kinds without which no claim can be served.
-func requiredKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
-		ipamv1.GroupVersion.WithKind(kind),
-		ipamv1.GroupVersion.WithKind("IPAddress"),
-		clusterv1.GroupVersion.WithKind("Cluster"),
-	}
-}
-
-// crdNames returns the names of the CRDs of the needed kinds.
-func crdNames() []string {
-	return []string{"ipaddressclaims." + ipamv1.GroupVersion.Group, "ipaddresses." + ipamv1.GroupVersion.Group, "clusters." + clusterv1.GroupVersion.Group}
-}
-
-func (a *arrival) setup(mgr manager.Manager) error {
-	if isInstalled, err := a.isInstalled(); err != nil || isInstalled {
-		if err != nil {
-			return err
-		}
-		a.isStarted = true
-		hasSynced, err := a.watchClusters()
-		if err != nil {
-			return err
-		}
-		a.addSource(hasSynced)
-		return mgr.Add(onEveryReplica(a.start))
-	}
-	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
-	isRequiredCRD := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(crdNames(), obj.GetName()) })
-	backoff := kubeutil.NewBackoff(clock.RealClock{}, "cluster-api-arrival", nil)
-	return builder.ControllerManagedBy(mgr).
-		Named("cluster-api-arrival").
-		For(newCRD(), builder.WithPredicates(isRequiredCRD)).
-		WatchesRawSource(backoff).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
-		Complete(backoff.Passes(a))
-}
-
-// onEveryReplica implements manager.Runnable: it is called when the existing caches have all
-// objects that they watch. If it creates another cache, no other code waits for the objects of that
-// cache: there can be many claims and addresses, and IPClaims are served without them.
-type onEveryReplica func() error
-
-// Start implements manager.Runnable.
-func (f onEveryReplica) Start(context.Context) error { return f() }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (onEveryReplica) NeedLeaderElection() bool { return false }
-
-// servedPollInterval is the approximate time until the API server serves a kind whose CRD it has
-// accepted. Nothing notifies a client when it does.
-const servedPollInterval = time.Second
-
-// knownPollInterval is the approximate time to list the Clusters of a cluster that did not have Cluster
-// API before.
-const knownPollInterval = 100 * time.Millisecond
-
-// Reconcile implements reconcile.Reconciler: a CRD was created or changed. When all CRDs exist, it
-// is tried again until all kinds are served, and the Clusters are known. No other code waits for
-// these: IPClaims are served as before.
-func (a *arrival) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.isStarted {
-		return reconcile.Result{}, nil
-	}
-	isInstalled, err := a.isInstalled()
-	switch {
-	case err != nil:
-		return reconcile.Result{}, err
-	case !isInstalled && a.isDefined(ctx):
-		return reconcile.Result{RequeueAfter: servedPollInterval}, nil
-	case !isInstalled:
-		return reconcile.Result{}, nil // the next CRD is another event
-	}
-	if a.areClustersSynced == nil {
-		if a.areClustersSynced, err = a.watchClusters(); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	if !a.areClustersSynced() {
-		return reconcile.Result{RequeueAfter: knownPollInterval}, nil
-	}
-	if err := a.start(); err != nil {
-		return reconcile.Result{}, fmt.Errorf("serving IPAddressClaims: %w", err)
-	}
-	a.isStarted = true
-	a.log.Info("Cluster API is installed: serving its IPAddressClaims")
-	return reconcile.Result{}, nil
-}
-
-// isDefined reports whether all CRDs exist.
-func (a *arrival) isDefined(ctx context.Context) bool {
-	for _, name := range crdNames() {
-		if a.client.Get(ctx, client.ObjectKey{Name: name}, newCRD()) != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// newCRD returns an empty CRD, of which only the metadata are watched.
-func newCRD() *metav1.PartialObjectMetadata {
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	return obj
-}
-
-// isInstalled reports whether all kinds are served.
-func (a *arrival) isInstalled() (bool, error) {
-	for _, gvk := range requiredKinds() {
-		_, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		if meta.IsNoMatchError(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("asking whether the API server knows %s: %w", gvk.Kind, err)
-		}
-	}
-	return true, nil
 }

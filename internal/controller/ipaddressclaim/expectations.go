@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 const (
@@ -34,7 +35,7 @@ type expectations struct {
 	// may still exist.
 	deletedClaims sync.Map
 	// claimsWithoutPool names the IPAddresses whose pool is missing: any change of a pool or a class can bring
-	// that pool.
+	// that pool. A name is stored before the pool is looked for, so that no change is missed.
 	claimsWithoutPool sync.Map
 }
 
@@ -48,33 +49,20 @@ type creation struct {
 	isUnsure bool
 }
 
-// expectAddress notes that an IPAddress is about to be created. The caller notes the result with the
-// returned attempt: that the IPAddress was stored, that it was not, or that this is not known.
-func (e *expectations) expectAddress(name ipam.Name, now time.Time) attempt {
-	a := attempt{expectations: e, name: name, creation: creation{since: now}}
-	e.creations.Store(name, a.creation)
-	return a
-}
-
-// attempt represents an attempt to create an IPAddress.
-type attempt struct {
-	expectations *expectations
-	name         ipam.Name
-	creation     creation
-}
-
-func (a attempt) setStored(uid types.UID) {
-	updated := a.creation
-	updated.uid = uid
-	a.expectations.creations.CompareAndSwap(a.name, a.creation, updated) // unless it has been shown
-}
-
-func (a attempt) setRefused() { a.expectations.creations.Delete(a.name) }
-
-func (a attempt) setUnanswered() {
-	updated := a.creation
-	updated.isUnsure = true
-	a.expectations.creations.Store(a.name, updated)
+// settleAddress notes the result of an attempt to create an IPAddress: that it was stored, that it
+// was not, or that this is not known.
+func (e *expectations) settleAddress(name ipam.Name, attempt creation, uid types.UID, err error) {
+	settled := attempt
+	switch {
+	case err == nil:
+		settled.uid = uid
+		e.creations.CompareAndSwap(name, attempt, settled) // unless it has been shown
+	case queue.IsRefused(err):
+		e.creations.Delete(name)
+	default:
+		settled.isUnsure = true
+		e.creations.Store(name, settled)
+	}
 }
 
 // addressDelay returns the time within which an IPAddress that the cache does not show can still appear;
@@ -137,11 +125,6 @@ func (e *expectations) deletedClaim(name ipam.Name) (uid string, ok bool) {
 	return last.(string), true
 }
 
-// forgetDeletedClaim forgets that deletion, unless another one was seen since.
-func (e *expectations) forgetDeletedClaim(name ipam.Name, uid string) {
-	e.deletedClaims.CompareAndDelete(name, uid)
-}
-
 // removal holds the version of an object from which the finalizer was removed, and the time.
 type removal struct {
 	version string
@@ -163,34 +146,5 @@ func (r *removals) last(name ipam.Name) removal {
 	return entry
 }
 
-// remove calls do, which removes the finalizer, and notes the removal from this version unless do
-// fails.
-func (r *removals) remove(obj client.Object, now time.Time, do func() error) error {
-	r.byName.Store(nameOf(obj), removal{version: obj.GetResourceVersion(), at: now})
-	err := do()
-	if err != nil {
-		r.forget(nameOf(obj))
-	}
-	return err
-}
-
 // forget forgets the removal from an object that is gone.
 func (r *removals) forget(name ipam.Name) { r.byName.Delete(name) }
-
-// setPoolMissing notes whether the pool of an IPAddress is missing. The caller calls it before it
-// looks for the pool, so that no change is missed, and again once the pool is found.
-func (e *expectations) setPoolMissing(name ipam.Name, isMissing bool) {
-	if isMissing {
-		e.claimsWithoutPool.Store(name, nil)
-	} else {
-		e.claimsWithoutPool.Delete(name)
-	}
-}
-
-// eachWithoutPool calls f for each IPAddress whose pool is missing.
-func (e *expectations) eachWithoutPool(f func(ipam.Name)) {
-	e.claimsWithoutPool.Range(func(name, _ any) bool {
-		f(name.(ipam.Name))
-		return true
-	})
-}

@@ -58,7 +58,7 @@ func TestSeenDeletionIsRememberedUntilRelease(t *testing.T) {
 			if test.made != nil {
 				c.expectations.creations.Store(s.name, *test.made)
 			}
-			look, err := c.readScope(t.Context(), client.ObjectKeyFromObject(s.address))
+			look, err := readScope(t.Context(), there, client.ObjectKeyFromObject(s.address))
 			if err != nil {
 				t.Fatal(err)
 			}

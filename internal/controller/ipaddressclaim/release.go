@@ -37,11 +37,17 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.claim, finalizerInCluster) && !isRemoved {
 		return nil
 	}
-	err := c.expectations.claims.remove(before, c.Clock.Now(), func() error {
-		return c.Client.Patch(ctx, s.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	})
+	return c.writeRemoval(ctx, &c.expectations.claims, before, s.claim, "claim")
+}
+
+// writeRemoval stores an object without the finalizers that it had before. It notes that first,
+// because the cache may show the former version for a moment.
+func (c *Controller) writeRemoval(ctx context.Context, removals *removals, before, obj client.Object, what string) error {
+	removals.byName.Store(nameOf(obj), removal{version: before.GetResourceVersion(), at: c.Clock.Now()})
+	err := c.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
-		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the claim: %w", err))
+		removals.forget(nameOf(obj))
+		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the %s: %w", what, err))
 	}
 	return nil
 }
@@ -53,11 +59,11 @@ func (c *Controller) readLiveAddress(ctx context.Context, s *scope) error {
 		return nil
 	}
 	address := &ipamv1.IPAddress{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.claim), address); err != nil {
-		return kubeutil.IgnoreNotFound(err)
+	isFound, err := getIfExists(ctx, c.Live, client.ObjectKeyFromObject(s.claim), address)
+	if isFound {
+		s.address = address
 	}
-	s.address = address
-	return nil
+	return err
 }
 
 // deleteAddress deletes the IPAddress, and reports whether it is gone. If it is not gone, the pass
@@ -143,28 +149,21 @@ func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
 		return nil
 	}
-	now := c.Clock.Now()
-	if c.expectations.addresses.last(s.name).isOf(before, now) {
+	if c.expectations.addresses.last(s.name).isOf(before, c.Clock.Now()) {
 		return errNotSeen
 	}
-	err := c.expectations.addresses.remove(before, now, func() error {
-		return c.Client.Patch(ctx, s.address, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	})
-	if err != nil {
-		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the IPAddress: %w", err))
-	}
-	return nil
+	return c.writeRemoval(ctx, &c.expectations.addresses, before, s.address, "IPAddress")
 }
 
 // Orphans collects records without holder.
 type Orphans interface {
 	// Judge registers f as the judge of the records of holders of the kind.
 	Judge(kind string, f func(context.Context, client.Reader, ipam.Record) (bool, error))
-	// ReportDeleted notes that the holder of the records, of the UID, has been deleted.
-	ReportDeleted(uid string, records ...ipam.Name)
-	// Enqueue enqueues records for judgment if nothing is known of their holder: a record without
+	// ReportDeleted notes that the holder of the record, of the UID, has been deleted.
+	ReportDeleted(uid string, record ipam.Name)
+	// Enqueue enqueues a record for judgment if nothing is known of its holder: a record without
 	// holder is released after a grace period.
-	Enqueue(records ...ipam.Name)
+	Enqueue(record ipam.Name)
 }
 
 // holds reports whether a record's holder exists: the IPAddress of the claim's name with this

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
@@ -28,7 +29,7 @@ import (
 )
 
 // scope holds the data of one pass over a claim and the IPAddress of its name. Either of them may
-// be missing. look sets all fields but record, again and retry.
+// be missing. readScope sets the fields up to invalid.
 type scope struct {
 	name    ipam.Name
 	claim   *ipamv1.IPAddressClaim
@@ -39,9 +40,6 @@ type scope struct {
 	// and nil otherwise.
 	request ipam.Request
 	invalid error
-	// finalizerRemoved is the last removal of the claim's finalizer, which the cache may not show
-	// yet.
-	finalizerRemoved removal
 	// record is the record of the held address, set by recordExisting or bind.
 	record ipam.Record
 	// grantRetry is the time until the right to use the pool is asked for again, set by requestGrant.
@@ -53,21 +51,17 @@ type scope struct {
 
 func (s *scope) holder() ipam.Holder { return convert.HolderOfAddressClaim(s.name) }
 
-// readScope reads the data of a pass from the caches, with the last removal of the claim's finalizer.
-func (c *Controller) readScope(ctx context.Context, key types.NamespacedName) (*scope, error) {
-	name := ipam.Name{Namespace: key.Namespace, Name: key.Name}
-	lastRemoval := c.expectations.claims.last(name) // before the cache is read, because it is forgotten once the cache shows it
-	s, err := readScope(ctx, c.Client, key)
-	if err != nil {
-		return nil, err
-	}
-	s.finalizerRemoved = lastRemoval
-	return s, nil
+func requestOf(obj client.Object) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}
+}
+
+func nameOf(obj client.Object) ipam.Name {
+	return ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 // readScope reads the claim, the IPAddress of its name, and the Cluster.
 func readScope(ctx context.Context, reader client.Reader, key types.NamespacedName) (*scope, error) {
-	s := &scope{name: ipam.Name{Namespace: key.Namespace, Name: key.Name}}
+	s := &scope{name: ipam.Name(key)}
 	claim, address := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
 	switch found, err := getIfExists(ctx, reader, key, claim); {
 	case err != nil:
@@ -98,43 +92,24 @@ func getIfExists(ctx context.Context, reader client.Reader, key types.Namespaced
 	return true, nil
 }
 
-// step represents the action of a pass.
-type step int
+// isActive reports whether the claim is one of ours, and is not being deleted.
+func (s *scope) isActive() bool {
+	return s.claim != nil && isOurs(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero()
+}
 
-const (
-	leaveAlone step = iota
-	// refuse writes into the claim that no such kind of pool exists.
-	refuse
-	// serve gives the claim an address, or repairs the one that it has.
-	serve
-	// release releases the address of a claim that is being deleted.
-	release
-	// keepAddress records the block of an IPAddress that has no claim: a user made it before the
-	// claim, or is moving both.
-	keepAddress
-	// dropAddress removes the finalizer of an IPAddress that no longer has a claim.
-	dropAddress
-)
-
-// nextStep returns the action of the pass.
-func (s *scope) nextStep() step {
-	switch {
-	case s.claim == nil && s.address == nil:
-		return leaveAlone
-	case s.claim == nil && !isOurs(s.address.Spec.PoolRef):
-		return leaveAlone
-	case s.claim == nil && !s.address.DeletionTimestamp.IsZero():
-		return dropAddress
-	case s.claim == nil:
-		return keepAddress
-	case isOfUnknownKind(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero():
-		return refuse
-	case !isOurs(s.claim.Spec.PoolRef):
-		return leaveAlone
-	case !s.claim.DeletionTimestamp.IsZero():
-		return release
+// mayWait reports whether the claim can be in the queue: it is one of ours and asks for something
+// that could be served, it is not being deleted, neither it nor its Cluster is paused, and the
+// Cluster is not missing. A claim in conflict that has an IPAddress already is served by no other
+// address: no claim waits behind it. No other code decides this, on the leader or on the
+// other replicas.
+func (s *scope) mayWait() bool {
+	if !s.isActive() || s.address != nil || s.invalid != nil || annotations.HasPaused(s.claim) {
+		return false
 	}
-	return serve
+	if s.cluster == nil {
+		return clusterName(s.claim) == ""
+	}
+	return !annotations.IsPaused(s.cluster, s.cluster)
 }
 
 func isOurs(ref ipamv1.IPPoolReference) bool { return convert.IsOurs(ref.APIGroup, ref.Kind) }
@@ -291,9 +266,7 @@ func (c *Controller) reportHalt(ctx context.Context, s *scope, pause *halt) erro
 		return nil
 	}
 	before := s.claim.DeepCopy()
-	conditions.Set(s.claim, metav1.Condition{
-		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: pause.reason, Message: pause.message,
-	})
+	setNotReady(s.claim, pause.reason, pause.message)
 	_, err := c.writeStatus(ctx, before, s.claim)
 	return err
 }
@@ -303,11 +276,12 @@ func (c *Controller) reportHalt(ctx context.Context, s *scope, pause *halt) erro
 func (c *Controller) refuse(ctx context.Context, s *scope) error {
 	unknown := convert.UnknownKind(s.claim.Spec.PoolRef.Kind)
 	before := s.claim.DeepCopy()
-	conditions.Set(s.claim, metav1.Condition{
-		Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse,
-		Reason: ipamv1.IPAddressClaimReadyAllocationFailedReason, Message: unknown.Error() + ": make another claim",
-	})
+	setNotReady(s.claim, ipamv1.IPAddressClaimReadyAllocationFailedReason, unknown.Error()+": make another claim")
 	return c.writeStatusAndEvent(ctx, before, s.claim)
+}
+
+func setNotReady(claim *ipamv1.IPAddressClaim, reason, message string) {
+	conditions.Set(claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 }
 
 // isUpToDate reports whether a pass over the claim would change nothing: its record is in the view,
@@ -315,13 +289,13 @@ func (c *Controller) refuse(ctx context.Context, s *scope) error {
 // nearly all claims in this state, and the waiting claims must not wait for them. It costs O(1),
 // and is never true if a pass would do something.
 func (c *Controller) isUpToDate(ctx context.Context, key types.NamespacedName) bool {
-	s, err := c.readScope(ctx, key)
+	s, err := readScope(ctx, c.Client, key)
 	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
 }
 
 // isServed reports whether the claim has its address and its status reports it. It sets the record.
 func (c *Controller) isServed(s *scope) bool {
-	if s.nextStep() != serve || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
+	if !s.isActive() || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
 		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
 		return false
 	}

@@ -185,7 +185,7 @@ func (c *Controller) recordEvent(ctx context.Context, before, claim *ipamv1.IPAd
 	if ready == nil || previous != nil && previous.Reason == ready.Reason {
 		return
 	}
-	log.FromContext(ctx).V(1).Info("The status of a claim changed", "claim", holderNamed(claim.Namespace, claim.Name).String(), "reason", ready.Reason, "message", ready.Message)
+	log.FromContext(ctx).V(1).Info("The status of a claim changed", "claim", convert.HolderOfAddressClaim(nameOf(claim)).String(), "reason", ready.Reason, "message", ready.Message)
 	if previous == nil && ready.Status == metav1.ConditionTrue {
 		return
 	}

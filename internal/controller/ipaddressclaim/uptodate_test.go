@@ -2,14 +2,11 @@ package ipaddressclaim
 
 import (
 	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/clock"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
@@ -100,19 +97,7 @@ func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: convert.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
 		})
 	}
-	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	var wg sync.WaitGroup
-	wg.Add(len(records))
-	view.Follow(func(ledger.Change) { wg.Done() })
-	from := fcache.NewFakeControllerSource()
-	for _, record := range records {
-		obj := convert.Allocation(record)
-		obj.UID = types.UID(record.UID)
-		from.Add(obj)
-	}
-	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
-	wg.Wait()
-	return replica.New(replica.Options{Ledger: view})
+	return replica.WithRecords(t, replica.Options{}, records...)
 }
 
 // emptyAllocator returns an allocator with a view without records, and no pool.
@@ -134,8 +119,6 @@ func schemeOf(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme 
 	return scheme
 }
 
-// on returns the controller with the parts of a replica.
-func attachReplica(r replica.Replica, c *Controller) *Controller {
-	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
-	return c
+func holderNamed(namespace, name string) ipam.Holder {
+	return convert.HolderOfAddressClaim(ipam.Name{Namespace: namespace, Name: name})
 }

@@ -7,9 +7,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -38,33 +41,24 @@ import (
 
 // Controller reconciles IPClaims. Only the leader runs it.
 type Controller struct {
-	// Ledger is the view of all allocations.
-	Ledger *ledger.Ledger
-	// Catalog holds the pools, classes, namespaces and Clusters.
-	Catalog *inventory.Catalog
-	// Queue holds the waiting claims and pools.
-	Queue *queue.Queue
-	// Allocator creates and deletes IPAllocations.
+	Ledger    *ledger.Ledger
+	Catalog   *inventory.Catalog
+	Queue     *queue.Queue
 	Allocator *allocator.Allocator
-	// Metrics counts passes.
-	Metrics *metrics.Instruments
-	// Tracer starts the spans; nil: no spans.
-	Tracer trace.Tracer
-	// Client writes, and reads from the cache.
+	Metrics   *metrics.Instruments
+	Tracer    trace.Tracer
+
 	Client client.Client
 	// Live reads without a cache.
-	Live client.Reader
-	// Asker asks again for the right to use a pool.
-	Asker *authorize.Asker
-	// Workers is the number of claims that are reconciled at a time.
+	Live    client.Reader
+	Asker   *authorize.Asker
 	Workers int
-	// Within holds the namespaces whose claims it reconciles.
-	Within kubeutil.Namespaces
-	// Events receives the events.
-	Events events.EventRecorder
+	Within  kubeutil.Namespaces
+	Events  events.EventRecorder
 
-	// pendingEvents holds the claims that were stored as waiting, and of which no event was made yet.
-	pendingEvents pendingEvents
+	// pendingEvents has the UIDs of the claims that were stored as waiting, and of which no event was
+	// made yet.
+	pendingEvents sync.Map
 }
 
 // SetupWithManager registers the controller. It receives its own writes too: another pass follows a
@@ -182,4 +176,49 @@ func isRecordOf(claim *v1alpha1.IPClaim, record ipam.Record) bool {
 		record.Block.String() == claim.Spec.CIDR &&
 		(policy == "" || policy == record.Reclaim) &&
 		(!record.Adopted || record.IsStamped())
+}
+
+// outcome returns the outcome of a pass for the status of the claim. The error is for the work
+// queue, which retries with back-off. A claim that waits is not tried again, but notified when it
+// is its turn. A claim whose block another holder has is tried again: it has no turn, because it
+// must get that block and no other.
+func (c *Controller) outcome(s *scope, err error) (convert.ClaimOutcome, error) {
+	if err == nil {
+		pool, _ := c.Catalog.Pool(s.record.Pool)
+		outcome := convert.ClaimBound(s.record, pool)
+		outcome.Conflict = s.conflict
+		return outcome, nil
+	}
+	if errors.Is(err, errNotSeen) || kubeutil.IsNamespaceTerminating(err) {
+		return convert.ClaimOutcome{}, nil
+	}
+	outcome := convert.ClaimWaits(err)
+	if parked, ok := errors.AsType[*ipam.ParkedError](err); ok {
+		return outcome, kubeutil.Reported(parked.Cause)
+	}
+	_, isTaken := errors.AsType[*ipam.TakenError](err)
+	switch {
+	case outcome.Phase == "":
+		return outcome, err
+	case isTaken && s.claim.Spec.AllocationName != "":
+		return outcome, kubeutil.Reported(err)
+	}
+	return outcome, nil
+}
+
+// write writes the changes of spec and status in one patch, if the claim is still as it was read,
+// or as requestGrant has written it. After a conflict a record that was made is found again, or
+// collected.
+func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim) (isWritten bool, err error) {
+	if equality.Semantic.DeepEqual(before.Spec, claim.Spec) && equality.Semantic.DeepEqual(before.Status, claim.Status) {
+		return false, nil
+	}
+	base := claim.DeepCopy() // in the version in which the right to use the pool may have been written
+	base.Spec, base.Status = before.Spec, before.Status
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	err = c.Client.Patch(ctx, claim, authorize.WithoutRequester(claim, patch))
+	if err != nil {
+		return false, kubeutil.IgnoreNotFound(fmt.Errorf("writing the claim: %w", err))
+	}
+	return true, nil
 }

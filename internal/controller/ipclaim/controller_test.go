@@ -20,6 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
@@ -404,4 +405,10 @@ func (p *pass) Waiting(reason string) *pass {
 		p.t.Fatalf("%s is %s with %q, want it without block", p.claim.Name, status.Phase, status.AllocatedCIDR)
 	}
 	return p
+}
+
+// attachReplica sets the parts of a replica in a controller.
+func attachReplica(r replica.Replica, c *Controller) *Controller {
+	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
+	return c
 }

@@ -2,12 +2,10 @@ package ipclaim
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -33,19 +31,21 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 	}
 	return handler.TypedFuncs[*v1alpha1.IPClaim, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
-			if !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // a former leader has made an event of the others
-				c.pendingEvents.add(e.Object)
+			phase := e.Object.Status.Phase
+			isWaiting := phase == v1alpha1.ClaimPending || phase == v1alpha1.ClaimExhausted
+			if isWaiting && !e.IsInInitialList && c.Within.Has(e.Object.Namespace) { // a former leader has made an event of the others
+				c.pendingEvents.Store(e.Object.UID, nil)
 			}
 			enqueueIfOutdated(e.Object, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
 			if e.ObjectOld.UID != e.ObjectNew.UID {
-				c.pendingEvents.remove(e.ObjectOld.UID)
+				c.pendingEvents.Delete(e.ObjectOld.UID)
 			}
 			enqueueIfOutdated(e.ObjectNew, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPClaim], _ kubeutil.Queue) {
-			c.pendingEvents.remove(e.Object.UID)
+			c.pendingEvents.Delete(e.Object.UID)
 		},
 	}
 }
@@ -53,12 +53,10 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 // records returns a source that enqueues a claim whenever its record changes. A record that exists
 // already, in the view or yet to be listed, is reconciled with its claim, which is notified later.
 func (c *Controller) records() source.Source {
-	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Ledger.Follow(func(change ledger.Change) {
-			if change.Record.Holder.Kind == kind && !change.Initial {
-				q.Add(kubeutil.RequestFor(change.Record.Holder.Namespace, change.Record.Holder.Name))
-			}
-		})
+	return kubeutil.Listener(c.Ledger.Follow, func(q kubeutil.Queue, change ledger.Change) {
+		if change.Record.Holder.Kind == kind && !change.Initial {
+			q.Add(kubeutil.RequestFor(change.Record.Holder.Namespace, change.Record.Holder.Name))
+		}
 	})
 }
 
@@ -66,11 +64,7 @@ func (c *Controller) records() source.Source {
 // name or its labels, for a pool that changed. Claims that wait for a pool of a class are woken in
 // turn.
 func (c *Controller) changes() source.Source {
-	return kubeutil.Subscription(func(_ context.Context, q kubeutil.Queue) (stop func()) {
-		return c.Catalog.Listen(func(e inventory.Change) {
-			c.Queue.EnqueueWaiting(q, kind, e)
-		})
-	})
+	return kubeutil.Listener(c.Catalog.Listen, func(q kubeutil.Queue, e inventory.Change) { c.Queue.EnqueueWaiting(q, kind, e) })
 }
 
 // recordChange logs a change of the status that was written, and makes an event of it. It also does so,
@@ -84,7 +78,7 @@ func (c *Controller) recordChange(ctx context.Context, before, claim *v1alpha1.I
 	if isChanged {
 		logStatus(ctx, claim, current)
 	}
-	if isPending := c.pendingEvents.remove(claim.UID); isChanged || isPending {
+	if _, isPending := c.pendingEvents.LoadAndDelete(claim.UID); isChanged || isPending {
 		c.recordEvent(claim, previous, current)
 	}
 }
@@ -116,32 +110,4 @@ func logStatus(ctx context.Context, claim *v1alpha1.IPClaim, current *metav1.Con
 
 func readyOf(claim *v1alpha1.IPClaim) *metav1.Condition {
 	return meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-}
-
-// pendingEvents holds a set of claims. The zero value is empty. It can be used concurrently.
-type pendingEvents struct {
-	mu   sync.Mutex
-	uids map[types.UID]struct{}
-}
-
-// add adds a claim that is stored as waiting.
-func (u *pendingEvents) add(claim *v1alpha1.IPClaim) {
-	if phase := claim.Status.Phase; phase != v1alpha1.ClaimPending && phase != v1alpha1.ClaimExhausted {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.uids == nil {
-		u.uids = map[types.UID]struct{}{}
-	}
-	u.uids[claim.UID] = struct{}{}
-}
-
-// remove removes a claim, and reports whether it was in the set.
-func (u *pendingEvents) remove(uid types.UID) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, ok := u.uids[uid]
-	delete(u.uids, uid)
-	return ok
 }

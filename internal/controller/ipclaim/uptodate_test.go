@@ -3,17 +3,12 @@ package ipclaim
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	fcache "k8s.io/client-go/tools/cache/testing"
-	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
@@ -103,31 +98,8 @@ func ownRecord() ipam.Record {
 	}
 }
 
-// allocatorWith returns an allocator with a view of these records, and of their pool's own.
+// allocatorWith returns a replica with a view of these records, and of their pool's own.
 func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
-	records = append(records, ownRecord())
-	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
-	seen := make(chan struct{}, len(records))
-	view.Follow(func(ledger.Change) { seen <- struct{}{} })
-	from := fcache.NewFakeControllerSource()
-	for _, record := range records {
-		obj := convert.Allocation(record)
-		obj.UID = types.UID(record.UID)
-		if record.Terminating {
-			obj.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		}
-		from.Add(obj)
-	}
-	go view.Run(t.Context(), from, &v1alpha1.IPAllocation{})
-	for range records {
-		<-seen
-	}
-	return replica.New(replica.Options{Ledger: view})
-}
-
-// on returns the controller with the parts of a replica.
-func attachReplica(r replica.Replica, c *Controller) *Controller {
-	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
-	return c
+	return replica.WithRecords(t, replica.Options{}, append(records, ownRecord())...)
 }

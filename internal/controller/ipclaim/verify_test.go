@@ -77,7 +77,7 @@ func TestConflictHidesHolderFromOtherProjects(t *testing.T) {
 			if err := readRequest(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := (attachReplica(a, &Controller{})).verify(t.Context(), s); err != nil {
+			if err := attachReplica(a, &Controller{}).verify(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			if s.conflict == "" || strings.Contains(s.conflict, rival.Holder.Name) != isNamed {

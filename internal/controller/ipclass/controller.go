@@ -8,15 +8,21 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
@@ -28,15 +34,11 @@ import (
 
 // Controller reconciles IPClasses. Only the leader runs it.
 type Controller struct {
-	// Ledger is the view of all allocations.
-	Ledger *ledger.Ledger
-	// Catalog holds the pools, classes, namespaces and Clusters.
+	Ledger  *ledger.Ledger
 	Catalog *inventory.Catalog
-	// Metrics counts passes.
 	Metrics *metrics.Instruments
-	// Tracer starts the spans; nil: no spans.
-	Tracer trace.Tracer
-	// Client writes, and reads from the cache.
+	Tracer  trace.Tracer
+
 	Client client.Client
 	// Workers is the number of objects that are reconciled at a time: a call that is not answered
 	// blocks one of them.
@@ -82,4 +84,98 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 func withoutCounts(s v1alpha1.IPClassStatus) v1alpha1.IPClassStatus {
 	s.Capacity = nil
 	return s
+}
+
+// count adds up the cluster-scoped pools that back the class. It does not count pools that cannot
+// hand out blocks at the moment. Nor does it count LocalIPPools: every user can read a class, but a
+// LocalIPPool concerns its own namespace only, and no other namespace can use its capacity.
+func (c *Controller) count(class *v1alpha1.IPClass) {
+	var total, allocated, available, withheld, outOfRange space.Count
+	ready := int32(0)
+	read, _ := convert.Class(class)
+	backing, _ := c.Catalog.PoolsOf("", read)
+	for _, pool := range backing {
+		if c.Catalog.PoolReady(pool) != nil {
+			continue
+		}
+		capacity, ok := c.Ledger.Capacity(pool.Key)
+		if !ok {
+			continue
+		}
+		ready++
+		total, allocated = total.Add(capacity.Total), allocated.Add(capacity.Allocated)
+		available, withheld = available.Add(capacity.Available), withheld.Add(capacity.Withheld)
+		outOfRange = outOfRange.Add(capacity.OutOfRange)
+	}
+	class.Status.ObservedGeneration = class.Generation
+	class.Status.Pools = ready
+	class.Status.Capacity = convert.Capacity(total, allocated, available, withheld, outOfRange)
+}
+
+// condition sets the condition Ready. It is False only if the class itself must be changed. A class
+// that no pool backs is Ready: its pools may come after it, and Flux applies nothing else before
+// all classes of a repository are Ready.
+func (c *Controller) condition(class *v1alpha1.IPClass) {
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
+	}
+	family := ipam.Family(class.Spec.IPFamily)
+	defaultClass, _ := c.Catalog.DefaultClass(family, func(inventory.ClassEntry) bool { return true })
+	switch {
+	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
+		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s: look there for their state", class.Spec.Provisioner)
+	case inventory.IsDefault(class) && defaultClass.Name != "" && defaultClass.Name != class.Name:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNotDefault, notDefault(defaultClass, class)
+	case class.Status.Pools == 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class, and claims wait for one: add it to the classNames of a pool"
+	default:
+		ready.Reason, ready.Message = v1alpha1.ReasonReady, "claims of this class are served"
+	}
+	meta.SetStatusCondition(&class.Status.Conditions, ready)
+}
+
+// notDefault returns a message that gives the reason why another class is the default of the
+// family.
+func notDefault(first inventory.ClassEntry, class *v1alpha1.IPClass) string {
+	if first.Replaces == class.Name {
+		return fmt.Sprintf("the IPClass %q replaces this one as the default class for %s: remove the annotation %s here", first.Name, class.Spec.IPFamily, v1alpha1.AnnotationDefaultClass)
+	}
+	return fmt.Sprintf("the IPClass %q is older and the default class for %s: remove the annotation of one of them", first.Name, class.Spec.IPFamily)
+}
+
+// changes returns a source that enqueues the classes that changed, and the classes of a pool that
+// changed. Only cluster-scoped pools are counted.
+func (c *Controller) changes() source.Source {
+	return kubeutil.Listener(c.Catalog.Listen, func(q kubeutil.Queue, e inventory.Change) {
+		if e.Pool.Namespace != "" {
+			return
+		}
+		for _, class := range e.Classes {
+			q.Add(kubeutil.RequestFor("", class))
+		}
+	})
+}
+
+// records returns a source that enqueues the classes of a pool, throttled, when anything in the
+// pool changes: a pass counts all changes until then.
+func (c *Controller) records() source.Source {
+	return kubeutil.Listener(c.Ledger.Listen, func(q kubeutil.Queue, change ledger.Change) {
+		if change.Kind == ledger.Changed {
+			return
+		}
+		c.enqueue(q, change.Pool)
+		if change.Record.Purpose == ipam.PurposePool { // that pool may be ready now
+			c.enqueue(q, convert.PoolOf(change.Record.Holder))
+		}
+	})
+}
+
+func (c *Controller) enqueue(q kubeutil.Queue, key ipam.PoolKey) {
+	if key.Kind != ipam.PoolKindIPPool {
+		return
+	}
+	pool, _ := c.Catalog.Pool(key)
+	for _, class := range pool.Classes {
+		q.AddAfter(kubeutil.RequestFor("", class), c.Throttle.Delay(class))
+	}
 }

@@ -5,12 +5,18 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
@@ -159,7 +165,7 @@ type classes struct {
 func newClassStory(t *testing.T, plane *story.Plane) *classes {
 	t.Helper()
 	e := &classes{World: plane.Begin(t), t: t}
-	e.by = &Controller{Ledger: e.Ledger, Catalog: e.Catalog, Metrics: e.Metrics, Client: e.K8s, Throttle: kubeutil.NewThrottle(time.Second, e.Clock)}
+	e.by = attachReplica(e.Replica, &Controller{Client: e.K8s, Throttle: kubeutil.NewThrottle(time.Second, e.Clock)})
 	e.controller = reconcile.AsReconciler(e.K8s, e.by)
 	return e
 }
@@ -187,4 +193,81 @@ func (p *pass) Counts(pools int32, total, available string) *pass {
 		p.t.Fatalf("the status counts %d pools and %+v, want %d pools, %s addresses, %s available", status.Pools, status.Capacity, pools, total, available)
 	}
 	return p
+}
+
+// changedPools expects that the classes of a cluster-scoped pool are enqueued when it changes.
+func changedPools(e *classes) {
+	q := e.Started(e.by.changes())
+	e.Applied(build.Class("gold").Default().Obj(), build.Class("silver").Obj())
+	q.Enqueued("gold", "silver")
+	pool := build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj()
+	e.Created(pool)
+	q.Enqueued("gold")
+	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Spec.ClassNames = []string{"silver"} })
+	q.Enqueued("gold", "silver")
+	e.Created(build.Pool("p").CIDR("10.0.1.0/24").Classes("gold").In(story.Team))
+	q.Enqueued()
+}
+
+// changedRecords expects that the classes of a pool are enqueued when a block of it is added or
+// removed, and when its own record is, but not more often than they are counted.
+func changedRecords(e *classes) {
+	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Classes("gold", "silver").Obj(), build.Pool("p").CIDR("10.0.1.0/24").Classes("gold").In(story.Team))
+	q := e.Started(e.by.records())
+	record := convert.Allocation(story.Block("a", "p", "10.0.0.0/28"))
+	e.Created(record)
+	q.Enqueued("gold", "silver")
+	story.Edited(e.World, record, func(r *v1alpha1.IPAllocation) { r.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
+	q.Enqueued()
+	e.Forced(record)
+	q.Enqueued("gold after 1s", "silver after 1s")
+	local := story.Block("b", "p", "10.0.1.0/28")
+	local.Pool = ipam.PoolKey{Kind: ipam.PoolKindLocalIPPool, Namespace: story.Team, Name: "p"}
+	e.Recorded(local)
+	q.Enqueued()
+	e.Passes(2 * time.Second)
+	own := story.Block("p", "above", "10.0.0.0/24")
+	own.Name, own.Holder, own.Purpose = ipam.Name{Namespace: story.System, Name: "ippool.p"}, convert.HolderOfPool(ipam.PoolNamed("p")), ipam.PurposePool
+	e.Recorded(own)
+	q.Enqueued("gold", "silver")
+}
+
+// TestClassConditionStatesRemedy covers each of its reasons.
+func TestClassConditionStatesRemedy(t *testing.T) {
+	r := replica.New(replica.Options{})
+	c := attachReplica(r, &Controller{})
+	c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
+	var rows []messages.Row
+	for _, test := range []struct {
+		reason, value string
+		edit          func(*v1alpha1.IPClass)
+	}{
+		{v1alpha1.ReasonForeignProvisioner, "example.com/ipam", func(class *v1alpha1.IPClass) { class.Spec.Provisioner = "example.com/ipam" }},
+		{v1alpha1.ReasonNotDefault, `"first"`, func(class *v1alpha1.IPClass) {
+			class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
+		}},
+		{v1alpha1.ReasonNotDefault, `"next"`, func(class *v1alpha1.IPClass) {
+			class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
+			c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "next", Native: true, Family: ipam.IPv4}, Default: true, Replaces: "gold"})
+		}},
+		{v1alpha1.ReasonNoPools, "", func(class *v1alpha1.IPClass) { class.Status.Pools = 0 }},
+		{v1alpha1.ReasonReady, "", func(*v1alpha1.IPClass) {}},
+	} {
+		class := &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, Spec: v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4}}
+		class.Status.Pools = 1
+		test.edit(class)
+		c.condition(class)
+		ready := class.Status.Conditions[0]
+		if ready.Reason != test.reason {
+			t.Errorf("got reason %s, want %s", ready.Reason, test.reason)
+		}
+		rows = append(rows, messages.Row{Object: "IPClass", On: "condition Ready", Answer: string(ready.Status) + ", " + ready.Reason, Value: test.value, Message: ready.Message})
+	}
+	messages.Golden(t, rows)
+}
+
+// attachReplica sets the parts of a replica in a controller.
+func attachReplica(r replica.Replica, c *Controller) *Controller {
+	c.Ledger, c.Catalog, c.Metrics = r.Ledger, r.Catalog, r.Metrics
+	return c
 }

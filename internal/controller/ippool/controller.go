@@ -36,29 +36,21 @@ import (
 
 // Controller reconciles pools. Only the leader runs it.
 type Controller struct {
-	// Ledger is the view of all allocations.
-	Ledger *ledger.Ledger
-	// Catalog holds the pools, classes, namespaces and Clusters.
-	Catalog *inventory.Catalog
-	// Queue holds the waiting claims and pools.
-	Queue *queue.Queue
-	// Allocator creates and deletes IPAllocations.
+	Ledger    *ledger.Ledger
+	Catalog   *inventory.Catalog
+	Queue     *queue.Queue
 	Allocator *allocator.Allocator
-	// Metrics counts passes.
-	Metrics *metrics.Instruments
-	// Tracer starts the spans; nil: no spans.
-	Tracer trace.Tracer
-	// Client writes, and reads from the cache.
+	Metrics   *metrics.Instruments
+	Tracer    trace.Tracer
+
 	Client client.Client
-	// Asker asks again for the right to use a pool.
-	Asker *authorize.Asker
+	Asker  *authorize.Asker
 	// Workers is the number of objects that are reconciled at a time: a call that is not answered
 	// blocks one of them.
 	Workers int
 	// Throttle limits how often the counts of a pool are written.
 	Throttle *kubeutil.Throttle
-	// Events receives the events.
-	Events events.EventRecorder
+	Events   events.EventRecorder
 }
 
 // SetupWithManager registers the controller, once for each kind. Its own status writes also enqueue

@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
@@ -275,10 +276,9 @@ type pools struct {
 func newPoolStory(t *testing.T, plane *story.Plane) *pools {
 	t.Helper()
 	e := &pools{World: plane.Begin(t), t: t}
-	e.controller = &Controller{
-		Ledger: e.Ledger, Catalog: e.Catalog, Queue: e.Queue, Allocator: e.Allocator, Metrics: e.Metrics,
+	e.controller = attachReplica(e.Replica, &Controller{
 		Client: e.K8s, Asker: e.Asker(), Throttle: kubeutil.NewThrottle(countEvery, e.Clock), Events: e.Events,
-	}
+	})
 	return e
 }
 
@@ -350,4 +350,10 @@ func (p *pass) Free(addresses string) *pass {
 		p.t.Fatalf("the status counts %+v, want %s available", capacity, addresses)
 	}
 	return p
+}
+
+// attachReplica sets the parts of a replica in a controller.
+func attachReplica(r replica.Replica, c *Controller) *Controller {
+	c.Ledger, c.Catalog, c.Queue, c.Allocator, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Allocator, r.Metrics
+	return c
 }

@@ -32,7 +32,7 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 	switch {
 	case state.Rival != nil:
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
-	case state.Record.UID == "" || !state.Open || !sameHolder(state.Record.HolderUID, string(s.obj.GetUID())):
+	case state.Record.UID == "" || !state.Open || !state.Record.MayBeOf(string(s.obj.GetUID())):
 		err := c.carve(ctx, s)
 		if s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err); err != nil {
 			return err
@@ -60,10 +60,6 @@ func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	}
 	return nil
 }
-
-// sameHolder compares UIDs. A record that was made before its pool has no UID, and matches any
-// pool.
-func sameHolder(recorded, actual string) bool { return recorded == "" || recorded == actual }
 
 // carve records the CIDR of a pool if admission could not: the parent was missing or full, or the
 // record is lost.

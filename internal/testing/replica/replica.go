@@ -2,12 +2,21 @@
 package replica
 
 import (
+	"testing"
+	"time"
+
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
@@ -52,4 +61,26 @@ func New(o Options) Replica {
 	})
 	r.Catalog, r.Queue = r.Allocator.Catalog, r.Allocator.Queue
 	return r
+}
+
+// WithRecords returns a replica with a view of these records, which is fed until the test ends.
+func WithRecords(t testing.TB, o Options, records ...ipam.Record) Replica {
+	t.Helper()
+	o.Ledger = ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute})
+	seen := make(chan struct{}, len(records))
+	o.Ledger.Follow(func(ledger.Change) { seen <- struct{}{} })
+	from := fcache.NewFakeControllerSource()
+	for _, record := range records {
+		obj := convert.Allocation(record)
+		obj.UID = types.UID(record.UID)
+		if record.Terminating {
+			obj.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+		from.Add(obj)
+	}
+	go o.Ledger.Run(t.Context(), from, &v1alpha1.IPAllocation{})
+	for range records {
+		<-seen
+	}
+	return New(o)
 }

@@ -83,7 +83,7 @@ func (w *World) feed() {
 	cfg := w.plane.Config()
 	httpClient, err := rest.HTTPClientFor(cfg)
 	suite.Must(w.t, err)
-	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, httpClient, w.plane.admin.Scheme(), "ipallocations", ctrlcache.TransformStripManagedFields())
+	records, err := kubeutil.NewStreamingSource[v1alpha1.IPAllocation](cfg, httpClient, w.plane.admin.Scheme(), kubeutil.Selection{Resource: "ipallocations"}, ctrlcache.TransformStripManagedFields())
 	suite.Must(w.t, err)
 	informerCache := w.cache(cfg, httpClient)
 	suite.Must(w.t, w.Allocator.Feed(ctx, informerCache))

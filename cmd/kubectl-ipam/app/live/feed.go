@@ -382,6 +382,6 @@ func source[T any, P interface {
 	client.Object
 }](s *Sources, resource string, which fields.Selector, transform cache.TransformFunc) func(namespace string) (kubeutil.StreamingSource, error) {
 	return func(namespace string) (kubeutil.StreamingSource, error) {
-		return kubeutil.NewSelectingSource[T, P](s.config, s.httpClient, s.scheme, kubeutil.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
+		return kubeutil.NewStreamingSource[T, P](s.config, s.httpClient, s.scheme, kubeutil.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
 	}
 }

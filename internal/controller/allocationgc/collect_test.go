@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -86,4 +89,30 @@ func TestRecordOfOtherKindIsJudgedByRegisteredKind(t *testing.T) {
 			t.Errorf("%s is held: %t, %v; want %t and the error", name, held, err, want)
 		}
 	}
+}
+
+func TestReleaseReason(t *testing.T) {
+	name := func(n string) ipam.Name { return ipam.Name{Namespace: "team", Name: n} }
+	c := &Controller{deletedHolders: map[ipam.Name]string{name("seen"): ""}}
+	for description, test := range map[string]struct {
+		record ipam.Record
+		want   metrics.ReleaseReason
+	}{
+		"its claim was seen to go":        {ipam.Record{Name: name("seen"), Purpose: ipam.PurposeClaim, State: ipam.StateBound}, metrics.HolderDeleted},
+		"it has no claim":                 {ipam.Record{Name: name("other"), Purpose: ipam.PurposeClaim, State: ipam.StateBound}, metrics.Orphaned},
+		"its retention is over":           {ipam.Record{Name: name("seen"), State: ipam.StateRetained}, metrics.RetentionExpired},
+		"its retention was ended by hand": {ipam.Record{Name: name("seen"), State: ipam.StateRetained, Terminating: true}, metrics.Deleted},
+		"it has cooled down":              {ipam.Record{Name: name("seen"), State: ipam.StateCooling, Terminating: true}, metrics.ReuseDelayOver},
+	} {
+		if got := c.reasonOf(test.record); got != test.want {
+			t.Errorf("%s: %s, want %s", description, got, test.want)
+		}
+	}
+}
+
+func TestRetainedBlockEvent(t *testing.T) {
+	record := recordNamed("a", ipam.StateBound)
+	record.Holder = convert.HolderOfClaim(record.Name)
+	message := retained(record, time.Unix(1_800_000_000, 0))
+	messages.Golden(t, []messages.Row{{Object: "IPAllocation", On: "event", Answer: "Normal, Retained", Value: record.Block.String(), Message: message}})
 }
