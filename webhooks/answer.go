@@ -25,7 +25,7 @@ const reasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 // subject represents the object that an answer is about.
 type subject struct {
 	// group is empty if it is our own group.
-	group, kind, plural, name string
+	group, kind, name string
 	// ifTaken is the advice for a block that another holder has.
 	ifTaken string
 }
@@ -113,7 +113,7 @@ func (s subject) invalid(errs ...*field.Error) error {
 func (s subject) alreadyExists() error { return apierrors.NewAlreadyExists(s.resource(), s.name) }
 
 func (s subject) resource() schema.GroupResource {
-	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: s.plural}
+	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: ipam.Plural(strings.ToLower(s.kind))}
 }
 
 func (s subject) conflict(err error) error {
@@ -122,22 +122,8 @@ func (s subject) conflict(err error) error {
 
 // waitingConflict returns the refusal to delete a class for which claims wait.
 func (s subject) waitingConflict(waiting []ipam.Holder) error {
-	firstHolders := waiting[:min(len(waiting), maxListedHolders)]
 	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("class %s is in use by %s (%s): delete %s first, or give the class a pool that has room",
-		s.name, ipam.FormatCount(len(waiting), "waiting claim"), list(firstHolders, len(waiting)), pronoun(len(waiting))))
-}
-
-// list returns the names of the given holders, and the number of the remaining ones out of the
-// total.
-func list(holders []ipam.Holder, total int) string {
-	names := make([]string, 0, len(holders)+1)
-	for _, h := range holders {
-		names = append(names, h.String())
-	}
-	if total > len(names) {
-		names = append(names, fmt.Sprintf("and %d more", total-len(names)))
-	}
-	return strings.Join(names, ", ")
+		s.name, ipam.FormatCount(len(waiting), "waiting claim"), ipam.FormatList(waiting, maxListedHolders, ipam.Holder.String, ", "), pronoun(len(waiting))))
 }
 
 func (s subject) insufficient(err error) error {

@@ -37,19 +37,12 @@ func furnishStage(t *testing.T, s *stage) {
 		}
 		s.Ledger.Describe(pool)
 		s.Catalog.SetPool(pool)
-		s.record(t, ipam.Record{
-			Name: ipam.Name{Namespace: "system", Name: "ippool." + name}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-			Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
-		})
+		s.record(t, poolRecord(pool))
 	}
 	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
 	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
 	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
-	holder := convert.HolderOfClaim(ipam.Name{Namespace: "others", Name: "secret"})
-	s.record(t, ipam.Record{
-		Name: ipam.Name{Namespace: "others", Name: "secret-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder, HolderUID: "1",
-	})
+	s.record(t, claimRecord("others", "secret", "10.0.0.16/28"))
 	for _, there := range []client.Object{
 		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}},
 		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: "secret"}},
@@ -131,10 +124,7 @@ func TestClaimCreateAnswers(t *testing.T) {
 	}.check(t, "claim-created.txt", func(t *testing.T, s *stage) {
 		t.Helper()
 		furnishStage(t, s)
-		s.record(t, ipam.Record{
-			Name: ipam.Name{Namespace: "team", Name: "back-12345678"}, Block: netip.MustParsePrefix("10.0.0.32/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "back"}), HolderUID: "1",
-		})
+		s.record(t, claimRecord("team", "back", "10.0.0.32/28"))
 		must(t, s.store.Create(t.Context(), &v1alpha1.IPClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: v1alpha1.IPClassSpec{Provisioner: v1alpha1.NativeProvisioner, IPFamily: v1alpha1.IPv4},
 		}))

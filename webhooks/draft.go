@@ -3,6 +3,7 @@ package webhooks
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -114,23 +115,18 @@ func (d *draft) setRequestedBy(user string, isWaiting bool) {
 	}
 }
 
-// restoreField fills in a field of spec from an older object if it was left out.
-func (d *draft) restoreField(old map[string]any, name string) error {
-	if _, found, _ := unstructured.NestedFieldNoCopy(d.object, "spec", name); found {
-		return nil
-	}
-	value, _, err := unstructured.NestedFieldCopy(old, "spec", name)
-	if err != nil {
-		return err
-	}
-	return d.set(value, "spec", name)
-}
-
-// restoreFields restores fields of spec that were filled in, or are immutable, and that an
-// update left out, so that an object can be replaced by the manifest it was created from.
-func (d *draft) restoreFields(old map[string]any, names ...string) error {
+// restore restores fields of spec that were filled in, or are immutable, and that an update of an
+// older object left out, so that an object can be replaced by the manifest it was created from.
+func (d *draft) restore(old map[string]any, names ...string) error {
 	for _, name := range names {
-		if err := d.restoreField(old, name); err != nil {
+		if _, found, _ := unstructured.NestedFieldNoCopy(d.object, "spec", name); found {
+			continue
+		}
+		value, _, err := unstructured.NestedFieldCopy(old, "spec", name)
+		if err != nil {
+			return err
+		}
+		if err := d.set(value, "spec", name); err != nil {
 			return err
 		}
 	}
@@ -149,6 +145,23 @@ func (d *draft) restoreStatus(old map[string]any) error {
 		return nil
 	}
 	return d.set(old["status"], "status")
+}
+
+// restoreResponse returns the answer to an update, which restores the fields of spec, and the status if
+// that is so, of the older object.
+func (d *draft) restoreResponse(oldText []byte, withStatus bool, names ...string) admission.Response {
+	old := map[string]any{}
+	err := json.Unmarshal(oldText, &old)
+	if err == nil {
+		err = d.restore(old, names...)
+	}
+	if err == nil && withStatus {
+		err = d.restoreStatus(old)
+	}
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	return d.response()
 }
 
 // response returns the patch from the sent object to the filled-in one.

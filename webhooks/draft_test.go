@@ -9,7 +9,7 @@ func TestFieldIsNotSetInNonObject(t *testing.T) {
 		"a field":    func(d *draft) error { return d.set("x", "spec", "cidr") },
 		"one deeper": func(d *draft) error { return d.set("x", "spec", "poolRef", "name") },
 		"an old one": func(d *draft) error {
-			return d.restoreField(map[string]any{"spec": map[string]any{"cidr": "x"}}, "cidr")
+			return d.restore(map[string]any{"spec": map[string]any{"cidr": "x"}}, "cidr")
 		},
 		"a finalizer": func(d *draft) error { return d.addFinalizer(nil, "x") },
 	} {
@@ -23,7 +23,7 @@ func TestFieldIsNotSetInNonObject(t *testing.T) {
 	}
 	d, err := newDraft([]byte(`{"spec":{}}`))
 	must(t, err)
-	if d.restoreField(map[string]any{"spec": "none"}, "cidr") == nil {
+	if d.restore(map[string]any{"spec": "none"}, "cidr") == nil {
 		t.Error("a field was kept of an object without one")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -34,14 +35,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
 // stage holds the handlers as Setup makes them, over a store in memory.
 type stage struct {
+	services         *services
 	mutate, validate map[string]admission.Handler
 	store            client.WithWatch
 	replica.Replica
@@ -206,7 +209,7 @@ func recordAndBlockOf(kind string, edited []byte) (record, block string) {
 }
 
 // readSchemas reads them once for all stages.
-var readSchemas = sync.OnceValues(schemas.Read)
+var readSchemas = sync.OnceValue(manifests.NewSchemas)
 
 // newStage returns a stage with a class and a ready pool that backs it.
 func newStage(f testing.TB) *stage {
@@ -231,10 +234,7 @@ func newStage(f testing.TB) *stage {
 	alloc.Catalog.SetProject("team", "team")
 	alloc.Catalog.SetProject("strangers", "strangers")
 	alloc.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
-	must(f, store.Create(ctx, convert.Allocation(ipam.Record{
-		Name: ipam.Name{Namespace: "system", Name: "ippool.p"}, Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
-		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
-	})))
+	must(f, store.Create(ctx, convert.Allocation(poolRecord(pool))))
 	changed := make(chan struct{}, 1)
 	view.Listen(func(ledger.Change) {
 		select {
@@ -245,55 +245,55 @@ func newStage(f testing.TB) *stage {
 	// The store in memory does not report objects to a watch that were made before it: the test
 	// makes its objects when the watch has begun.
 	watching := make(chan struct{}, 1)
-	go view.Run(ctx, plainly{store, watching}, &v1alpha1.IPAllocation{})
+	go view.Run(ctx, newSource(store, watching), &v1alpha1.IPAllocation{})
 	<-changed
 	<-watching
-	definitions, err := readSchemas()
-	must(f, err)
-	decoder, rights := admission.NewDecoder(scheme), authorize.NewRights(store)
-	validate := map[string]admission.Handler{
-		"IPClaim":      admission.WithValidator(scheme, &claimValidator{catalog: alloc.Catalog, operator: operator}).Handler,
-		"IPPool":       admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: alloc.Ledger, catalog: alloc.Catalog, live: store}).Handler,
-		"LocalIPPool":  admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: alloc.Ledger, catalog: alloc.Catalog, live: store}).Handler,
-		"IPClass":      admission.WithValidator(scheme, &classValidator{queue: alloc.Queue}).Handler,
-		"IPAllocation": admission.WithValidator(scheme, &allocationValidator{operator: operator}).Handler,
+	shared := &services{
+		Options: Options{
+			Ledger: alloc.Ledger, Catalog: alloc.Catalog, Queue: alloc.Queue, Allocator: alloc.Allocator,
+			Live: store, Rights: authorize.NewRights(store), Operator: operator,
+		},
+		cached: store, decoder: admission.NewDecoder(scheme), schemas: readSchemas(),
 	}
-	s.store, s.Replica, s.changed, s.validate = store, alloc, changed, validate
-	s.mutate = map[string]admission.Handler{
-		"IPClaim":        &claimMutator{ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, cached: store, live: store, decoder: decoder, schemas: definitions, rights: rights},
-		"IPPool":         &poolMutator{kind: v1alpha1.PoolKindIPPool, ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
-		"LocalIPPool":    &poolMutator{kind: v1alpha1.PoolKindLocalIPPool, ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, live: store, decoder: decoder, schemas: definitions, rights: rights},
-		"IPAddressClaim": &addressClaimMutator{catalog: alloc.Catalog, live: store, rights: rights},
-		"IPAddress":      &addressMutator{catalog: alloc.Catalog, allocator: alloc.Allocator, live: store},
-		"IPClass":        &classMutator{catalog: alloc.Catalog, live: store, decoder: decoder, schemas: definitions},
-	}
+	s.services, s.store, s.Replica, s.changed = shared, store, alloc, changed
+	s.mutate, s.validate = shared.mutators(), shared.validators(scheme)
 	return s
 }
 
-// plainly lists first, then watches: the store in memory supports no other way.
-type plainly struct {
-	client.WithWatch
-	// watching receives a value when a watch has begun.
-	watching chan<- struct{}
-}
-
-// IsWatchListSemanticsUnSupported reports that to the reflector.
-func (plainly) IsWatchListSemanticsUnSupported() bool { return true }
-
-// List implements cache.Lister.
-func (p plainly) List(options metav1.ListOptions) (runtime.Object, error) {
-	list := &v1alpha1.IPAllocationList{}
-	return list, p.WithWatch.List(context.Background(), list, &client.ListOptions{Raw: &options})
-}
-
-// Watch implements cache.Watcher.
-func (p plainly) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	events, err := p.WithWatch.Watch(context.Background(), &v1alpha1.IPAllocationList{}, &client.ListOptions{Raw: &options})
-	select {
-	case p.watching <- struct{}{}:
-	default:
+// poolRecord returns the own record of a pool.
+func poolRecord(pool ipam.Pool) ipam.Record {
+	return ipam.Record{
+		Name: convert.RecordOfPool("system", pool.Key), Block: pool.CIDR, Pool: pool.Home, Purpose: ipam.PurposePool,
+		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(pool.Key),
 	}
-	return events, err
+}
+
+// claimRecord returns the record of a claim that has a block of the pool p.
+func claimRecord(namespace, claim, block string) ipam.Record {
+	return ipam.Record{
+		Name: ipam.Name{Namespace: namespace, Name: claim + "-12345678"}, Block: netip.MustParsePrefix(block), Pool: ipam.PoolNamed("p"), Class: "gold",
+		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Holder: convert.HolderOfClaim(ipam.Name{Namespace: namespace, Name: claim}), HolderUID: "1",
+	}
+}
+
+// newSource returns a source of the records of the store in memory, which supports only a list and a
+// watch after it. The channel receives a value when a watch has begun.
+func newSource(store client.WithWatch, watching chan<- struct{}) kubeutil.StreamingSource {
+	return kubeutil.StreamingSource{ListWatch: &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list := &v1alpha1.IPAllocationList{}
+			return list, store.List(ctx, list, &client.ListOptions{Raw: &options})
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			events, err := store.Watch(ctx, &v1alpha1.IPAllocationList{}, &client.ListOptions{Raw: &options})
+			select {
+			case watching <- struct{}{}:
+			default:
+			}
+			return events, err
+		},
+	}}
 }
 
 // funcs returns the parts that the store in memory lacks: UIDs, an authorizer, and calls that fail.

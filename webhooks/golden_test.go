@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	evanphx "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"gomodules.xyz/jsonpatch/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -25,18 +24,9 @@ import (
 // warnings; or the refusal. Random parts are masked.
 func answerOf(t *testing.T, response admission.Response, req admission.Request) string {
 	t.Helper()
-	if err := response.Complete(req); err != nil {
-		t.Fatal(err)
-	}
+	edited := applyAnswer(t, req, &response)
 	if !response.Allowed {
 		return fmt.Sprintf("%d %s: %s", response.Result.Code, response.Result.Reason, response.Result.Message)
-	}
-	edited := req.Object.Raw
-	if len(response.Patch) > 0 {
-		patch, err := evanphx.DecodePatch(response.Patch) // as the API server does
-		must(t, err)
-		edited, err = patch.Apply(edited)
-		must(t, err)
 	}
 	changes, err := jsonpatch.CreatePatch(req.Object.Raw, edited)
 	must(t, err)
@@ -52,6 +42,12 @@ func answerOf(t *testing.T, response admission.Response, req admission.Request) 
 	}
 	text := random.ReplaceAllString(strings.Join(append([]string{"allowed"}, lines...), "\n"), "${1}?")
 	return times.ReplaceAllString(text, `"now"`)
+}
+
+// answer sends a request to the mutating webhook of its kind, and prints the response.
+func (s *stage) answer(t *testing.T, req admission.Request) string {
+	t.Helper()
+	return answerOf(t, s.mutate[req.Kind.Kind].Handle(t.Context(), req), req)
 }
 
 // random matches the drawn parts of names of records, and of objects with generateName, and times

@@ -7,14 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
-	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -27,11 +24,7 @@ import (
 // addressClaimMutator implements a webhook that puts our finalizer on Cluster API's claims for our
 // pools, and notes whether their creator can use the pool of another project. Of Cluster API's
 // types it knows only the fields that it reads.
-type addressClaimMutator struct {
-	catalog *inventory.Catalog
-	live    client.Reader
-	rights  *authorize.Rights
-}
+type addressClaimMutator struct{ *services }
 
 // Handle implements admission.Handler.
 func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -53,16 +46,16 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		return denied(addressClaimSubject(claim.Name).invalid(errs...))
 	}
 	// Without the project of a new namespace the claim waits, and is judged later.
-	_ = m.catalog.EnsureNamespace(ctx, m.live, req.Namespace)
-	if _, ok := m.catalog.Pool(request.Pool); request.Pool.Kind == ipam.PoolKindIPPool && !ok {
-		_ = m.catalog.Refresh(ctx, m.live, request) // without the pool, the grant is for any pool of the name
+	_ = m.Catalog.EnsureNamespace(ctx, m.Live, req.Namespace)
+	if _, ok := m.Catalog.Pool(request.Pool); request.Pool.Kind == ipam.PoolKindIPPool && !ok {
+		_ = m.Catalog.Refresh(ctx, m.Live, request) // without the pool, the grant is for any pool of the name
 	}
-	request, err = withGrant(ctx, m.catalog, m.rights, req.UserInfo, request)
+	request, err = m.withGrant(ctx, req.UserInfo, request)
 	if err != nil {
 		return denied(addressClaimSubject(claim.Name).refusal(err))
 	}
 	d.setGrant(request.Pool, request.Grant)
-	d.setRequestedBy(req.UserInfo.Username, request.Grant != nil || m.catalog.LacksRight(request))
+	d.setRequestedBy(req.UserInfo.Username, request.Grant != nil || m.Catalog.LacksRight(request))
 	if err := d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
@@ -70,7 +63,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 }
 
 func addressClaimSubject(name string) subject {
-	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, plural: "ipaddressclaims", name: name}
+	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, name: name}
 }
 
 // unservedResponse admits a claim that names no pool or class of ours, with a warning if it uses our group.
@@ -89,11 +82,7 @@ func unservedResponse(claim convert.AddressClaim) admission.Response {
 // does not make: a person, a restore or a move makes it. No other holder gets the address from then
 // on. The webhook refuses none: an address in conflict is in use nevertheless, and the claim's
 // condition reports the conflict.
-type addressMutator struct {
-	catalog   *inventory.Catalog
-	allocator *allocator.Allocator
-	live      client.Reader
-}
+type addressMutator struct{ *services }
 
 // Handle implements admission.Handler.
 func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -102,7 +91,7 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	kind, pool := d.text("spec", "poolRef", "kind"), d.text("spec", "poolRef", "name")
-	if !convert.IsOurs(d.text("spec", "poolRef", "apiGroup"), kind) || req.DryRun != nil && *req.DryRun {
+	if !convert.IsOurs(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
 		return admission.Allowed("")
 	}
 	key, class := convert.PoolOfAddress(kind, req.Namespace, pool), ""
@@ -111,12 +100,12 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		key = convert.PoolOfAddress(d.text("metadata", "labels", v1alpha1.LabelPoolKind), req.Namespace, d.text("metadata", "labels", v1alpha1.LabelPool))
 	}
 	// Without the project of a new namespace the address is recorded later.
-	_ = m.catalog.EnsureNamespace(ctx, m.live, req.Namespace)
+	_ = m.Catalog.EnsureNamespace(ctx, m.Live, req.Namespace)
 	name := ipam.Name{Namespace: req.Namespace, Name: d.text("metadata", "name")}
 	address := allocator.Address{Address: d.text("spec", "address"), Gateway: d.text("spec", "gateway"), Class: class}
-	record, err := m.allocator.RecordAddress(ctx, name, key, address)
+	record, err := m.Allocator.RecordAddress(ctx, name, key, address)
 	if err != nil {
-		return admission.Allowed("").WithWarnings(unrecordedWarning(m.catalog.Redact(req.Namespace, err)))
+		return admission.Allowed("").WithWarnings(unrecordedWarning(m.Catalog.Redact(req.Namespace, err)))
 	}
 	_ = d.set(record.Name.Name, "metadata", "annotations", v1alpha1.AnnotationAllocation) // metadata is a map: the API server has read it
 	return d.response()

@@ -1,15 +1,13 @@
 package webhooks
 
 import (
-	"net/netip"
+	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -19,10 +17,8 @@ import (
 // TestAllocationDeletionIsRefusedOnlyWhileHeld covers a deletion by a user: the operator can
 // delete each.
 func TestAllocationDeletionIsRefusedOnlyWhileHeld(t *testing.T) {
-	record := ipam.Record{
-		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"),
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
-	}
+	s := newStage(t)
+	record := claimRecord("team", "c", "10.0.0.16/28")
 	for name, c := range map[string]struct {
 		state   ipam.State
 		change  func(*v1alpha1.IPAllocation)
@@ -43,11 +39,14 @@ func TestAllocationDeletionIsRefusedOnlyWhileHeld(t *testing.T) {
 			if c.change != nil {
 				c.change(obj)
 			}
-			ctx := admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-				Operation: admissionv1.Delete, UserInfo: authenticationv1.UserInfo{Username: c.user},
-			}})
-			if _, err := (&allocationValidator{operator: operator}).ValidateDelete(ctx, obj); apierrors.IsConflict(err) != c.refused || err != nil && !c.refused {
-				t.Errorf("got %v, want that the deletion is refused: %t", err, c.refused)
+			req := review("IPAllocation", "", "", validating)
+			req.UserInfo.Username = c.user
+			raw, err := json.Marshal(obj)
+			must(t, err)
+			req.Operation, req.OldObject.Raw = admissionv1.Delete, raw
+			response := s.validate["IPAllocation"].Handle(t.Context(), req)
+			if response.Allowed == c.refused || c.refused && response.Result.Code != http.StatusConflict {
+				t.Errorf("got %v, want that the deletion is refused: %t", response.Result, c.refused)
 			}
 		})
 	}

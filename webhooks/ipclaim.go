@@ -2,43 +2,44 @@ package webhooks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
-	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
+// A replica can end, or fail to answer in time, while it is asked about the create of an IPClaim.
+// The API server calls a webhook once. Then it refuses the object with an internal error, which
+// clients do not retry, or ignores the failure and stores a claim without block and status. So two
+// webhooks have the same handler, and the API server calls them in this order:
+//
+//   - create.ipclaim.ipam.cadastre.dev, whose failure is ignored,
+//   - retry.ipclaim.ipam.cadastre.dev, whose failure refuses the claim. It is called only if the
+//     first one has not answered: its match condition, has-no-answer in
+//     config/webhook/match_conditions.yaml, is that the claim has no UID.
+//
+// An answer writes a UID as its mark. The API server removes the UID that a client sends, and writes
+// its own when it stores the object. So no client can set the mark, and it is never stored.
+//
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=create.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=fail,sideEffects=NoneOnDryRun,groups=ipam.cadastre.dev,resources=ipclaims,verbs=create,versions=v1alpha1,name=retry.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ipclaim,mutating=false,failurePolicy=fail,sideEffects=None,groups=ipam.cadastre.dev,resources=ipclaims,verbs=update,versions=v1alpha1,name=update.ipclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
 // claimMutator implements a webhook that gives a claim its block and its status when it is created,
 // and restores both when an update leaves them out.
-type claimMutator struct {
-	ledger    *ledger.Ledger
-	catalog   *inventory.Catalog
-	queue     *queue.Queue
-	allocator *allocator.Allocator
-	cached    client.Reader
-	live      client.Reader
-	decoder   admission.Decoder
-	schemas   schemas.Schemas
-	rights    *authorize.Rights
-}
+type claimMutator struct{ *services }
 
 // Handle implements admission.Handler.
 func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -47,21 +48,18 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return restoreAnswer(d, req.OldObject.Raw)
+		return d.restoreResponse(req.OldObject.Raw, true, "className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy")
 	}
 	claim := &v1alpha1.IPClaim{}
 	if err := m.decoder.Decode(req, claim); err != nil {
-		return unreadable(m.schemas, "IPClaim", d, err)
+		return m.unreadable("IPClaim", d, err)
 	}
 	claim.Namespace = req.Namespace
 	claim.Name = nameFor(claim)
-	r := &claimRequest{
-		claim: claim, draft: d, dryRun: req.DryRun != nil && *req.DryRun, user: req.UserInfo,
-		subject: subject{
-			kind: "IPClaim", plural: "ipclaims", name: claim.Name,
-			ifTaken: "leave cidr out to get a free block, or ask for another",
-		},
-	}
+	r := &claimRequest{claim: claim, createRequest: createRequest{
+		draft: d, dryRun: isDryRun(req), user: req.UserInfo,
+		subject: subject{kind: "IPClaim", name: claim.Name, ifTaken: "leave cidr out to get a free block, or ask for another"},
+	}}
 	response := m.create(ctx, r)
 	if !response.Allowed && response.Result != nil {
 		log.FromContext(ctx).V(1).Info("Refused a claim", "claim", r.holder().String(), "code", response.Result.Code, "reason", response.Result.Message)
@@ -69,33 +67,13 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return response
 }
 
-// restoreAnswer restores the parts of the answer to a claim that an update left out.
-func restoreAnswer(d *draft, old []byte) admission.Response {
-	oldObject := map[string]any{}
-	if err := json.Unmarshal(old, &oldObject); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	if err := d.restoreFields(oldObject, "className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy"); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	if err := d.restoreStatus(oldObject); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	return d.response()
-}
-
-// claimRequest represents one create call.
+// claimRequest represents the create call of a claim.
 type claimRequest struct {
-	claim   *v1alpha1.IPClaim
-	draft   *draft
-	dryRun  bool
-	user    authenticationv1.UserInfo
-	subject subject
+	createRequest
+	claim *v1alpha1.IPClaim
 	// request is the request of the claim, and terms are the terms to which it is resolved.
 	request ipam.Request
 	terms   ipam.Terms
-	// grant is the right of the user to use the named pool; nil if there is none.
-	grant *ipam.Grant
 }
 
 func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Response {
@@ -108,18 +86,14 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 	if len(errs) > 0 {
 		return denied(r.subject.invalid(errs...))
 	}
-	isPresent, err := exists(ctx, m.claimReader(), m.live, r.claim.DeepCopy())
-	switch {
-	case err != nil:
-		return denied(r.subject.refusal(err))
-	case isPresent:
-		return denied(r.subject.alreadyExists())
+	if err := m.refuseExisting(ctx, m.claimReader(), r.claim.DeepCopy(), r.subject); err != nil {
+		return denied(err)
 	}
 	resolution, err := m.refreshAndResolve(ctx, r, request)
 	r.request, r.terms = request, resolution.Terms
 	var record ipam.Record
 	if err == nil {
-		record, err = m.previewOrAllocate(ctx, r, resolution)
+		record, err = m.restoreOrAllocate(ctx, r, resolution)
 	}
 	if err == nil {
 		outcome := convert.ClaimBound(record, m.poolOf(record, resolution))
@@ -127,15 +101,15 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		return m.respond(ctx, r, outcome)
 	}
 	if !canWait(err) && !r.waitsForPolicy(err) {
-		return denied(r.subject.refusal(m.catalog.Redact(r.claim.Namespace, err)))
+		return denied(r.subject.refusal(m.Catalog.Redact(r.claim.Namespace, err)))
 	}
-	if limitErr := m.queue.MayWait(r.claim.Namespace, request); limitErr != nil {
+	if limitErr := m.Queue.MayWait(r.claim.Namespace, request); limitErr != nil {
 		return denied(r.subject.refusal(limitErr))
 	}
 	outcome := convert.ClaimWaits(err)
 	m.setCandidates(r, resolution, &outcome)
 	warning := err.Error() + ": the claim waits"
-	if !m.queue.Serves(r.holder()) {
+	if !m.Queue.Serves(r.holder()) {
 		outcome.Reason = v1alpha1.ReasonNotServed
 		outcome.Message = fmt.Sprintf("the operator that answers does not serve namespace %s (--namespace): run one that does", r.claim.Namespace)
 		warning += ", and " + outcome.Message
@@ -172,7 +146,7 @@ func (m *claimMutator) poolOf(record ipam.Record, resolution inventory.Resolutio
 			return pool
 		}
 	}
-	pool, _ := m.catalog.Pool(record.Pool)
+	pool, _ := m.Catalog.Pool(record.Pool)
 	return pool
 }
 
@@ -189,10 +163,10 @@ func (r *claimRequest) order(resolution inventory.Resolution) allocator.Order {
 // claimReader returns the cache once that has all claims: before, it would make the caller wait. Until
 // then, claimReader returns a live reader.
 func (m *claimMutator) claimReader() client.Reader {
-	if m.allocator.KnowsClaims() {
+	if m.Allocator.KnowsClaims() {
 		return m.cached
 	}
-	return m.live
+	return m.Live
 }
 
 // waitsForPolicy reports whether a request that is against policy now may have been within it
@@ -202,54 +176,35 @@ func (r *claimRequest) waitsForPolicy(err error) bool {
 	return ok && r.claim.Spec.AllocationName != "" && r.claim.Spec.PoolRef == nil
 }
 
-// refreshAndResolve resolves the request. If an object is missing, it reads that object live and resolves
-// once more, because the caches may be behind.
+// refreshAndResolve resolves the request, with the right to use the named pool if that needs one.
 func (m *claimMutator) refreshAndResolve(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
-	if err := m.catalog.EnsureNamespace(ctx, m.live, r.claim.Namespace); err != nil {
+	if err := m.Catalog.EnsureNamespace(ctx, m.Live, r.claim.Namespace); err != nil {
 		return inventory.Resolution{}, err
 	}
-	resolution, err := m.resolveWithGrant(ctx, r, request)
-	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
-		return resolution, err
-	}
-	if err := m.catalog.Refresh(ctx, m.live, request); err != nil {
-		return resolution, err
-	}
-	return m.resolveWithGrant(ctx, r, request)
+	return refreshed(ctx, m.services, request, func() (inventory.Resolution, error) {
+		granted, err := m.withGrant(ctx, r.user, request)
+		if err != nil {
+			return inventory.Resolution{}, err
+		}
+		r.grant = granted.Grant
+		return m.Allocator.Resolve(ctx, granted)
+	})
 }
 
-// resolveWithGrant resolves the request, with the right to use the named pool if that needs one.
-func (m *claimMutator) resolveWithGrant(ctx context.Context, r *claimRequest, request ipam.Request) (inventory.Resolution, error) {
-	var err error
-	if request, err = withGrant(ctx, m.catalog, m.rights, r.user, request); err != nil {
-		return inventory.Resolution{}, err
-	}
-	r.grant = request.Grant
-	return m.allocator.Resolve(ctx, request)
-}
-
-func (m *claimMutator) previewOrAllocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
+// restoreOrAllocate returns the record that the claim had in its former life, if it names one, or a
+// new one.
+func (m *claimMutator) restoreOrAllocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
 	order := r.order(resolution)
-	if r.dryRun {
-		record, err := m.allocator.Preview(order)
-		record.Name = ipam.Name{} // no record exists
-		return record, err
-	}
-	if r.claim.Spec.AllocationName != "" {
+	if r.claim.Spec.AllocationName != "" && !r.dryRun {
 		// A record is taken over only from a claim that certainly does not exist any more.
-		if isPresent, err := exists(ctx, m.live, m.live, r.claim.DeepCopy()); isPresent || err != nil {
+		if isPresent, err := exists(ctx, m.Live, m.Live, r.claim.DeepCopy()); isPresent || err != nil {
 			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 		}
-		if record, ok := m.allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
+		if record, ok := m.Allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
 			return record, nil
 		}
 	}
-	record, err := m.allocator.Allocate(ctx, order)
-	if err == nil && ctx.Err() != nil { // the caller is gone, and cannot take it
-		m.allocator.Discard(ctx, record)
-		return ipam.Record{}, ipam.ErrUnconfirmed
-	}
-	return record, err
+	return m.previewOrAllocate(ctx, order, r.dryRun)
 }
 
 // fillDraft writes the decisions into the claim.
@@ -258,7 +213,7 @@ func fillDraft(r *claimRequest, terms ipam.Terms, record ipam.Record) error {
 	d.setGrant(r.request.Pool, r.grant)
 	d.setRequestedBy(r.user.Username, !record.Block.IsValid())
 	errs := []error{
-		d.markAnswered(),
+		d.set("answered", "metadata", "uid"), // the mark of an answer
 		d.set(r.claim.Name, "metadata", "name"),
 		d.set(string(terms.Reclaim), "spec", "reclaimPolicy"),
 	}
@@ -287,10 +242,10 @@ func (m *claimMutator) setCandidates(r *claimRequest, resolution inventory.Resol
 	if !r.dryRun {
 		return
 	}
-	results := m.allocator.Consider(r.order(resolution), convert.MostCandidates)
+	results := m.Allocator.Consider(r.order(resolution), convert.MostCandidates)
 	outcome.Candidates, outcome.Omitted = convert.CandidatesNow(results)
 	for i := range outcome.Candidates {
-		if capacity, ok := m.ledger.Capacity(results[i].Pool); ok {
+		if capacity, ok := m.Ledger.Capacity(results[i].Pool); ok {
 			convert.SetFree(&outcome.Candidates[i], capacity.LargestFree, capacity.Available)
 		}
 	}
@@ -304,7 +259,7 @@ func (m *claimMutator) suggestClasses(r *claimRequest, err error) []string {
 	if !ok || missing.Reason != v1alpha1.ReasonClassNotFound && missing.Reason != v1alpha1.ReasonNoDefaultClass {
 		return nil
 	}
-	classes := m.catalog.ClassesFor(r.request)
+	classes := m.Catalog.ClassesFor(r.request)
 	if len(classes) == 0 {
 		return nil
 	}
@@ -315,4 +270,37 @@ func (m *claimMutator) suggestClasses(r *claimRequest, err error) []string {
 		return class.Name
 	}, ", ")
 	return []string{fmt.Sprintf("namespace %s may use the IPClasses %s: name one of them in spec.className", r.claim.Namespace, names)}
+}
+
+// updateClaim refuses a block that the operator did not fill in, and reclaimPolicy Retain if class
+// and pool do not allow it. The claim's CEL rules check all that concerns one claim alone.
+func (s *services) updateClaim(req admission.Request, before, after *v1alpha1.IPClaim) (admission.Warnings, error) {
+	if req.UserInfo.Username == s.Operator {
+		return nil, nil
+	}
+	var errs field.ErrorList
+	for _, f := range []struct{ name, before, after string }{
+		{"className", before.Spec.ClassName, after.Spec.ClassName},
+		{"cidr", before.Spec.CIDR, after.Spec.CIDR},
+		{"allocationName", before.Spec.AllocationName, after.Spec.AllocationName},
+	} {
+		if f.before == "" && f.after != "" {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", f.name), "is filled in by the operator once the claim is bound: make a new claim to ask for it"))
+		}
+	}
+	claim := subject{kind: "IPClaim", name: after.Name}
+	if len(errs) > 0 {
+		return nil, claim.invalid(errs...)
+	}
+	if after.Spec.ReclaimPolicy != v1alpha1.ReclaimRetain || before.Spec.ReclaimPolicy == v1alpha1.ReclaimRetain {
+		return nil, nil
+	}
+	request, errs := convert.Claim(after)
+	if len(errs) > 0 {
+		return nil, claim.invalid(errs...)
+	}
+	if err := s.Catalog.MayRetain(request, after.Spec.AllocationName); err != nil {
+		return nil, claim.refusal(err)
+	}
+	return nil, nil
 }

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"errors"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -29,7 +27,7 @@ func (s *stage) inNew(t *testing.T, kind, spec string) (answer string) {
 	must(t, s.store.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
 	req := review(kind, `{"metadata":{"name":"c"},"spec":`+spec+`}`, "", 0)
 	req.Namespace = "new"
-	return answerOf(t, s.mutate[kind].Handle(t.Context(), req), req)
+	return s.answer(t, req)
 }
 
 func TestObjectInNewNamespaceIsServed(t *testing.T) {
@@ -48,7 +46,7 @@ func TestObjectInNewNamespaceIsServed(t *testing.T) {
 
 func TestWaitingClaimInUnservedNamespaceStatesReason(t *testing.T) {
 	s := newStage(t)
-	s.mutate["IPClaim"].(*claimMutator).queue = queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, WatchNamespace: "team"})
+	s.services.Queue = queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, WatchNamespace: "team"})
 	answer := s.inNew(t, "IPClaim", `{"className":"missing"}`)
 	if !strings.Contains(answer, v1alpha1.ReasonNotServed) || strings.Count(answer, "does not serve namespace new") != 5 {
 		t.Errorf("it is answered: %s", answer)
@@ -57,18 +55,18 @@ func TestWaitingClaimInUnservedNamespaceStatesReason(t *testing.T) {
 	must(t, err)
 	messages.Golden(t, rows)
 	req := review("IPClaim", claimJSON(`{"className":"missing"}`), "", 0)
-	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); strings.Contains(answer, v1alpha1.ReasonNotServed) {
+	if answer := s.answer(t, req); strings.Contains(answer, v1alpha1.ReasonNotServed) {
 		t.Errorf("one in a namespace that is served is answered: %s", answer)
 	}
 }
 
 func TestUpdateOutsideRequestFails(t *testing.T) {
-	claim := &v1alpha1.IPClaim{}
-	if _, err := (&claimValidator{}).ValidateUpdate(t.Context(), claim, claim); err == nil {
-		t.Error("an update of a claim is allowed")
+	claim, v := &v1alpha1.IPClaim{}, validator[*v1alpha1.IPClaim]{}
+	if _, err := v.ValidateUpdate(t.Context(), claim, claim); err == nil {
+		t.Error("an update is allowed")
 	}
-	if _, err := (&allocationValidator{}).ValidateDelete(t.Context(), &v1alpha1.IPAllocation{}); err == nil {
-		t.Error("the deletion of an allocation is allowed")
+	if _, err := v.ValidateDelete(t.Context(), claim); err == nil {
+		t.Error("a deletion is allowed")
 	}
 }
 
@@ -77,7 +75,7 @@ func TestClaimsAreReadLiveUntilCacheSync(t *testing.T) {
 	must(t, errors.Join(v1alpha1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
 	cached, live := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
 	alloc := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
-	m := &claimMutator{ledger: alloc.Ledger, catalog: alloc.Catalog, queue: alloc.Queue, allocator: alloc.Allocator, cached: cached, live: live}
+	m := &claimMutator{&services{Options: Options{Allocator: alloc.Allocator, Live: live}, cached: cached}}
 	if m.claimReader() != client.Reader(cached) {
 		t.Error("all claims are known, and they are not read from the cache")
 	}
@@ -91,11 +89,9 @@ func TestClaimsAreReadLiveUntilCacheSync(t *testing.T) {
 // after its name was free a moment ago.
 func TestRecordOfExistingClaimIsNotTakenOver(t *testing.T) {
 	s := newStage(t)
-	holder := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"})
-	s.record(t, ipam.Record{
-		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: holder,
-	})
+	record := claimRecord("team", "c", "10.0.0.16/28")
+	record.HolderUID = ""
+	s.record(t, record)
 	req := review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
 	looks := 0
 	s.fails.Store("get IPClaim", func() error {
@@ -104,12 +100,12 @@ func TestRecordOfExistingClaimIsNotTakenOver(t *testing.T) {
 		}
 		return s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}})
 	})
-	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "429") {
+	if answer := s.answer(t, req); !strings.HasPrefix(answer, "429") {
 		t.Errorf("it is answered: %s", answer)
 	}
 	s.fails.Delete("get IPClaim")
 	must(t, s.store.Delete(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}}))
-	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "allowed") || strings.Contains(answer, "/spec/allocationName") {
+	if answer := s.answer(t, req); !strings.HasPrefix(answer, "allowed") || strings.Contains(answer, "/spec/allocationName") {
 		t.Errorf("when the claim is gone it is answered, with another record: %s", answer)
 	}
 }
@@ -118,14 +114,13 @@ func TestRecordOfExistingClaimIsNotTakenOver(t *testing.T) {
 // of its name states.
 func TestRestoreReadsClaimFromAPIServer(t *testing.T) {
 	s := newStage(t)
-	s.record(t, ipam.Record{
-		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, Block: netip.MustParsePrefix("10.0.0.16/28"), Pool: ipam.PoolNamed("p"), Class: "gold",
-		Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "c"}),
-	})
+	record := claimRecord("team", "c", "10.0.0.16/28")
+	record.HolderUID = ""
+	s.record(t, record)
 	must(t, s.store.Create(t.Context(), &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c"}}))
-	s.mutate["IPClaim"].(*claimMutator).cached = fake.NewClientBuilder().WithScheme(s.store.Scheme()).Build()
+	s.services.cached = fake.NewClientBuilder().WithScheme(s.store.Scheme()).Build()
 	req := review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", 0)
-	if answer := answerOf(t, s.mutate["IPClaim"].Handle(t.Context(), req), req); !strings.HasPrefix(answer, "429") {
+	if answer := s.answer(t, req); !strings.HasPrefix(answer, "429") {
 		t.Errorf("it is answered: %s", answer)
 	}
 	stored := &v1alpha1.IPAllocation{}

@@ -9,15 +9,12 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
-	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // While no replica runs, classes can still be edited: the CEL rules make the same checks of a spec
@@ -33,12 +30,7 @@ import (
 // classMutator implements a webhook that judges classes. It keeps the default class of a family to
 // one, except for a class that replaces the other. It changes nothing: it comes before the class's
 // CEL rules, which cannot name the value that is wrong.
-type classMutator struct {
-	catalog *inventory.Catalog
-	live    client.Reader
-	decoder admission.Decoder
-	schemas schemas.Schemas
-}
+type classMutator struct{ *services }
 
 // Handle implements admission.Handler.
 func (m *classMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -48,7 +40,7 @@ func (m *classMutator) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	class := &v1alpha1.IPClass{}
 	if err := m.decoder.Decode(req, class); err != nil {
-		return unreadable(m.schemas, "IPClass", d, err)
+		return m.unreadable("IPClass", d, err)
 	}
 	before := &v1alpha1.IPClass{}
 	if req.Operation == admissionv1.Update {
@@ -70,7 +62,7 @@ func (m *classMutator) excludedWarnings(before, class *v1alpha1.IPClass) []strin
 	if !before.Spec.AllowLocalPools || class.Spec.AllowLocalPools {
 		return nil
 	}
-	local := slices.DeleteFunc(m.catalog.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
+	local := slices.DeleteFunc(m.Catalog.PoolsNaming(class.Name), func(key ipam.PoolKey) bool { return key.Namespace == "" })
 	if len(local) == 0 {
 		return nil
 	}
@@ -79,7 +71,7 @@ func (m *classMutator) excludedWarnings(before, class *v1alpha1.IPClass) []strin
 }
 
 func classSubject(name string) subject {
-	return subject{kind: "IPClass", plural: "ipclasses", name: name}
+	return subject{kind: "IPClass", name: name}
 }
 
 // judge judges a class. A class that was the default before can stay it.
@@ -102,7 +94,7 @@ func (m *classMutator) judge(ctx context.Context, before, class *v1alpha1.IPClas
 // that one. It reads live: two classes are often made by one command.
 func (m *classMutator) secondDefault(ctx context.Context, class *v1alpha1.IPClass) (field.ErrorList, error) {
 	classes := &v1alpha1.IPClassList{}
-	if err := m.live.List(ctx, classes); err != nil {
+	if err := m.Live.List(ctx, classes); err != nil {
 		return nil, fmt.Errorf("looking for another default class: %w", err)
 	}
 	for i := range classes.Items {
@@ -127,25 +119,11 @@ func replacedClass(class *v1alpha1.IPClass) string {
 	return class.Annotations[v1alpha1.AnnotationReplacesDefault]
 }
 
-// classValidator implements a validator that keeps a class for which claims wait.
-type classValidator struct{ queue *queue.Queue }
-
-// ValidateCreate leaves creation to the mutating webhook.
-func (v *classValidator) ValidateCreate(context.Context, *v1alpha1.IPClass) (admission.Warnings, error) {
-	return nil, nil
-}
-
-// ValidateUpdate leaves updates to the mutating webhook.
-func (v *classValidator) ValidateUpdate(context.Context, *v1alpha1.IPClass, *v1alpha1.IPClass) (admission.Warnings, error) {
-	return nil, nil
-}
-
-// ValidateDelete refuses to delete a class for which claims wait. Claims that have their block no
+// deleteClass refuses to delete a class for which claims wait. Claims that have their block no
 // longer need it.
-func (v *classValidator) ValidateDelete(_ context.Context, class *v1alpha1.IPClass) (admission.Warnings, error) {
-	waiting := v.queue.WaitingForClass(class.Name)
-	if !class.DeletionTimestamp.IsZero() || len(waiting) == 0 {
-		return nil, nil
+func (s *services) deleteClass(_ context.Context, _ admission.Request, class *v1alpha1.IPClass) error {
+	if waiting := s.Queue.WaitingForClass(class.Name); len(waiting) > 0 {
+		return classSubject(class.Name).waitingConflict(waiting)
 	}
-	return nil, classSubject(class.Name).waitingConflict(waiting)
+	return nil
 }

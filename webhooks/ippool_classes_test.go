@@ -15,6 +15,7 @@ import (
 
 func TestClassNamesWithoutEffectWarn(t *testing.T) {
 	catalog := inventory.New(inventory.Options{Ledger: ledger.New(ledger.Options{})})
+	shared := &services{Options: Options{Catalog: catalog}}
 	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "four", Family: ipam.IPv4}})
 	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6}})
 	catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "sixty", Family: ipam.IPv6}})
@@ -40,7 +41,7 @@ func TestClassNamesWithoutEffectWarn(t *testing.T) {
 		"a LocalIPPool with several classes that exclude it": {own, ipam.IPv4, []string{"open", "four", "six"}, []string{`spec.classNames: IPClasses "four", "six" do not allow LocalIPPools and are not served from here: remove them, or ask for their spec.allowLocalPools`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := classWarnings(catalog, ipam.Pool{Key: tc.key, Family: tc.family, Classes: tc.classes})
+			got := shared.classWarnings(ipam.Pool{Key: tc.key, Family: tc.family, Classes: tc.classes})
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q\nwant: %q", got, tc.want)
 			}
@@ -59,7 +60,7 @@ func TestClassExcludingLocalPoolsWarns(t *testing.T) {
 		r.Catalog.SetPool(ipam.Pool{Key: key, Classes: []string{"gold"}})
 	}
 	r.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("q"), Classes: []string{"lead"}})
-	m := &classMutator{catalog: r.Catalog}
+	m := &classMutator{&services{Options: Options{Catalog: r.Catalog}}}
 	open, closed := build.Class("gold").LocalPools(), build.Class("gold")
 	got := m.excludedWarnings(open.Obj(), closed.Obj())
 	want := []string{"spec.allowLocalPools: new claims of this class are no longer served from 2 LocalIPPools that have it in classNames, and blocks that are held stay: set it again if claims need these pools"}

@@ -12,12 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -52,7 +50,7 @@ func TestPoolDeletionRefusalNamesHolders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := `Operation cannot be fulfilled on ippools.ipam.cadastre.dev "p": ` + tc.want
-			if got := (subject{kind: "IPPool", plural: "ippools", name: "p"}).inUse(tc.use).Error(); got != want {
+			if got := (subject{kind: "IPPool", name: "p"}).inUse(tc.use).Error(); got != want {
 				t.Errorf("\ngot:  %s\nwant: %s", got, want)
 			}
 			rows = append(rows, messages.Row{Object: "IPPool", On: "delete", Answer: "409 Conflict", Value: "pool p", Message: tc.want})
@@ -107,11 +105,7 @@ func TestTerminatingHolderDoesNotKeepPool(t *testing.T) {
 func TestPoolDeletionRefusalCountsAllHolders(t *testing.T) {
 	s := newStage(t)
 	for i := range maxOccupants + 6 {
-		name := fmt.Sprint("c", i)
-		record := ipam.Record{
-			Name: ipam.Name{Namespace: "team", Name: name}, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: name}), HolderUID: "1",
-		}
+		record := claimRecord("team", fmt.Sprint("c", i), fmt.Sprintf("10.0.1.%d/32", i))
 		if i == 0 {
 			record.State, record.Reclaim = ipam.StateRetained, ipam.ReclaimRetain
 		}
@@ -120,7 +114,7 @@ func TestPoolDeletionRefusalCountsAllHolders(t *testing.T) {
 	check := func(when string, live, kept, more int) {
 		t.Helper()
 		got, err := useOf(t.Context(), liveGoingCheck(s.store), s.Ledger, ipam.PoolNamed("p"))
-		if err != nil || len(got.liveHolders) != live || len(got.keptReasons) != kept || got.moreCount != more || got.isNone() {
+		if err != nil || len(got.liveHolders) != live || len(got.keptReasons) != kept || got.moreCount != more {
 			t.Errorf("%s it is used by %+v (%v)", when, got, err)
 		}
 	}
@@ -131,30 +125,14 @@ func TestPoolDeletionRefusalCountsAllHolders(t *testing.T) {
 	check("while three claims exist", 2, 1, maxOccupants+6-12)
 }
 
-func TestAnyHolderOrRecordKeepsPoolInUse(t *testing.T) {
-	for _, u := range []use{
-		{liveHolders: make([]ipam.Holder, 1)}, {keptReasons: make([]string, 1)}, {moreCount: 1},
-		{liveHolders: make([]ipam.Holder, 1), keptReasons: make([]string, 1)}, {liveHolders: make([]ipam.Holder, 2), keptReasons: make([]string, 1), moreCount: 3},
-	} {
-		if u.isNone() {
-			t.Errorf("%+v is no use", u)
-		}
-	}
-	if !(use{}).isNone() {
-		t.Error("an unused pool is in use")
-	}
-}
-
 // occupied returns a view with records of so many claims in the pool p.
 func ledgerWithClaims(claims int) *ledger.Ledger {
 	view := ledger.New(ledger.Options{})
 	var records []ipam.Record
 	for i := range claims {
-		name := ipam.Name{Namespace: "team", Name: fmt.Sprint("c", i)}
-		records = append(records, ipam.Record{
-			Name: name, UID: name.Name, Block: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 32), Pool: ipam.PoolNamed("p"),
-			Purpose: ipam.PurposeClaim, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfClaim(name), HolderUID: "1",
-		})
+		record := claimRecord("team", fmt.Sprint("c", i), fmt.Sprintf("10.0.1.%d/32", i))
+		record.UID = record.Name.Name
+		records = append(records, record)
 	}
 	view.Load(records, nil)
 	return view
@@ -218,29 +196,24 @@ func TestDryRunOfDeletionReadsNothing(t *testing.T) {
 	view := ledgerWithClaims(1)
 	r := replica.New(replica.Options{Ledger: view})
 	t.Cleanup(r.Allocator.Close)
-	v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}
-	ctx := admission.NewContextWithRequest(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: new(true)}})
+	shared := &services{Options: Options{Ledger: r.Ledger, Catalog: r.Catalog}}
 	refused := func(when string, want bool) {
 		t.Helper()
-		if _, err := v.ValidateDelete(ctx, build.Pool("p").CIDR("10.0.0.0/16").Obj()); apierrors.IsConflict(err) != want || err != nil != want {
+		if err := shared.deletePool(t.Context(), true, build.Pool("p").CIDR("10.0.0.0/16").Obj()); apierrors.IsConflict(err) != want || err != nil != want {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
 	refused("while a claim holds a block", true)
-	view.MarkLeaving(ipam.Name{Namespace: "team", Name: "c0"})
+	view.MarkLeaving(claimRecord("team", "c0", "10.0.1.0/32").Name)
 	refused("while that claim is being deleted", false)
 	child := ipam.Pool{Key: ipam.PoolNamed("child"), Home: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.2.0/24"), Family: ipam.IPv4}
-	view.PutRecord(ipam.Record{
-		Name: ipam.Name{Namespace: "system", Name: "ippool.child"}, UID: "child", Block: child.CIDR, Pool: child.Home, Purpose: ipam.PurposePool,
-		Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(child.Key),
-	})
+	record := poolRecord(child)
+	record.UID = "child"
+	view.PutRecord(record)
 	refused("while a child is not known", true)
 	r.Catalog.SetPool(child)
 	refused("while a child exists", true)
 	child.Terminating = true
 	r.Catalog.SetPool(child)
 	refused("while that child is being deleted", false)
-	if _, err := v.ValidateDelete(t.Context(), build.Pool("p").Obj()); err == nil {
-		t.Error("a deletion without a request passes")
-	}
 }

@@ -63,8 +63,8 @@ func TestNetworkUpdateWarnsOfHeldAddresses(t *testing.T) {
 					heldAddress(key, "x", "10.0.0.9", "10.0.0.1"), heldAddress(key, "y", "10.0.0.8", "10.0.0.1"), heldAddress(key, "z", "10.0.0.7", "fe80::1"),
 				}, nil)
 			}
-			v := &poolValidator[*v1alpha1.IPPool]{ledger: r.Ledger, catalog: r.Catalog}
-			got, err := v.ValidateUpdate(t.Context(), pool(tc.before), pool(tc.after))
+			shared := &services{Options: Options{Ledger: r.Ledger, Catalog: r.Catalog}}
+			got, err := shared.updatePool(pool(tc.before), pool(tc.after))
 			if err != nil || !slices.Equal(got, tc.want) {
 				t.Errorf("\ngot:  %q, %v\nwant: %q", got, err, tc.want)
 			}
@@ -94,7 +94,7 @@ func TestGatewayHolderIsNamedOnlyToSameProject(t *testing.T) {
 			Key: ipam.LocalPoolNamed(namespace, "own"), Home: shared.Key, CIDR: netip.MustParsePrefix("10.0.0.128/25"),
 			Network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.9")},
 		}
-		if got := gatewayHeld(r.Ledger, r.Catalog, own); !slices.Equal(got, []string{want}) {
+		if got := (&services{Options: Options{Ledger: r.Ledger, Catalog: r.Catalog}}).gatewayHeld(own); !slices.Equal(got, []string{want}) {
 			t.Errorf("\ngot:  %q\nwant: %q", got, want)
 		}
 	}

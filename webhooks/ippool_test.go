@@ -3,7 +3,6 @@ package webhooks
 import (
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -18,18 +17,18 @@ import (
 func TestPoolOfNamespaceAtWaiterLimitIsRefused(t *testing.T) {
 	s := newStage(t)
 	limited := queue.New(queue.Options{Ledger: s.Ledger, Catalog: s.Catalog, Limit: 1})
-	s.mutate["LocalIPPool"].(*poolMutator).queue = limited
+	s.services.Queue = limited
 	req := review("LocalIPPool", poolJSON("own", `{"parentRef":{"kind":"IPPool","name":"missing"},"prefixLength":26}`), "", 0)
-	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "the pool waits") {
+	if answer := s.answer(t, req); !strings.Contains(answer, "the pool waits") {
 		t.Errorf("without a waiter it is answered: %s", answer)
 	}
 	claim := ipam.Name{Namespace: "team", Name: "waits"}
 	limited.Wait(queue.Waiter{Holder: convert.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "gold"}})
-	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "has reached its limit") {
+	if answer := s.answer(t, req); !strings.Contains(answer, "has reached its limit") {
 		t.Errorf("it is answered: %s", answer)
 	}
 	root := review("LocalIPPool", poolJSON("root", `{"cidr":"10.7.0.0/24"}`), "", 0)
-	if answer := answerOf(t, s.mutate["LocalIPPool"].Handle(t.Context(), root), root); strings.Contains(answer, "limit") {
+	if answer := s.answer(t, root); strings.Contains(answer, "limit") {
 		t.Errorf("one that need not wait is answered: %s", answer)
 	}
 }
@@ -40,23 +39,20 @@ func TestChildOfPoolReadLiveIsCarved(t *testing.T) {
 	parent := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 	parent.Spec.CIDR, parent.Spec.IPFamily, parent.Spec.RoutingDomain = "10.8.0.0/24", v1alpha1.IPv4, "default"
 	must(t, s.store.Create(t.Context(), parent))
-	key := ipam.PoolNamed("late")
-	s.record(t, ipam.Record{
-		Name: ipam.Name{Namespace: "system", Name: "ippool.late"}, Block: netip.MustParsePrefix("10.8.0.0/24"), Pool: ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
-		Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound, Holder: convert.HolderOfPool(key),
-	})
+	pool, errs := convert.Pool(parent)
+	must(t, errs.ToAggregate())
+	s.record(t, poolRecord(pool))
 	req := review("IPPool", poolJSON("q", `{"parentRef":{"kind":"IPPool","name":"late"},"prefixLength":26}`), "", 0)
-	if answer := answerOf(t, s.mutate["IPPool"].Handle(t.Context(), req), req); !strings.Contains(answer, "10.8.0.0/26") {
+	if answer := s.answer(t, req); !strings.Contains(answer, "10.8.0.0/26") {
 		t.Errorf("it is answered: %s", answer)
 	}
 }
 
 func TestUnreadableObjectAllowedBySchemaIsBadRequest(t *testing.T) {
 	s := newStage(t)
-	definitions := s.mutate["IPPool"].(*poolMutator).schemas
 	d, err := newDraft([]byte(poolJSON("q", `{"cidr":"10.9.0.0/16"}`)))
 	must(t, err)
-	response := unreadable(definitions, "IPPool", d, errors.New("labels are no map"))
+	response := s.services.unreadable("IPPool", d, errors.New("labels are no map"))
 	if response.Allowed || response.Result.Code != http.StatusBadRequest || response.Result.Message != "labels are no map" {
 		t.Errorf("it is answered: %+v", response.Result)
 	}

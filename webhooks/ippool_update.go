@@ -30,22 +30,22 @@ import (
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-ippool,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=ippools,verbs=delete,versions=v1alpha1,name=delete.ippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 // +kubebuilder:webhook:path=/validate-ipam-cadastre-dev-v1alpha1-localippool,mutating=false,failurePolicy=ignore,sideEffects=None,groups=ipam.cadastre.dev,resources=localippools,verbs=delete,versions=v1alpha1,name=delete.localippool.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5
 
-// poolValidator implements a validator that judges the changes in an update of one kind of pool.
-// The mutating webhook judges a pool that is created, before its CIDR is recorded.
-type poolValidator[T v1alpha1.Pool] struct {
-	ledger  *ledger.Ledger
-	catalog *inventory.Catalog
-	live    client.Reader
+// poolValidator returns the validator of one kind of pool. The mutating webhook judges a pool that is
+// created, before its CIDR is recorded.
+func poolValidator[T v1alpha1.Pool](s *services) validator[T] {
+	return validator[T]{
+		update: func(_ admission.Request, before, after T) (admission.Warnings, error) {
+			return s.updatePool(before, after)
+		},
+		remove: func(ctx context.Context, req admission.Request, pool T) error {
+			return s.deletePool(ctx, isDryRun(req), pool)
+		},
+	}
 }
 
-// ValidateCreate adds no check to the mutating webhook.
-func (v *poolValidator[T]) ValidateCreate(context.Context, T) (admission.Warnings, error) {
-	return nil, nil
-}
-
-// ValidateUpdate reads the pool as the reconciler will.
-func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (admission.Warnings, error) {
-	if !after.GetDeletionTimestamp().IsZero() || sameSpec(before, after) {
+// updatePool judges the changes of a pool, which it reads as the reconciler will.
+func (s *services) updatePool(before, after v1alpha1.Pool) (admission.Warnings, error) {
+	if sameSpec(before, after) {
 		return nil, nil
 	}
 	pool, errs := convert.Pool(after)
@@ -58,9 +58,9 @@ func (v *poolValidator[T]) ValidateUpdate(_ context.Context, before, after T) (a
 		return nil, poolSubject(after).invalid(errs...)
 	}
 	if !slices.Equal(before.PoolSpec().ClassNames, pool.Classes) {
-		warnings = append(warnings, classWarnings(v.catalog, pool)...)
+		warnings = append(warnings, s.classWarnings(pool)...)
 	}
-	return append(warnings, v.networkWarnings(before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
+	return append(warnings, s.networkWarnings(before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
 }
 
 // sameGateway reports whether an update leaves unchanged the gateway, and whether the addresses at
@@ -78,29 +78,23 @@ func sameSpec(a, b v1alpha1.Pool) bool {
 	return visibility == otherVisibility && project == otherProject && equality.Semantic.DeepEqual(a.PoolSpec(), b.PoolSpec())
 }
 
-// ValidateDelete refuses to delete a pool that is in use by holders that are not being deleted
+// deletePool refuses to delete a pool that is in use by holders that are not being deleted
 // themselves. If no webhook runs, the pool's finalizer keeps the pool until its last block is
 // released; so it does if the namespace of a pool is deleted, for which no request reaches this
 // webhook.
-func (v *poolValidator[T]) ValidateDelete(ctx context.Context, pool T) (admission.Warnings, error) {
-	if !pool.GetDeletionTimestamp().IsZero() {
-		return nil, nil
+func (s *services) deletePool(ctx context.Context, dryRun bool, pool v1alpha1.Pool) error {
+	check := liveGoingCheck(s.Live)
+	if dryRun {
+		check = viewGoingCheck(s.Catalog)
 	}
-	check := liveGoingCheck(v.live)
-	if req, err := admission.RequestFromContext(ctx); err != nil {
-		return nil, err
-	} else if req.DryRun != nil && *req.DryRun {
-		check = viewGoingCheck(v.catalog)
+	u, err := useOf(ctx, check, s.Ledger, convert.KeyOf(pool))
+	if err != nil {
+		return poolSubject(pool).refusal(err)
 	}
-	u, err := useOf(ctx, check, v.ledger, convert.KeyOf(pool))
-	switch {
-	case err != nil:
-		return nil, poolSubject(pool).refusal(err)
-	case u.isNone():
-		return nil, nil
-	default:
-		return nil, poolSubject(pool).inUse(u)
+	if u.count() > 0 {
+		return poolSubject(pool).inUse(u)
 	}
+	return nil
 }
 
 // use holds the reasons why a pool is in use.
@@ -113,7 +107,7 @@ type use struct {
 	moreCount int
 }
 
-func (u use) isNone() bool { return len(u.liveHolders)+len(u.keptReasons)+u.moreCount == 0 }
+func (u use) count() int { return len(u.liveHolders) + len(u.keptReasons) + u.moreCount }
 
 // goingCheck reports whether a holder is being deleted, or was.
 type goingCheck func(ctx context.Context, holder ipam.Holder) (bool, error)
@@ -220,43 +214,42 @@ func keptReason(r ipam.Record) string {
 
 // inUse returns the refusal to delete a pool that is in use.
 func (s subject) inUse(u use) error {
-	var reasons []string
-	count := len(u.liveHolders) + len(u.keptReasons) + u.moreCount
-	if len(u.liveHolders) > 0 {
-		reasons = append(reasons, fmt.Sprintf("(%s): delete %s first", list(u.liveHolders, count-len(u.keptReasons)), pronoun(count-len(u.keptReasons))))
-	} else if u.moreCount > 0 {
-		u.keptReasons = append(u.keptReasons, fmt.Sprintf("and %d more", u.moreCount))
+	var holders, more []string
+	for _, holder := range u.liveHolders {
+		holders = append(holders, holder.String())
 	}
-	text := fmt.Sprintf("pool %s is in use by %s", s.name, ipam.FormatCount(count, "allocation"))
-	switch keptText := strings.Join(u.keptReasons, "; "); {
-	case len(reasons) == 0:
-		text += ": " + keptText
-	case keptText == "":
-		text += " " + reasons[0]
-	default:
-		text += " " + reasons[0] + "; " + keptText
+	if u.moreCount > 0 {
+		more = append(more, fmt.Sprintf("and %d more", u.moreCount))
+	}
+	text, separator := fmt.Sprintf("pool %s is in use by %s", s.name, ipam.FormatCount(u.count(), "allocation")), ": "
+	if len(holders) > 0 {
+		text += fmt.Sprintf(" (%s): delete %s first", strings.Join(slices.Concat(holders, more), ", "), pronoun(len(holders)+u.moreCount))
+		separator, more = "; ", nil
+	}
+	if kept := slices.Concat(u.keptReasons, more); len(kept) > 0 {
+		text += separator + strings.Join(kept, "; ")
 	}
 	return apierrors.NewConflict(s.resource(), s.name, errors.New(text))
 }
 
 // gatewayHeld returns a warning if the gateway of a pool is an address that a claim holds, in the
 // pool or elsewhere in its routing domain.
-func gatewayHeld(view *ledger.Ledger, catalog *inventory.Catalog, pool ipam.Pool) []string {
+func (s *services) gatewayHeld(pool ipam.Pool) []string {
 	if pool.Network == nil || !pool.Network.Gateway.IsValid() {
 		return nil
 	}
 	gateway := pool.Network.Gateway
-	record, isHeld := view.HolderAt(pool, gateway)
+	record, isHeld := s.Ledger.HolderAt(pool, gateway)
 	if !isHeld {
 		return nil
 	}
 	taken := &ipam.TakenError{Block: netip.PrefixFrom(gateway, gateway.BitLen()), Pool: record.Pool, Holder: record.Holder, Overlap: record.Block}
-	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, catalog.Redact(pool.Key.Namespace, taken))}
+	return []string{fmt.Sprintf("%s: %v: choose another address for the gateway, or have that one released", gatewayField, s.Catalog.Redact(pool.Key.Namespace, taken))}
 }
 
 // networkWarnings returns warnings about the effect of a network update on held addresses: their
 // holders keep the values that were handed out with them.
-func (v *poolValidator[T]) networkWarnings(before, after *v1alpha1.PoolNetwork, pool ipam.Pool) []string {
+func (s *services) networkWarnings(before, after *v1alpha1.PoolNetwork, pool ipam.Pool) []string {
 	changedFields := changedSettings(before, after)
 	if len(changedFields) == 0 {
 		return nil
@@ -265,11 +258,11 @@ func (v *poolValidator[T]) networkWarnings(before, after *v1alpha1.PoolNetwork, 
 	if before != nil {
 		formerGateway = convert.GatewayGiven(before.Gateway)
 	}
-	total, matching := v.ledger.CountHandedOut(pool.Key, formerGateway)
+	total, matching := s.Ledger.CountHandedOut(pool.Key, formerGateway)
 	heldText := func(n int) string { return ipam.FormatNumber(n, "address", "addresses") + " still held" }
 	var warnings []string
 	if changedFields[0] == gatewayField {
-		changedFields, warnings = changedFields[1:], gatewayHeld(v.ledger, v.catalog, pool)
+		changedFields, warnings = changedFields[1:], s.gatewayHeld(pool)
 		if formerGateway.IsValid() && matching > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: %s was handed out with %s, and stays withheld until the last is released: make such claims again, or configure the hosts; kubectl ipam check lists them",
 				gatewayField, formerGateway, heldText(matching)))

@@ -3,9 +3,7 @@ package webhooks
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -22,12 +20,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/config"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
@@ -241,25 +238,14 @@ type hook struct {
 func (s *stage) hooks(t testing.TB) []hook {
 	t.Helper()
 	var all []hook
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(config.Webhooks), 4096)
-	for {
-		var configuration admissionregistrationv1.ValidatingWebhookConfiguration
-		err := documents.Decode(&configuration)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		must(t, err)
-		handlers := s.validate
-		if configuration.Kind == "MutatingWebhookConfiguration" {
-			handlers = s.mutate
-		}
-		for _, webhook := range configuration.Webhooks {
+	for configuration, handlers := range map[string]map[string]admission.Handler{"MutatingWebhookConfiguration": s.mutate, "ValidatingWebhookConfiguration": s.validate} {
+		for name, webhook := range manifests.Webhooks(configuration, manifests.Account{}) {
 			path := *webhook.ClientConfig.Service.Path
 			at := slices.IndexFunc(kinds, func(kind string) bool { return strings.HasSuffix(path, "-"+strings.ToLower(kind)) })
 			if at < 0 || handlers[kinds[at]] == nil {
 				t.Fatalf("there is no handler for %s", path)
 			}
-			h := hook{webhook.Name, kinds[at], handlers[kinds[at]], webhook.Rules[0].Operations}
+			h := hook{name, kinds[at], handlers[kinds[at]], webhook.Rules[0].Operations}
 			if !slices.ContainsFunc(all, func(other hook) bool {
 				return other.handler == h.handler && slices.Equal(other.operations, h.operations)
 			}) {
@@ -267,6 +253,7 @@ func (s *stage) hooks(t testing.TB) []hook {
 			}
 		}
 	}
+	return all
 }
 
 // TestLargestObjectCostsLittle covers objects of every kind and shape, and every operation. The

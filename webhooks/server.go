@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,9 +48,6 @@ const (
 // secretElement is the first element of every path at which a guarded server
 // answers.
 const secretElement = "secret"
-
-// longestReview bounds the bytes that are read of a request that is not served.
-const longestReview = 7 << 20
 
 // PathGuard represents the secrets with which paths begin.
 type PathGuard interface {
@@ -179,25 +177,16 @@ func retryLater(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout(r))
 	defer cancel()
 	boundReading(ctx, w)
-	body := http.MaxBytesReader(w, r.Body, longestReview)
-	var review struct {
-		metav1.TypeMeta
-		Request struct{ UID types.UID }
-	}
+	body := http.MaxBytesReader(w, r.Body, maxRequestBytes)
+	var review struct{ Request struct{ UID types.UID } }
 	if err := json.NewDecoder(body).Decode(&review); err != nil {
 		http.Error(w, "the request is no AdmissionReview", http.StatusBadRequest)
 		return
 	}
 	_, _ = io.Copy(io.Discard, body)
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &admissionv1.AdmissionResponse{
-		UID: review.Request.UID,
-		Result: &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: "the API server called a path of Cadastre's webhooks that was replaced: try again",
-			Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-		},
-	}})
+	refusal := apierrors.NewServiceUnavailable("the API server called a path of Cadastre's webhooks that was replaced: try again")
+	refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	answer(w, r, review.Request.UID, denied(refusal))
 }
 
 // chain holds the parts that each request passes on its way to a handler.
@@ -226,7 +215,8 @@ type refusals struct {
 	history *history.Recorder
 }
 
-// countRefusals returns a handler that counts and notes the refusals of a handler.
+// countRefusals returns a handler that counts and notes the refusals of a handler. Each answer has a
+// result: admission.Denied and its siblings make one.
 func (r refusals) countRefusals(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
 		response := handler.Handle(ctx, req)
@@ -238,15 +228,11 @@ func (r refusals) countRefusals(handler admission.Handler) admission.Handler {
 }
 
 func (r refusals) add(req admission.Request, response admission.Response) {
-	result := metav1.Status{}
-	if response.Result != nil {
-		result = *response.Result
-	}
-	result.Code = codeOf(response)
 	r.count(req.AdmissionRequest, response)
-	if req.DryRun != nil && *req.DryRun { // no change was requested
+	if isDryRun(req) { // no change was requested
 		return
 	}
+	result := response.Result
 	r.history.Refused(history.Refusal{
 		Kind: req.Kind.Kind, Namespace: req.Namespace, Name: req.Name, Operation: string(req.Operation), Block: blockIn(req.Object.Raw),
 		User: req.UserInfo.Username, Code: result.Code, Reason: string(result.Reason), Message: result.Message,
@@ -254,7 +240,7 @@ func (r refusals) add(req admission.Request, response admission.Response) {
 }
 
 func (r refusals) count(req admissionv1.AdmissionRequest, response admission.Response) {
-	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), codeOf(response))
+	r.metrics.Refused(req.Resource.Resource, strings.ToLower(string(req.Operation)), response.Result.Code)
 }
 
 // blockIn returns the block, or the address, that an object asks for; an invalid prefix if it asks
@@ -273,14 +259,6 @@ func blockIn(object []byte) netip.Prefix {
 		return netip.PrefixFrom(address, address.BitLen())
 	}
 	return netip.Prefix{}
-}
-
-// codeOf returns the HTTP status code of a refusal.
-func codeOf(response admission.Response) int32 {
-	if response.Result != nil && response.Result.Code != 0 {
-		return response.Result.Code
-	}
-	return http.StatusForbidden // the API server's default if no code is given
 }
 
 // withParent returns a context with the span that a request names as its parent, in the header
@@ -310,7 +288,7 @@ func traceHandler(handler admission.Handler, tracer trace.Tracer) admission.Hand
 func describeRequest(span trace.Span, req admission.Request) {
 	span.SetAttributes(
 		tracing.Operation.String(string(req.Operation)), tracing.UID.String(string(req.UID)),
-		tracing.DryRun.Bool(req.DryRun != nil && *req.DryRun), tracing.Kind.String(req.Kind.Kind),
+		tracing.DryRun.Bool(isDryRun(req)), tracing.Kind.String(req.Kind.Kind),
 	)
 	if req.Namespace != "" {
 		span.SetAttributes(tracing.Namespace.String(req.Namespace))
@@ -327,10 +305,7 @@ func describeResponse(span trace.Span, response admission.Response) {
 	if response.Allowed {
 		return
 	}
-	code, reason := codeOf(response), ""
-	if response.Result != nil {
-		reason = response.Result.Message
-	}
+	code, reason := response.Result.Code, response.Result.Message
 	span.SetAttributes(tracing.Code.Int(int(code)), tracing.Reason.String(reason))
 	if code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage {
 		span.SetAttributes(tracing.ErrorType.String(strconv.Itoa(int(code))))

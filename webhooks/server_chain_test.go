@@ -36,7 +36,7 @@ func TestRefusalsAreCountedByCode(t *testing.T) {
 	answers := map[string]admission.Response{
 		"allowed":   admission.Allowed(""),
 		"denied":    admission.Denied("no"),
-		"conflict":  denied(subject{kind: "IPClaim", plural: "ipclaims"}.conflict(errors.New("taken"))),
+		"conflict":  denied(subject{kind: "IPClaim"}.conflict(errors.New("taken"))),
 		"exhausted": admission.Errored(http.StatusInsufficientStorage, errors.New("full")),
 	}
 	handler := refusals{counter, nil}.countRefusals(admission.HandlerFunc(
@@ -49,15 +49,20 @@ func TestRefusalsAreCountedByCode(t *testing.T) {
 			t.Errorf("%s: the answer was changed", name)
 		}
 	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(counter.Collectors()...)
-	want := "# HELP cadastre_webhook_refusals_total " + metrics.DefinitionOf(metrics.Refusals).Help + `
-# TYPE cadastre_webhook_refusals_total counter
+	expectRefusals(t, counter, `
 cadastre_webhook_refusals_total{code="403",operation="create",resource="ipclaims"} 1
 cadastre_webhook_refusals_total{code="409",operation="create",resource="ipclaims"} 1
 cadastre_webhook_refusals_total{code="507",operation="create",resource="ipclaims"} 1
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.Refusals); err != nil {
+`)
+}
+
+// expectRefusals fails if other refusals than these were counted.
+func expectRefusals(t *testing.T, counter *metrics.Instruments, want string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(counter.Collectors()...)
+	head := "# HELP cadastre_webhook_refusals_total " + metrics.DefinitionOf(metrics.Refusals).Help + "\n# TYPE cadastre_webhook_refusals_total counter"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(head+want), metrics.Refusals); err != nil {
 		t.Error(err)
 	}
 }
@@ -87,25 +92,19 @@ func TestRefusalBeforeHandlerIsCounted(t *testing.T) {
 	send(late, named, http.StatusTooManyRequests)
 	must(t, busy.small.Acquire(t.Context(), smallBytes))
 	send(t.Context(), reviewOf(2), http.StatusTooManyRequests)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(counter.Collectors()...)
-	want := "# HELP cadastre_webhook_refusals_total " + metrics.DefinitionOf(metrics.Refusals).Help + `
-# TYPE cadastre_webhook_refusals_total counter
+	expectRefusals(t, counter, `
 cadastre_webhook_refusals_total{code="400",operation="",resource=""} 1
 cadastre_webhook_refusals_total{code="413",operation="",resource=""} 1
 cadastre_webhook_refusals_total{code="429",operation="",resource=""} 1
 cadastre_webhook_refusals_total{code="429",operation="create",resource="ipclaims"} 1
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.Refusals); err != nil {
-		t.Error(err)
-	}
+`)
 }
 
 // TestHistoryHasRefusals expects the user and the refused object, except for dry runs, which
 // change nothing.
 func TestHistoryHasRefusals(t *testing.T) {
 	recorder, take := entries.Recorder()
-	conflict := denied(subject{kind: "IPClaim", plural: "ipclaims", name: "shop"}.conflict(errors.New("taken")))
+	conflict := denied(subject{kind: "IPClaim", name: "shop"}.conflict(errors.New("taken")))
 	handler := refusals{metrics.New(clock.RealClock{}), recorder}.countRefusals(admission.HandlerFunc(
 		func(_ context.Context, req admission.Request) admission.Response {
 			if req.Name == "allowed" {
@@ -201,7 +200,7 @@ func TestUnsampledRequestIsNotTraced(t *testing.T) {
 
 // TestOnlyUndecidedRequestIsFailure counts other refusals as answers.
 func TestOnlyUndecidedRequestIsFailure(t *testing.T) {
-	claimSubject := subject{kind: "IPClaim", plural: "ipclaims"}
+	claimSubject := subject{kind: "IPClaim"}
 	for name, c := range map[string]struct {
 		answer admission.Response
 		code   int64

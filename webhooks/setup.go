@@ -1,9 +1,24 @@
+// Package webhooks answers the API server's admission requests, with one file for each kind. Each
+// answer is a thin layer around the call that the reconciler makes too.
+//
+// Mutating webhooks run before schema and CEL validation, quota and the validating webhooks of
+// other parties, any of which can still refuse an object whose block was recorded here. So they
+// check everything first and record last; an object that is refused nevertheless leaves an orphan,
+// which is collected.
+//
+// A webhook never makes an object impossible to edit or to delete: on update it judges only the
+// changes, and an object that is being deleted always passes.
+//
+// +kubebuilder:webhookconfiguration:mutating=true,name=zz-cadastre-mutating-webhook-configuration
+// +kubebuilder:webhookconfiguration:mutating=false,name=cadastre-validating-webhook-configuration
 package webhooks
 
 import (
+	"context"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -11,9 +26,10 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
+	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
@@ -43,36 +59,100 @@ type Options struct {
 }
 
 // Setup registers all webhooks with the manager's webhook server.
-func Setup(mgr manager.Manager, o Options) error {
-	definitions, err := schemas.Read()
-	if err != nil {
-		return err
-	}
-	scheme, cached := mgr.GetScheme(), mgr.GetCache()
-	decoder := admission.NewDecoder(scheme)
+func Setup(mgr manager.Manager, o Options) {
+	scheme := mgr.GetScheme()
+	shared := &services{o, mgr.GetCache(), admission.NewDecoder(scheme), manifests.NewSchemas()}
 	requests := chain{refusals{o.Metrics, o.History}, o.Tracer, o.Operator, newInFlight()}
-	serve := func(path string, handler admission.Handler) {
-		mgr.GetWebhookServer().Register(path, requests.wrap(handler))
+	for kind, handler := range shared.mutators() {
+		mgr.GetWebhookServer().Register(pathOf("mutate", kind), requests.wrap(handler))
 	}
-
-	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclaim", &claimMutator{
-		ledger: o.Ledger, catalog: o.Catalog, queue: o.Queue, allocator: o.Allocator, cached: cached, live: o.Live,
-		decoder: decoder, schemas: definitions, rights: o.Rights,
-	})
-	for _, kind := range []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool} {
-		serve("/mutate-ipam-cadastre-dev-v1alpha1-"+strings.ToLower(string(kind)), &poolMutator{
-			kind: kind, ledger: o.Ledger, catalog: o.Catalog, queue: o.Queue, allocator: o.Allocator, live: o.Live,
-			decoder: decoder, schemas: definitions, rights: o.Rights,
-		})
+	for kind, handler := range shared.validators(scheme) {
+		mgr.GetWebhookServer().Register(pathOf("validate", kind), requests.wrap(handler))
 	}
-	serve("/mutate-ipam-cadastre-dev-v1alpha1-ipclass", &classMutator{catalog: o.Catalog, live: o.Live, decoder: decoder, schemas: definitions})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim", &addressClaimMutator{catalog: o.Catalog, live: o.Live, rights: o.Rights})
-	serve("/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddress", &addressMutator{catalog: o.Catalog, allocator: o.Allocator, live: o.Live})
+}
 
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclaim", admission.WithValidator(scheme, &claimValidator{catalog: o.Catalog, operator: o.Operator}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.IPPool]{ledger: o.Ledger, catalog: o.Catalog, live: o.Live}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-localippool", admission.WithValidator(scheme, &poolValidator[*v1alpha1.LocalIPPool]{ledger: o.Ledger, catalog: o.Catalog, live: o.Live}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ipallocation", admission.WithValidator(scheme, &allocationValidator{operator: o.Operator}).Handler)
-	serve("/validate-ipam-cadastre-dev-v1alpha1-ipclass", admission.WithValidator(scheme, &classValidator{queue: o.Queue}).Handler)
-	return nil
+// pathOf returns the path of a webhook of a kind, as the markers state it.
+func pathOf(verb, kind string) string {
+	group := "ipam-cadastre-dev-v1alpha1"
+	if kind == "IPAddressClaim" || kind == "IPAddress" {
+		group = "ipam-cluster-x-k8s-io-v1beta2"
+	}
+	return "/" + verb + "-" + group + "-" + strings.ToLower(kind)
+}
+
+// Paths returns the paths of all webhooks, without the secret, as the markers state them. They do not
+// depend on the operator's account.
+func Paths() certs.PlainPaths {
+	paths := func(kind string) map[string]string {
+		byName := map[string]string{}
+		for name, webhook := range manifests.Webhooks(kind, manifests.Account{}) {
+			byName[name] = *webhook.ClientConfig.Service.Path
+		}
+		return byName
+	}
+	return certs.PlainPaths{Mutating: paths("MutatingWebhookConfiguration"), Validating: paths("ValidatingWebhookConfiguration")}
+}
+
+// services holds what the handlers share.
+type services struct {
+	Options
+	cached  client.Reader
+	decoder admission.Decoder
+	schemas manifests.Schemas
+}
+
+// mutators returns the handlers of the mutating webhooks, by kind.
+func (s *services) mutators() map[string]admission.Handler {
+	return map[string]admission.Handler{
+		"IPClaim":        &claimMutator{s},
+		"IPPool":         &poolMutator{s, v1alpha1.PoolKindIPPool},
+		"LocalIPPool":    &poolMutator{s, v1alpha1.PoolKindLocalIPPool},
+		"IPClass":        &classMutator{s},
+		"IPAddressClaim": &addressClaimMutator{s},
+		"IPAddress":      &addressMutator{s},
+	}
+}
+
+// validators returns the handlers of the validating webhooks, by kind.
+func (s *services) validators(scheme *runtime.Scheme) map[string]admission.Handler {
+	return map[string]admission.Handler{
+		"IPClaim":      validator[*v1alpha1.IPClaim]{update: s.updateClaim}.handler(scheme),
+		"IPPool":       poolValidator[*v1alpha1.IPPool](s).handler(scheme),
+		"LocalIPPool":  poolValidator[*v1alpha1.LocalIPPool](s).handler(scheme),
+		"IPAllocation": validator[*v1alpha1.IPAllocation]{remove: s.deleteAllocation}.handler(scheme),
+		"IPClass":      validator[*v1alpha1.IPClass]{remove: s.deleteClass}.handler(scheme),
+	}
+}
+
+// validator implements admission.Validator for a kind. It lets an object pass that is being deleted,
+// and a request for which it has no function. A create is judged by the mutating webhook, which must
+// decide everything before it records a block, or by a policy.
+type validator[T client.Object] struct {
+	update func(req admission.Request, before, after T) (admission.Warnings, error)
+	remove func(ctx context.Context, req admission.Request, obj T) error
+}
+
+func (v validator[T]) handler(scheme *runtime.Scheme) admission.Handler {
+	return admission.WithValidator(scheme, v).Handler
+}
+
+// ValidateCreate implements admission.Validator.
+func (v validator[T]) ValidateCreate(context.Context, T) (admission.Warnings, error) { return nil, nil }
+
+// ValidateUpdate implements admission.Validator.
+func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
+	req, err := admission.RequestFromContext(ctx)
+	if err != nil || v.update == nil || !after.GetDeletionTimestamp().IsZero() {
+		return nil, err
+	}
+	return v.update(req, before, after)
+}
+
+// ValidateDelete implements admission.Validator.
+func (v validator[T]) ValidateDelete(ctx context.Context, obj T) (admission.Warnings, error) {
+	req, err := admission.RequestFromContext(ctx)
+	if err != nil || v.remove == nil || !obj.GetDeletionTimestamp().IsZero() {
+		return nil, err
+	}
+	return nil, v.remove(ctx, req, obj)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,23 +17,12 @@ import (
 func (s *stage) answered(t *testing.T, kind string, req admission.Request) (*v1alpha1.IPClaim, []string) {
 	t.Helper()
 	response := s.mutate[kind].Handle(t.Context(), req)
-	if err := response.Complete(req); err != nil || !response.Allowed {
-		t.Fatalf("refused: %+v (%v)", response.Result, err)
-	}
-	edited := req.Object.Raw
-	if len(response.Patch) > 0 {
-		patch, err := jsonpatch.DecodePatch(response.Patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if edited, err = patch.Apply(edited); err != nil {
-			t.Fatal(err)
-		}
+	edited := applyAnswer(t, req, &response)
+	if !response.Allowed {
+		t.Fatalf("refused: %+v", response.Result)
 	}
 	obj := &v1alpha1.IPClaim{}
-	if err := json.Unmarshal(edited, obj); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(edited, obj))
 	return obj, response.Warnings
 }
 
@@ -42,9 +30,7 @@ func (s *stage) answered(t *testing.T, kind string, req admission.Request) (*v1a
 func (s *stage) recorded(t *testing.T, namespace string) []string {
 	t.Helper()
 	list := &v1alpha1.IPAllocationList{}
-	if err := s.store.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.List(t.Context(), list, client.InNamespace(namespace)))
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)

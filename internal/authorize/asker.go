@@ -2,12 +2,13 @@ package authorize
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
@@ -22,18 +23,19 @@ import (
 // time, at most latest.
 const minDelay, maxDelay = time.Second, time.Minute
 
+// mostAttempts bounds the number of objects whose attempts are remembered. The others are asked for
+// as if for the first time.
+const mostAttempts = 1 << 16
+
 // Asker asks again whether the service accounts that created waiting objects can use their
 // pools. Only the leader asks. Its methods may be called concurrently, for one object at a time.
 type Asker struct {
 	rights *Rights
 	client client.Client
 	clock  clock.PassiveClock
-
-	mu sync.Mutex
-	// attempts holds the attempt for each object, and swept is the time when the attempts that are
-	// not due any more were dropped.
-	attempts map[types.UID]attempt
-	swept    time.Time
+	// attempts holds the last attempt for each object, by UID, until it is due for longer than maxDelay:
+	// then the object is gone, or does not wait any more.
+	attempts *utilcache.LRUExpireCache
 }
 
 // attempt holds the time of the next question about an object, and its distance from the last
@@ -45,7 +47,7 @@ type attempt struct {
 
 // NewAsker returns an Asker that writes through the client.
 func NewAsker(rights *Rights, c client.Client, clock clock.PassiveClock) *Asker {
-	return &Asker{rights: rights, client: c, clock: clock, attempts: map[types.UID]attempt{}}
+	return &Asker{rights: rights, client: c, clock: clock, attempts: utilcache.NewLRUExpireCacheWithClock(mostAttempts, clock)}
 }
 
 // Ask asks whether the service account that created the object can use the pool now. If so, it
@@ -56,18 +58,22 @@ func (a *Asker) Ask(ctx context.Context, obj client.Object, pool ipam.Pool) (gra
 	if !ok {
 		return nil, 0, nil
 	}
-	if remaining := a.remainingDelay(obj.GetUID()); remaining > 0 {
+	last, _ := a.attempts.Get(obj.GetUID())
+	previous, _ := last.(attempt)
+	if remaining := previous.next.Sub(a.clock.Now()); remaining > 0 {
 		return nil, remaining, nil
 	}
 	isAllowed, err := a.rights.MayUse(ctx, account, pool.Key)
 	if err != nil || !isAllowed {
-		return nil, a.nextDelay(obj.GetUID()), err
+		delay = min(max(2*previous.delay, minDelay), maxDelay)
+		a.attempts.Add(obj.GetUID(), attempt{next: a.clock.Now().Add(delay), delay: delay}, delay+maxDelay)
+		return nil, delay, err
 	}
 	grant = &ipam.Grant{PoolUID: pool.Spec.UID}
 	if err := a.note(ctx, obj, pool.Key, *grant); err != nil {
 		return nil, 0, err
 	}
-	a.forget(obj.GetUID())
+	a.attempts.Remove(obj.GetUID())
 	return grant, 0, nil
 }
 
@@ -95,40 +101,31 @@ func (a *Asker) note(ctx context.Context, obj client.Object, pool ipam.PoolKey, 
 	return nil
 }
 
-// forget drops the attempts for an object that does not wait any more.
-func (a *Asker) forget(object types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.attempts, object)
-}
-
-func (a *Asker) remainingDelay(object types.UID) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.attempts[object].next.Sub(a.clock.Now())
-}
-
-// nextDelay records that the right of an object was asked for, and returns the time until the next
-// question.
-func (a *Asker) nextDelay(object types.UID) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.clock.Now()
-	delay := min(max(2*a.attempts[object].delay, minDelay), maxDelay)
-	a.sweep(now)
-	a.attempts[object] = attempt{next: now.Add(delay), delay: delay}
-	return delay
-}
-
-// sweep forgets objects that were due long ago: they are gone, or do not wait any more.
-func (a *Asker) sweep(now time.Time) {
-	if now.Sub(a.swept) < maxDelay {
-		return
+// WithoutRequester returns a merge patch of the object that also removes the encrypted creator
+// which former versions kept in an annotation, if the object has it, and no other annotation. A
+// cached object may lack annotations that the stored one has: if the last annotation that it
+// knows were removed, the difference of two objects would remove them all.
+func WithoutRequester(obj client.Object, merge client.Patch) client.Patch {
+	if _, ok := obj.GetAnnotations()[v1alpha1.AnnotationRequester]; !ok {
+		return merge
 	}
-	a.swept = now
-	for object, attempt := range a.attempts {
-		if now.Sub(attempt.next) > maxDelay {
-			delete(a.attempts, object)
-		}
+	return withoutRequester{merge}
+}
+
+type withoutRequester struct{ client.Patch }
+
+// Data implements client.Patch.
+func (p withoutRequester) Data(obj client.Object) ([]byte, error) {
+	data, err := p.Patch.Data(obj)
+	if err != nil {
+		return nil, err
 	}
+	changes := map[string]any{}
+	if err := json.Unmarshal(data, &changes); err != nil {
+		return nil, err
+	}
+	if err := unstructured.SetNestedField(changes, nil, "metadata", "annotations", v1alpha1.AnnotationRequester); err != nil {
+		return nil, err
+	}
+	return json.Marshal(changes)
 }

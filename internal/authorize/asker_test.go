@@ -53,8 +53,8 @@ func TestAskerAsksWithBackOffAndGrantsOnce(t *testing.T) {
 	if grant == nil || grant.PoolUID != "1-2-3" || after != 0 || err != nil {
 		t.Fatalf("%+v, %v, %v; want the right to use the pool", grant, after, err)
 	}
-	if len(a.attempts) != 0 {
-		t.Errorf("the attempts are still kept: %v", a.attempts)
+	if attempts := a.attempts.Keys(); len(attempts) > 0 {
+		t.Errorf("the attempts are still kept: %v", attempts)
 	}
 	want := map[string]string{v1alpha1.AnnotationUseGranted: "p/1-2-3", v1alpha1.AnnotationRequestedBy: account}
 	if got := s.stored(t, claim).Annotations; !maps.Equal(got, want) {
@@ -89,7 +89,7 @@ func TestAskerReportsFailures(t *testing.T) {
 	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant != nil || after != minDelay || !errors.Is(err, errDown) {
 		t.Errorf("without an answer: %v, %v, %v", grant, after, err)
 	}
-	a.forget(claim.UID) // asks at once
+	a.attempts.Remove(claim.UID) // asks at once
 	s.reviewErr, s.patchErr = nil, errDown
 	if grant, after, err := a.Ask(t.Context(), claim.DeepCopy(), poolP); grant != nil || after != 0 || !errors.Is(err, errDown) || !strings.Contains(err.Error(), "may be used") {
 		t.Errorf("if the patch fails: %v, %v, %v", grant, after, err)
@@ -100,8 +100,8 @@ func TestAskerReportsFailures(t *testing.T) {
 	if grant, _, err := a.Ask(t.Context(), stale, poolP); grant != nil || err == nil {
 		t.Errorf("with another version than the stored one: %v, %v", grant, err)
 	}
-	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant == nil || after != 0 || err != nil || len(a.attempts) != 0 {
-		t.Errorf("at last: %v, %v, %v, attempts %v", grant, after, err, a.attempts)
+	if grant, after, err := a.Ask(t.Context(), claim, poolP); grant == nil || after != 0 || err != nil || len(a.attempts.Keys()) != 0 {
+		t.Errorf("at last: %v, %v, %v, attempts %v", grant, after, err, a.attempts.Keys())
 	}
 }
 
@@ -121,31 +121,21 @@ func TestAskerRemovesFormerRequester(t *testing.T) {
 }
 
 func TestAskerDropsAttemptsForObjectsThatDoNotWait(t *testing.T) {
-	_, a, _ := newAsker(t, account)
+	_, a, claim := newAsker(t, account)
 	clock := a.clock.(*clocktesting.FakePassiveClock)
-	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-	a.nextDelay("gone")
-	pass(minDelay + maxDelay)
-	a.nextDelay("waits") // gone is due for a minute, and not for longer
-	if len(a.attempts) != 2 {
-		t.Errorf("the attempts are %v", a.attempts)
+	for _, step := range []struct{ pass, want time.Duration }{
+		{0, minDelay},
+		{minDelay + maxDelay, 2 * minDelay},                 // due for a minute, and not for longer
+		{2*minDelay + maxDelay + time.Nanosecond, minDelay}, // forgotten
+	} {
+		clock.SetTime(clock.Now().Add(step.pass))
+		if _, after, err := a.Ask(t.Context(), claim, poolP); after != step.want || err != nil {
+			t.Errorf("after %v it is asked again after %v, %v; want %v", step.pass, after, err, step.want)
+		}
 	}
-	pass(maxDelay + minDelay)
-	if after := a.nextDelay("waits"); after != 2*time.Second || len(a.attempts) != 1 {
-		t.Errorf("asked again after %v, attempts %v", after, a.attempts)
-	}
-	pass(maxDelay - 1) // not swept twice within a minute
-	a.attempts["old"] = attempt{next: clock.Now().Add(-time.Hour)}
-	if a.nextDelay("waits"); len(a.attempts) != 2 {
-		t.Errorf("the attempts are %v", a.attempts)
-	}
-	pass(1)
-	if a.nextDelay("waits"); len(a.attempts) != 1 {
-		t.Errorf("a minute later the attempts are %v", a.attempts)
-	}
-	a.forget("waits")
-	if after := a.nextDelay("waits"); after != minDelay {
-		t.Errorf("after it was forgotten it is asked again after %v", after)
+	clock.SetTime(clock.Now().Add(minDelay + maxDelay + time.Nanosecond))
+	if attempts := a.attempts.Keys(); len(attempts) > 0 {
+		t.Errorf("the attempts are %v", attempts)
 	}
 }
 

@@ -1,12 +1,19 @@
+// Package authorize asks the API server's authorizer whether a user can use a pool.
+//
+// The right is judged with the user that creates an object: only the review of a create names
+// that user ([Rights]). The verdict is kept in an annotation of the object. For objects that a
+// service account created, the leader asks again while they wait ([Asker]): the name is in
+// another annotation, and the groups of a service account follow from its name. The user of an
+// update is never asked for: it may be a controller with more rights than the creator has.
+//
+// Only the operator writes both annotations. The webhooks replace them whenever an object is
+// created, and the ValidatingAdmissionPolicy cadastre-filled-in keeps updates from changing them.
 package authorize
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -17,6 +24,8 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
+
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // The time for which answers are remembered, and their number.
 const (
@@ -38,10 +47,6 @@ func NewRights(c client.Client) *Rights {
 
 // MayUse reports whether the user has the verb use on the pool, a cluster-scoped one.
 func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, pool ipam.PoolKey) (bool, error) {
-	key := questionOf(user, pool)
-	if answer, ok := u.answers.Get(key); ok {
-		return answer.(bool), nil
-	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -49,21 +54,18 @@ func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, poo
 			Resource: "ippools", Verb: "use", Name: pool.Name,
 		},
 	}}
+	question, err := json.Marshal(review.Spec) // everything that the authorizer is asked with
+	if err != nil {
+		return false, err
+	}
+	if answer, ok := u.answers.Get(string(question)); ok {
+		return answer.(bool), nil
+	}
 	if err := u.client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking whether %s may use %s: %w", user.Username, pool, err)
 	}
-	u.answers.Add(key, review.Status.Allowed, rememberFor)
+	u.answers.Add(string(question), review.Status.Allowed, rememberFor)
 	return review.Status.Allowed, nil
-}
-
-// questionOf returns the key under which an answer is remembered: everything that the
-// authorizer is asked with. The lengths keep the parts apart.
-func questionOf(user authenticationv1.UserInfo, pool ipam.PoolKey) string {
-	parts := append([]string{pool.String(), user.Username, user.UID, strconv.Itoa(len(user.Groups))}, user.Groups...)
-	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
-		parts = append(append(parts, key, strconv.Itoa(len(user.Extra[key]))), user.Extra[key]...)
-	}
-	return strings.Join(parts, "\x00")
 }
 
 func extra(user authenticationv1.UserInfo) map[string]authorizationv1.ExtraValue {

@@ -64,36 +64,33 @@
 package certs
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // Certs holds the serving certificate of one replica. Its exported methods other
 // than Reconcile can be called concurrently, and before the manager starts.
 type Certs struct {
-	options  Options
-	reader   client.Reader // reads from the API server
-	writer   client.Client
+	keeper
 	handover time.Duration
-	steps    []step
+	steps    []func(context.Context, *scope) error
 
-	progress
 	serving atomic.Pointer[tls.Certificate]
 
 	// next is the certificate that replaces serving, first seen at since. Only
@@ -102,25 +99,53 @@ type Certs struct {
 	since time.Time
 }
 
+// handover is the time for which a certificate that replaces a good one waits, for API
+// servers whose watch shows them the new bundle late.
+const handover = 10 * time.Second
+
 // New returns the certificate of one replica, which the controller of SetupWithManager keeps. The
 // reader reads from the API server, past all caches.
 func New(options Options, reader client.Reader, writer client.Client) (*Certs, error) {
-	if options.Mode == "" {
-		options.Mode = SelfSigned
-	}
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+	options.Mode = cmp.Or(options.Mode, SelfSigned)
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("webhook certificate: %w", err)
 	}
-	c := &Certs{options: options, reader: reader, writer: writer, handover: handover}
-	c.subject, c.ready = "Webhook certificate", make(chan struct{})
-	c.steps = []step{c.readSecret, c.usable, c.serve}
+	c := &Certs{handover: handover}
+	c.init("Webhook certificate", options, reader, writer)
+	c.steps = []func(context.Context, *scope) error{c.read, c.usable, c.serve}
 	if options.Mode == SelfSigned {
-		c.steps = []step{c.readConfigurations, c.readSecret, c.rotate, c.inject, c.serve, c.complete}
+		c.steps = []func(context.Context, *scope) error{c.readTrust, c.read, c.rotate, c.inject, c.serve, c.complete}
 	}
 	return c, nil
+}
+
+func (o Options) validate() error {
+	if o.Mode != SelfSigned && o.Mode != FromSecret {
+		return fmt.Errorf("mode %q is neither %q nor %q", o.Mode, SelfSigned, FromSecret)
+	}
+	if o.Namespace == "" || o.SecretName == "" {
+		return errors.New("the Secret needs a namespace and a name")
+	}
+	if o.Mode == SelfSigned && (o.ServiceName == "" || o.MutatingWebhook == "" || o.ValidatingWebhook == "") {
+		return errors.New("the Service and both webhook configurations need a name")
+	}
+	return nil
+}
+
+// names returns the names for which the certificate must be valid. The API server asks
+// for the first.
+func (o Options) names() []string {
+	name := o.ServiceName + "." + o.Namespace + ".svc"
+	return []string{name, name + ".cluster.local"}
+}
+
+// SetupWithManager adds the controller of the certificate to a manager that is not started yet.
+// It counts its passes with the counter, if that is not nil.
+func (c *Certs) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
+	if err := c.setup(mgr, c, passes); err != nil {
+		return fmt.Errorf("webhook certificate: %w", err)
+	}
+	return nil
 }
 
 // GetCertificate returns the serving certificate, for [tls.Config]. It fails until a certificate
@@ -162,144 +187,150 @@ func (c *Certs) Check(*http.Request) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=zz-cadastre-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=cadastre-validating-webhook-configuration,verbs=get;list;watch;patch
 
-// Mode represents the issuer of the certificate.
-type Mode string
-
-const (
-	// SelfSigned is the mode of an operator that issues and renews the certificate, with its
-	// own authority, which it injects into the webhook configurations.
-	SelfSigned Mode = "self-signed"
-	// FromSecret is the mode of an operator that only reads the Secret: another controller
-	// (cert-manager) writes it and injects the bundle.
-	FromSecret Mode = "secret"
-)
-
-// Options holds the names of the objects that a [Certs] keeps, and its settings.
-type Options struct {
-	// Mode is the issuer of the certificate; empty means SelfSigned.
-	Mode Mode
-	// Namespace is the operator's namespace, with the Secret and the Service.
-	Namespace string
-	// SecretName is the Secret with the certificate.
-	SecretName string
-	// ServiceName is the Service by which the configurations name the webhooks.
-	ServiceName string
-	// MutatingWebhook and ValidatingWebhook are the configurations that must trust the
-	// certificate. They can be made after the operator has started.
-	MutatingWebhook, ValidatingWebhook string
-	// Tracer makes a span for each pass. Nil means that there are no spans.
-	Tracer trace.Tracer
-	// Clock is the clock; nil means the real clock.
-	Clock clock.PassiveClock
+// scope holds the state of one pass.
+type scope struct {
+	now            time.Time
+	configurations []client.Object // by readTrust: the existing ones
+	missing        []string        // by readTrust: the names of the missing ones
+	secret         *corev1.Secret  // by read; nil if there is none
+	held           secretContent   // by read, and by rotate if that changes it
+	unusable       error           // by read: the reason why held.serving is nil
+	again          time.Duration   // the time until the next pass; serve can shorten it
 }
 
-func (o Options) validate() error {
-	if o.Mode != SelfSigned && o.Mode != FromSecret {
-		return fmt.Errorf("mode %q is neither %q nor %q", o.Mode, SelfSigned, FromSecret)
+// Reconcile makes one pass. It does the same for every request.
+func (c *Certs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	s := &scope{now: c.options.Clock.Now(), again: recheck}
+	for _, step := range c.steps {
+		if err := step(ctx, s); err != nil {
+			return c.failed(ctx, err, s.again)
+		}
 	}
-	if o.Namespace == "" || o.SecretName == "" {
-		return errors.New("the Secret needs a namespace and a name")
+	c.succeeded()
+	return reconcile.Result{RequeueAfter: s.again}, nil
+}
+
+// readTrust reads the webhook configurations into the scope. It runs before read, so the Secret is at
+// least as new as the bundles in the configurations.
+func (c *Certs) readTrust(ctx context.Context, s *scope) (err error) {
+	s.configurations, s.missing, err = c.readConfigurations(ctx)
+	return err
+}
+
+func (c *Certs) read(ctx context.Context, s *scope) (err error) {
+	if s.secret, err = c.readSecret(ctx); s.secret != nil {
+		s.held, s.unusable = parseHeld(s.secret.Data)
 	}
-	if o.Mode == SelfSigned && (o.ServiceName == "" || o.MutatingWebhook == "" || o.ValidatingWebhook == "") {
-		return errors.New("the Service and both webhook configurations need a name")
+	return err
+}
+
+// rotate makes the Secret if it is missing, and writes the next certificates to it if they change.
+func (c *Certs) rotate(ctx context.Context, s *scope) error {
+	if s.secret == nil {
+		return c.makeSecret(ctx)
+	}
+	next, news, err := s.held.next(s.now, c.options.names(), trusted(s.configurations))
+	if err != nil {
+		return fmt.Errorf("issuing: %w", err)
+	}
+	if news == "" {
+		return nil
+	}
+	data, err := next.data()
+	if err != nil {
+		return fmt.Errorf("encoding: %w", err)
+	}
+	if err := c.writeSecret(ctx, s.secret, data); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Wrote the Secret of the webhooks: "+news, "expires", next.serving.Leaf.NotAfter)
+	s.held = next
+	return nil
+}
+
+// usable ends the pass if a Secret that others write has no certificate fit to serve.
+// It does not check the authority in the Secret: the controller that injects the bundle may
+// use another one.
+func (c *Certs) usable(_ context.Context, s *scope) error {
+	if s.secret == nil {
+		return fmt.Errorf("%w for Secret %s", errWait, c.options.secret())
+	}
+	if s.unusable != nil {
+		return reconcile.TerminalError(fmt.Errorf("reading Secret %s: %w", c.options.secret(), s.unusable))
+	}
+	if expiry := s.held.serving.Leaf.NotAfter; s.now.After(expiry) {
+		return reconcile.TerminalError(fmt.Errorf("the certificate in Secret %s expired at %s",
+			c.options.secret(), expiry.Format(time.RFC3339)))
 	}
 	return nil
 }
 
-func (o Options) secret() types.NamespacedName {
-	return types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName}
-}
-
-// names returns the names for which the certificate must be valid. The API server asks
-// for the first.
-func (o Options) names() []string {
-	name := o.ServiceName + "." + o.Namespace + ".svc"
-	return []string{name, name + ".cluster.local"}
-}
-
-// handover is the time for which a certificate that replaces a good one waits, for API
-// servers whose watch shows them the new bundle late.
-const handover = 10 * time.Second
-
-// recheck is the interval between passes when nothing changes. It is short enough for all
-// work that is due at a certain time.
-const recheck = time.Hour
-
-// unreadyRecheck is the longest interval between passes until one has reached its end, so that
-// a replica that starts does not depend on a watch alone to become ready.
-const unreadyRecheck = 5 * time.Second
-
-// errWait ends a pass that can continue only after another process has written an object. The
-// watch of that object starts the next pass.
-var errWait = errors.New("waiting")
-
-// progress holds the progress of the passes of one reconciler.
-type progress struct {
-	subject string                 // begins its messages
-	trouble atomic.Pointer[string] // the reason why the last pass did not reach its end
-	ready   chan struct{}
-	isReady sync.Once
-}
-
-// Ready returns a channel that is closed, for good, when a pass has reached its end.
-func (p *progress) Ready() <-chan struct{} { return p.ready }
-
-// succeeded records that a pass has reached its end.
-func (p *progress) succeeded() {
-	p.trouble.Store(nil)
-	p.isReady.Do(func() { close(p.ready) })
-}
-
-// conflictRecheck is the time that the watch gets to show another replica's write.
-const conflictRecheck = time.Second
-
-// failed decides on the next pass by the error of this one. A conflict means that another
-// replica has written, and that the watch is about to show its write.
-func (p *progress) failed(ctx context.Context, err error, delay time.Duration) (reconcile.Result, error) {
-	trouble := err.Error()
-	previous := p.trouble.Swap(&trouble)
-	if p.check() != nil {
-		delay = min(delay, unreadyRecheck)
-	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: min(delay, conflictRecheck)}, nil
-	}
-	if errors.Is(err, errWait) {
-		if previous == nil || *previous != trouble {
-			log.FromContext(ctx).Info(p.subject + ": " + trouble)
-		}
-		return reconcile.Result{RequeueAfter: delay}, nil
-	}
-	return reconcile.Result{}, err
-}
-
-// check returns an error with the reason why no pass has reached its end yet, or nil if one has.
-func (p *progress) check() error {
-	select {
-	case <-p.ready:
+// serve serves the Secret's certificate. If the certificate served now is trusted, it stays
+// for the handover.
+func (c *Certs) serve(ctx context.Context, s *scope) error {
+	serving, fresh := c.serving.Load(), s.held.serving
+	if serving != nil && isSameCertificate(serving, fresh) {
+		c.next = nil
 		return nil
+	}
+	if c.next == nil || !isSameCertificate(c.next, fresh) {
+		c.next, c.since = fresh, s.now
+	}
+	if left := c.since.Add(c.handover).Sub(s.now); left > 0 && s.trusts(serving) {
+		s.again = left
+		return nil
+	}
+	c.serving.Store(fresh)
+	c.next = nil
+	log.FromContext(ctx).Info("Serving the webhooks with a new certificate",
+		"serial", fresh.Leaf.SerialNumber.Text(16), "expires", fresh.Leaf.NotAfter)
+	return nil
+}
+
+// trusts reports whether the API server accepts a certificate. If the Secret does not name the
+// authorities, trusts assumes that the API server accepts the certificate until it expires.
+func (s *scope) trusts(serving *tls.Certificate) bool {
+	switch {
+	case serving == nil:
+		return false
+	case len(s.held.bundle) == 0:
+		return s.now.Before(serving.Leaf.NotAfter)
 	default:
-		return errors.New(p.troubleText())
+		return verify(serving, s.held.bundle, s.now) == nil
 	}
 }
 
-func (p *progress) troubleText() string {
-	subject := strings.ToLower(p.subject)
-	if trouble := p.trouble.Load(); trouble != nil {
-		return subject + ": " + *trouble
+// inject makes every webhook of the configurations trust the Secret's bundle.
+func (c *Certs) inject(ctx context.Context, s *scope) error {
+	bundle := encodeBundle(s.held.bundle)
+	for _, configuration := range s.configurations {
+		set := func() bool { return setBundle(configuration, bundle) }
+		if err := c.changeConfiguration(ctx, configuration, set); err != nil {
+			return err
+		}
 	}
-	return subject + ": not loaded yet"
+	return nil
 }
 
-// scope holds the state of one pass.
-type scope struct {
-	now            time.Time
-	configurations []client.Object // by readConfigurations: the existing ones
-	missing        []string        // by readConfigurations: the names of the missing ones
-	secret         *corev1.Secret  // by readSecret; nil if there is none
-	held           secretContent   // by readSecret, and by rotate if that changes it
-	unusable       error           // by readSecret: the reason why held.serving is nil
-	again          time.Duration   // the time until the next pass; serve can shorten it
+func (c *Certs) complete(_ context.Context, s *scope) error { return checkComplete(s.missing) }
+
+// setBundle sets the bundle of every webhook, and reports whether this changes the configuration.
+func setBundle(configuration client.Object, bundle []byte) bool {
+	isChanged := false
+	for _, webhook := range clientConfigs(configuration) {
+		isChanged = isChanged || !bytes.Equal(webhook.CABundle, bundle)
+		webhook.CABundle = bundle
+	}
+	return isChanged
 }
 
-const fieldOwner = client.FieldOwner("cadastre-webhook-certificate")
+// trusted returns the certificates in the configurations' bundles.
+func trusted(configurations []client.Object) []*x509.Certificate {
+	var all []*x509.Certificate
+	for _, configuration := range configurations {
+		for _, webhook := range clientConfigs(configuration) {
+			all = append(all, parseBundle(webhook.CABundle)...)
+		}
+	}
+	return all
+}

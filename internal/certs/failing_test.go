@@ -38,8 +38,20 @@ func newClientBefore(do func() error) client.WithWatch {
 	})
 }
 
+// newClientRefusing returns a client that fails to patch objects of a type while refusing is true.
+func newClientRefusing[T client.Object](err error, refusing *bool) client.WithWatch {
+	return interceptor.NewClient(admin, interceptor.Funcs{
+		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, is := o.(T); is && *refusing {
+				return err
+			}
+			return to.Patch(ctx, o, p, opts...)
+		},
+	})
+}
+
 var _ = DescribeTable("A pass fails if a call to the API server fails, and the next ones reach the end",
-	func(ctx SpecContext, start func(*world, client.WithWatch) (reconcile.Reconciler, *progress), atLeast int) {
+	func(ctx SpecContext, start func(*world, client.WithWatch) (reconcile.Reconciler, *keeper), atLeast int) {
 		for call := 1; ; call++ {
 			By(fmt.Sprintf("failing call %d", call))
 			calls := 0
@@ -49,17 +61,17 @@ var _ = DescribeTable("A pass fails if a call to the API server fails, and the n
 				}
 				return nil
 			})
-			replica, progress := start(newWorld(ctx).installed(ctx), through)
+			replica, k := start(newWorld(ctx).installed(ctx), through)
 			var errs []error
 			for range 10 {
 				if _, err := replica.Reconcile(ctx, reconcile.Request{}); err != nil {
 					errs = append(errs, err)
 				}
-				if progress.trouble.Load() == nil {
+				if k.trouble.Load() == nil {
 					break
 				}
 			}
-			Expect(progress.check()).To(Succeed())
+			Expect(k.check()).To(Succeed())
 			if calls < call {
 				Expect(errs).To(BeEmpty())
 				Expect(call).To(BeNumerically(">", atLeast))
@@ -68,13 +80,13 @@ var _ = DescribeTable("A pass fails if a call to the API server fails, and the n
 			Expect(errs).To(ConsistOf(MatchError(ContainSubstring("call %d", call))))
 		}
 	},
-	Entry("of the certificate", func(w *world, through client.WithWatch) (reconcile.Reconciler, *progress) {
+	Entry("of the certificate", func(w *world, through client.WithWatch) (reconcile.Reconciler, *keeper) {
 		c := w.replica(through)
 		c.reader = through
-		return c, &c.progress
+		return c, &c.keeper
 	}, 10),
-	Entry("of the paths", func(w *world, through client.WithWatch) (reconcile.Reconciler, *progress) {
+	Entry("of the paths", func(w *world, through client.WithWatch) (reconcile.Reconciler, *keeper) {
 		p := w.keeper(through)
-		return p, &p.progress
+		return p, &p.keeper
 	}, 10),
 )

@@ -24,14 +24,13 @@ var _ = Describe("A replica whose certificate others issue", func() {
 
 		w.options.Mode = FromSecret
 		c := w.replica(nil) // a write would panic
-		_, err := pass(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
+		mustPass(ctx, c)
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for Secret " + w.options.secret().String())))
 
 		secret := &corev1.Secret{}
 		secret.Namespace, secret.Name = w.options.Namespace, w.options.SecretName
 		createObjects(ctx, secret)
-		_, err = pass(ctx, c)
+		_, err := pass(ctx, c)
 		Expect(err).To(MatchError(reconcile.TerminalError(nil)))
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("tls.crt and tls.key")))
 
@@ -45,8 +44,7 @@ var _ = Describe("A replica whose certificate others issue", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(isSameCertificate(servedCertificate(c), first)).To(BeTrue())
 		w.deleted(ctx)
-		_, err = pass(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
+		mustPass(ctx, c)
 		Expect(isSameCertificate(servedCertificate(c), first)).To(BeTrue())
 		Expect(c.Check(nil)).To(Succeed())
 

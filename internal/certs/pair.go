@@ -10,8 +10,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -149,4 +152,108 @@ func encodeKey(pair *tls.Certificate) ([]byte, error) {
 
 func encodeBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// overlap is the time for which the previous authorities stay trusted after a certificate was
+// issued, for replicas that have not loaded it yet.
+const overlap = time.Hour
+
+// These are the keys of the Secret. cert-manager uses the same names for the first three.
+const (
+	certificateKey = corev1.TLSCertKey
+	privateKey     = corev1.TLSPrivateKeyKey
+	bundleKey      = corev1.ServiceAccountRootCAKey
+	authorityKey   = "ca.key"
+)
+
+// secretContent holds the content of the Secret. The zero value represents a Secret without useful data.
+type secretContent struct {
+	authority *tls.Certificate    // signs; nil if there is none that can sign
+	bundle    []*x509.Certificate // the trusted certificates; the authority is first
+	serving   *tls.Certificate    // nil if there is none
+}
+
+// parseHeld reads the Secret's data. It returns an error if there is no certificate to serve.
+func parseHeld(data map[string][]byte) (secretContent, error) {
+	h := secretContent{bundle: parseBundle(data[bundleKey])}
+	if authority, err := parseAuthority(data[bundleKey], data[authorityKey]); err == nil {
+		h.authority = authority
+	}
+	serving, err := tls.X509KeyPair(data[certificateKey], data[privateKey])
+	if err != nil {
+		return h, fmt.Errorf("%s and %s: %w", certificateKey, privateKey, err)
+	}
+	h.serving = &serving
+	return h, nil
+}
+
+// data returns the data of the Secret, which parseHeld reads. h must have both certificates.
+func (h secretContent) data() (map[string][]byte, error) {
+	key, err := encodeKey(h.serving)
+	if err != nil {
+		return nil, err
+	}
+	signingKey, err := encodeKey(h.authority)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		certificateKey: encodeBundle([]*x509.Certificate{h.serving.Leaf}),
+		privateKey:     key,
+		bundleKey:      encodeBundle(h.bundle),
+		authorityKey:   signingKey,
+	}, nil
+}
+
+// next returns the content that the Secret should have instead of h, and a message about the
+// change. The message is empty if h is as it should be. next is idempotent: it leaves its own
+// result alone for the same moment and the same names.
+//
+// injected holds the authorities that the configurations trust now. A new authority joins them,
+// so that replicas can continue to serve their certificate, even if the Secret does not hold it
+// any more.
+func (h secretContent) next(now time.Time, names []string, injected []*x509.Certificate) (secretContent, string, error) {
+	switch {
+	case h.authority == nil || isDue(h.authority.Leaf, now):
+		return h.withAuthority(now, names, injected)
+	case h.serving == nil || isDue(h.serving.Leaf, now) || verify(h.serving, h.bundle[:1], now) != nil:
+		return h.withServing(now, names, injected)
+	case !covers(h.serving.Leaf, names):
+		// The certificate keeps its names. Otherwise two releases of the operator that want
+		// different names would replace each other's certificate for ever.
+		all := slices.Concat(names, h.serving.Leaf.DNSNames)
+		slices.Sort(all)
+		return h.withServing(now, slices.Compact(all), injected)
+	case len(h.bundle) > 1 && !now.Before(issued(h.serving.Leaf).Add(overlap)):
+		h.bundle = h.bundle[:1]
+		return h, "only the present authority is trusted", nil
+	}
+	return h, "", nil
+}
+
+func (h secretContent) withAuthority(now time.Time, names []string, injected []*x509.Certificate) (secretContent, string, error) {
+	authority, err := issueAuthority(now)
+	if err != nil {
+		return secretContent{}, "", err
+	}
+	serving, err := issueServing(now, names, authority)
+	if err != nil {
+		return secretContent{}, "", err
+	}
+	bundle := []*x509.Certificate{authority.Leaf}
+	for _, trusted := range slices.Concat(h.bundle, injected) {
+		if now.Before(trusted.NotAfter) && !slices.ContainsFunc(bundle, trusted.Equal) {
+			bundle = append(bundle, trusted)
+		}
+	}
+	return secretContent{authority: authority, bundle: bundle, serving: serving}, "new authority and certificate", nil
+}
+
+func (h secretContent) withServing(now time.Time, names []string, injected []*x509.Certificate) (secretContent, string, error) {
+	serving, err := issueServing(now, names, h.authority)
+	if err != nil || verify(serving, h.bundle[:1], now) != nil {
+		return h.withAuthority(now, names, injected) // this authority is not fit to sign
+	}
+	h.serving = serving
+	return h, "new certificate", nil
 }

@@ -13,23 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
-	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 )
-
-const pathOwner = client.FieldOwner("cadastre-webhook-path")
 
 // rereadEvery is the shortest interval at which requests with an unknown secret cause a read of
 // the Secret.
@@ -39,35 +30,12 @@ const rereadEvery = time.Second
 // names of the webhooks in their configuration.
 type PlainPaths struct{ Mutating, Validating map[string]string }
 
-// PathOptions holds the names of the objects that a [Paths] keeps, and its settings.
-type PathOptions struct {
-	// Namespace is the operator's namespace.
-	Namespace string
-	// SecretName is the Secret with the path secrets.
-	SecretName string
-	// MutatingWebhook and ValidatingWebhook are the configurations that get the
-	// paths. They can be made after the operator has started.
-	MutatingWebhook, ValidatingWebhook string
-	// Plain holds the paths of the webhooks that get a path. Other webhooks stay as they are.
-	Plain PlainPaths
-	// Tracer makes a span for each pass. Nil means that there are no spans.
-	Tracer trace.Tracer
-	// Clock is the clock; nil means the real clock.
-	Clock clock.PassiveClock
-}
-
-func (o PathOptions) secret() types.NamespacedName {
-	return types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName}
-}
-
 // Paths keeps the secret with which the paths of the webhooks begin, on one
 // replica. Its exported methods other than Reconcile can be called concurrently,
 // and before the manager starts.
 type Paths struct {
-	progress
-	options PathOptions
-	reader  client.Reader // reads from the API server
-	writer  client.Client
+	keeper
+	plain PlainPaths
 
 	reading       sync.Mutex // held while the Secret is read and followed
 	hasReadSecret bool       // whether a pass has read the Secret; guarded by reading
@@ -75,8 +43,6 @@ type Paths struct {
 	reread        atomic.Int64 // the time when Judge read the Secret last, in nanoseconds
 	// exposed is the secret that others may know, and the cause; nil means that there is none.
 	exposed atomic.Pointer[exposure]
-	// wake starts a pass.
-	wake chan event.GenericEvent
 
 	countsMu sync.Mutex
 	counts   map[string]int
@@ -86,29 +52,21 @@ type Paths struct {
 type exposure struct{ secret, cause string }
 
 // NewPaths returns the paths of one replica, which the controller of SetupWithManager keeps. The
-// reader reads from the API server, past all caches.
-func NewPaths(options PathOptions, reader client.Reader, writer client.Client) (*Paths, error) {
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
+// webhooks that have a plain path get a secret one; other webhooks stay as they are. The reader reads
+// from the API server, past all caches.
+func NewPaths(options Options, plain PlainPaths, reader client.Reader, writer client.Client) (*Paths, error) {
 	if options.Namespace == "" || options.SecretName == "" || options.MutatingWebhook == "" || options.ValidatingWebhook == "" {
 		return nil, errors.New("webhook path: the Secret, its namespace and both webhook configurations need a name")
 	}
-	p := &Paths{options: options, reader: reader, writer: writer, wake: make(chan event.GenericEvent, 1), counts: map[string]int{}}
-	p.subject, p.ready = "Webhook path", make(chan struct{})
+	p := &Paths{plain: plain, counts: map[string]int{}}
+	p.init("Webhook path", options, reader, writer)
 	p.view.Store(&pathView{})
 	return p, nil
 }
 
-// SetupWithManager adds the controller of the path secret to a manager that is not started yet. The
-// controller runs on every replica; see Certs.SetupWithManager.
+// SetupWithManager adds the controller of the path secret to a manager that is not started yet.
 func (p *Paths) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) error {
-	objects := map[client.Object]cache.ByObject{}
-	watchSecret(objects, p.options.secret())
-	watchConfigurations(objects, p.options.MutatingWebhook, p.options.ValidatingWebhook)
-	const name = "webhook-path"
-	err := runOnEveryReplica(mgr, worker{name, tracing.Passes(p.options.Tracer, name, p), kubeutil.NewBackoff(clock.RealClock{}, name, passes), objects, p.wake})
-	if err != nil {
+	if err := p.setup(mgr, p, passes); err != nil {
 		return fmt.Errorf("webhook path: %w", err)
 	}
 	return nil
@@ -139,11 +97,11 @@ func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 	}
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	storedSecret := &corev1.Secret{}
-	if err := p.reader.Get(ctx, p.options.secret(), storedSecret); err != nil {
+	stored, err := p.readSecret(ctx)
+	if err != nil || stored == nil {
 		return PathUnknown
 	}
-	if read := parsePathSecrets(storedSecret.Data); read.current != "" {
+	if read := parsePathSecrets(stored.Data); read.current != "" {
 		p.follow(read, now)
 	}
 	return p.view.Load().standing(secret, now)
@@ -154,10 +112,7 @@ func (p *Paths) Judge(ctx context.Context, secret string) Standing {
 // as soon as it is old enough.
 func (p *Paths) Unanswered(secret string) {
 	if p.markExposed(secret, causeUnanswered) {
-		select {
-		case p.wake <- event.GenericEvent{Object: &corev1.Secret{}}:
-		default: // a pass is due already
-		}
+		p.startPass()
 	}
 }
 
@@ -199,7 +154,7 @@ func (p *Paths) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 // pass reads the configurations, then the Secret, both from the API server: so the secret in a
 // configuration is never newer than the Secret.
 func (p *Paths) pass(ctx context.Context, now time.Time) error {
-	configurations, missing, err := readConfigurations(ctx, p.reader, p.options.MutatingWebhook, p.options.ValidatingWebhook)
+	configurations, missing, err := p.readConfigurations(ctx)
 	if err != nil {
 		return err
 	}
@@ -209,30 +164,25 @@ func (p *Paths) pass(ctx context.Context, now time.Time) error {
 	view := p.view.Load()
 	for _, configuration := range configurations {
 		set := func() bool { return p.setPaths(configuration, view, now) }
-		if err := changeConfiguration(ctx, p.writer, configuration, set, pathOwner); err != nil {
+		if err := p.changeConfiguration(ctx, configuration, set); err != nil {
 			return err
 		}
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%w for %s", errWait, strings.Join(missing, " and "))
-	}
-	return nil
+	return checkComplete(missing)
 }
 
 // keep reads the Secret, writes the next secrets to it if they change, and updates the view.
 func (p *Paths) keep(ctx context.Context, now time.Time, present []string) error {
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	key := p.options.secret()
-	secret := &corev1.Secret{}
-	err := p.reader.Get(ctx, key, secret)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Secret %s: %w", key, err)
+	secret, err := p.readSecret(ctx)
+	if err != nil {
+		return err
 	}
 	first := !p.hasReadSecret
 	p.hasReadSecret = true
-	if err != nil {
-		return makeSecret(ctx, p.writer, key, pathOwner)
+	if secret == nil {
+		return p.makeSecret(ctx)
 	}
 	read := parsePathSecrets(secret.Data)
 	view := p.view.Load().follow(read, now)
@@ -246,7 +196,7 @@ func (p *Paths) keep(ctx context.Context, now time.Time, present []string) error
 	if cause == "" && next.injected.Equal(read.injected) {
 		return nil
 	}
-	if err := writeSecret(ctx, p.writer, secret, next.data(), pathOwner); err != nil {
+	if err := p.writeSecret(ctx, secret, next.data()); err != nil {
 		return err
 	}
 	p.follow(next, now)
@@ -269,14 +219,14 @@ func (p *Paths) replaced(ctx context.Context, cause string) {
 func (p *Paths) presentSecrets(configurations []client.Object) []string {
 	var all []string
 	for _, configuration := range configurations {
-		each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
-			if _, isOurs := p.plain(configuration)[name]; !isOurs {
-				return
+		for _, config := range clientConfigs(configuration) {
+			if _, isOurs := p.plainPath(configuration, config); !isOurs {
+				continue
 			}
 			if secret := secretIn(pathOf(config)); !slices.Contains(all, secret) {
 				all = append(all, secret)
 			}
-		})
+		}
 	}
 	return all
 }
@@ -285,29 +235,29 @@ func (p *Paths) presentSecrets(configurations []client.Object) []string {
 // reports whether this changes the configuration.
 func (p *Paths) setPaths(configuration client.Object, view *pathView, now time.Time) bool {
 	isChanged := false
-	each(configuration, func(name string, config *admissionv1.WebhookClientConfig) {
-		plain, ok := p.plain(configuration)[name]
-		if !ok {
-			return
-		}
+	for _, config := range clientConfigs(configuration) {
+		plain, isOurs := p.plainPath(configuration, config)
 		currentPath := pathOf(config)
-		if path := "/" + view.inject(now, secretIn(currentPath)) + plain; path != currentPath {
+		if path := "/" + view.inject(now, secretIn(currentPath)) + plain; isOurs && path != currentPath {
 			setPath(config, path)
 			isChanged = true
 		}
-	})
+	}
 	return isChanged
 }
 
-func (p *Paths) plain(configuration client.Object) map[string]string {
-	if _, ok := configuration.(*admissionv1.MutatingWebhookConfiguration); ok {
-		return p.options.Plain.Mutating
+// plainPath returns the path of a webhook without the secret, and reports whether it gets a path.
+func (p *Paths) plainPath(configuration client.Object, webhook clientConfig) (path string, ok bool) {
+	paths := p.plain.Validating
+	if _, isMutating := configuration.(*admissionv1.MutatingWebhookConfiguration); isMutating {
+		paths = p.plain.Mutating
 	}
-	return p.options.Plain.Validating
+	path, ok = paths[webhook.name]
+	return path, ok
 }
 
 // pathOf returns the path at which the API server calls a webhook, by a Service or by a URL.
-func pathOf(config *admissionv1.WebhookClientConfig) string {
+func pathOf(config clientConfig) string {
 	switch {
 	case config.Service != nil && config.Service.Path != nil:
 		return *config.Service.Path
@@ -320,7 +270,7 @@ func pathOf(config *admissionv1.WebhookClientConfig) string {
 }
 
 // setPath sets the path of a Service, or the whole path of a URL.
-func setPath(config *admissionv1.WebhookClientConfig, path string) {
+func setPath(config clientConfig, path string) {
 	switch {
 	case config.Service != nil:
 		config.Service.Path = &path

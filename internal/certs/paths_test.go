@@ -22,10 +22,9 @@ var plain = PlainPaths{
 // keeper returns one more operator of the world, as the keeper of the paths.
 func (w *world) keeper(through client.WithWatch) *Paths {
 	GinkgoHelper()
-	p, err := NewPaths(PathOptions{
-		Namespace: w.options.Namespace, SecretName: "path", MutatingWebhook: w.options.MutatingWebhook,
-		ValidatingWebhook: w.options.ValidatingWebhook, Plain: plain, Clock: w.clock,
-	}, through, through)
+	options := w.options
+	options.SecretName = "path"
+	p, err := NewPaths(options, plain, through, through)
 	Expect(err).NotTo(HaveOccurred())
 	return p
 }
@@ -142,14 +141,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w := newWorld(ctx).installed(ctx)
 		first := w.handedOver(ctx)
 		unwritable := errors.New("not now")
-		dying := w.keeper(interceptor.NewClient(admin, interceptor.Funcs{
-			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if _, is := o.(*admissionv1.ValidatingWebhookConfiguration); is {
-					return unwritable
-				}
-				return to.Patch(ctx, o, patch, opts...)
-			},
-		}))
+		dying := w.keeper(newClientRefusing[*admissionv1.ValidatingWebhookConfiguration](unwritable, new(true)))
 		w.later(pathLife)
 		w.kept(ctx, dying)
 		w.later(handover)
@@ -285,14 +277,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 	It("does not inject a secret that it could not write down", func(ctx SpecContext) {
 		w := newWorld(ctx).installed(ctx)
 		refused, refusing := errors.New("refused"), false
-		p := w.keeper(interceptor.NewClient(admin, interceptor.Funcs{
-			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if _, is := o.(*corev1.Secret); is && refusing {
-					return refused
-				}
-				return to.Patch(ctx, o, patch, opts...)
-			},
-		}))
+		p := w.keeper(newClientRefusing[*corev1.Secret](refused, &refusing))
 		w.kept(ctx, p, p)
 		before := w.secretInPaths(ctx)
 		refusing = true

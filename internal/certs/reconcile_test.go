@@ -11,8 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 var _ = Describe("A replica with its own certificate", func() {
@@ -22,16 +20,13 @@ var _ = Describe("A replica with its own certificate", func() {
 		Expect(servedCertificate(c)).To(BeNil())
 		Expect(c.Check(nil)).To(MatchError("webhook certificate: not loaded yet"))
 
-		_, err := pass(ctx, c) // makes the Secret
-		Expect(err).NotTo(HaveOccurred())
-		_, err = pass(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
+		mustPass(ctx, c) // makes the Secret
+		mustPass(ctx, c)
 		Expect(servedCertificate(c)).NotTo(BeNil())
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
 
 		createObjects(ctx, w.mutating)
-		_, err = pass(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
+		mustPass(ctx, c)
 		Expect(c.Ready()).NotTo(BeClosed())
 		Expect(c.Check(nil)).To(MatchError("webhook certificate: waiting for " + w.validating.Name))
 
@@ -47,13 +42,11 @@ var _ = Describe("A replica with its own certificate", func() {
 		c := w.replica(admin)
 		w.passed(ctx, c)
 		Expect(admin.Delete(ctx, w.mutating)).To(Succeed())
-		_, err := pass(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
+		mustPass(ctx, c)
 		Expect(c.Check(nil)).To(Succeed())
 		w.later(servingLife + time.Second)
 		Expect(c.Check(nil)).To(MatchError(ContainSubstring("expired")))
-		_, err = pass(ctx, c) // there is nothing to hand over from
-		Expect(err).NotTo(HaveOccurred())
+		mustPass(ctx, c) // there is nothing to hand over from
 		Expect(c.Check(nil)).To(Succeed())
 	})
 
@@ -137,23 +130,15 @@ var _ = Describe("A replica with its own certificate", func() {
 		w := newWorld(ctx).installed(ctx)
 		refused := errors.New("refused")
 		refusing := false
-		c := w.replica(interceptor.NewClient(admin, interceptor.Funcs{
-			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				if _, is := o.(*admissionv1.ValidatingWebhookConfiguration); is && refusing {
-					return refused
-				}
-				return to.Patch(ctx, o, p, opts...)
-			},
-		}))
+		c := w.replica(newClientRefusing[*admissionv1.ValidatingWebhookConfiguration](refused, &refusing))
 		w.passed(ctx, c)
 		before := servedCertificate(c)
 
 		refusing = true
 		w.deleted(ctx)
-		_, err := pass(ctx, c)
-		Expect(err).NotTo(HaveOccurred()) // the Secret is made
+		mustPass(ctx, c) // makes the Secret
 		for range 3 {
-			_, err = pass(ctx, c)
+			_, err := pass(ctx, c)
 			Expect(err).To(MatchError(refused))
 			Expect(servedCertificate(c)).To(BeIdenticalTo(before))
 			w.accepted(ctx, c)
@@ -179,8 +164,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			slow := w.replica(newClientBefore(overtake))
 			slow.reader = newClientBefore(overtake)
 
-			_, err := pass(ctx, slow)
-			Expect(err).NotTo(HaveOccurred())
+			mustPass(ctx, slow)
 			Expect(calls).To(BeNumerically(">=", call))
 			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
 			w.passed(ctx, slow)

@@ -90,13 +90,19 @@ func pass(ctx context.Context, c *Certs) (reconcile.Result, error) {
 	return c.Reconcile(ctx, reconcile.Request{})
 }
 
+// mustPass makes a pass that does not fail.
+func mustPass(ctx context.Context, c *Certs) {
+	GinkgoHelper()
+	_, err := pass(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+}
+
 // passed makes passes of each replica until it completes one.
 func (w *world) passed(ctx context.Context, replicas ...*Certs) {
 	GinkgoHelper()
 	for _, c := range replicas {
 		for attempt := 0; ; attempt++ {
-			_, err := pass(ctx, c)
-			Expect(err).NotTo(HaveOccurred())
+			mustPass(ctx, c)
 			if c.trouble.Load() == nil {
 				break
 			}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"net/netip"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -91,4 +92,21 @@ func AddressInUse(path *field.Path, text string) (netip.Addr, *field.Error) {
 		return netip.Addr{}, field.Invalid(path, text, "is not an IP address: delete the IPAddress, so that a new one is made")
 	}
 	return addr.Unmap(), nil
+}
+
+// GrantText returns a grant as the value of the annotation [v1alpha1.AnnotationUseGranted].
+func GrantText(pool ipam.PoolKey, grant ipam.Grant) string {
+	if grant.PoolUID == "" {
+		return pool.Name
+	}
+	return pool.Name + "/" + grant.PoolUID
+}
+
+// grant reads the right to use the pool of a name from the annotations of an object.
+func grant(annotations map[string]string, pool string) *ipam.Grant {
+	name, uid, _ := strings.Cut(annotations[v1alpha1.AnnotationUseGranted], "/")
+	if name == "" || name != pool {
+		return nil
+	}
+	return &ipam.Grant{PoolUID: uid}
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
@@ -38,8 +39,8 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		},
 		HolderUID:   string(spec.ClaimRef.UID),
 		Purpose:     ipam.Purpose(spec.Purpose),
-		Reclaim:     ipam.Reclaim(orDefault(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
-		State:       ipam.State(orDefault(spec.State, v1alpha1.AllocationBound)),
+		Reclaim:     ipam.Reclaim(cmp.Or(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
+		State:       ipam.State(cmp.Or(spec.State, v1alpha1.AllocationBound)),
 		Project:     spec.Project,
 		RequestedBy: spec.RequestedBy,
 		Sticky:      spec.StickyKey,

@@ -63,7 +63,8 @@ func familyOf(path *field.Path, stated ipam.Family, block netip.Prefix) (ipam.Fa
 	return actual, nil
 }
 
-// length reads an optional prefix length of a family, which may be unknown.
+// length reads an optional prefix length of a family. Of an unknown family it is one of IPv6, whose
+// lengths are the longest: callers pass family.
 func length(path *field.Path, bits *int32, family ipam.Family) (int, *field.Error) {
 	if bits == nil {
 		return ipam.NoLength, nil
@@ -185,20 +186,4 @@ func consumer(visibility v1alpha1.Visibility, project string) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Required(field.NewPath("spec", "project"), "visibility Consumer needs a project: set the one whose claims may use it")}
-}
-
-// familyOr6 returns the family, or IPv6, whose lengths are the longest, if the family is not known
-// yet.
-func familyOr6(f ipam.Family) ipam.Family {
-	if f == "" {
-		return ipam.IPv6
-	}
-	return f
-}
-
-func orDefault[T ~string](value, otherwise T) T {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

@@ -1,10 +1,10 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -46,7 +46,7 @@ func Claim(obj *v1alpha1.IPClaim) (ipam.Request, field.ErrorList) {
 	family, err := familyOf(path.Child("ipFamily"), ipam.Family(spec.IPFamily), req.Block)
 	req.Family = family
 	errs = appendError(errs, err)
-	bits, err := length(path.Child("prefixLength"), spec.PrefixLength, familyOr6(family))
+	bits, err := length(path.Child("prefixLength"), spec.PrefixLength, family)
 	req.Length = bits
 	errs = appendError(errs, err)
 	if len(errs) == 0 && req.Block.IsValid() && bits != ipam.NoLength && bits != req.Block.Bits() {
@@ -189,15 +189,6 @@ func (o ClaimOutcome) conditions() []metav1.Condition {
 	}
 }
 
-// gatewayOfRecord returns the gateway in the record, so that record and status agree. A record that
-// is older than this field, or of a dry run, has none: the gateway is then the network's.
-func gatewayOfRecord(network *ipam.Network, record ipam.Record) netip.Addr {
-	if record.Gateway.IsValid() {
-		return record.Gateway
-	}
-	return network.Gateway
-}
-
 // ClaimNetwork returns the settings that a host needs to use the block of a record, if the block is
 // an address of a network.
 func ClaimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetwork {
@@ -212,7 +203,9 @@ func ClaimNetwork(network *ipam.Network, record ipam.Record) *v1alpha1.ClaimNetw
 			VLAN:          int32(network.VLAN), //nolint:gosec // as read from an int32
 		},
 	}
-	if gateway := gatewayOfRecord(network, record); gateway.IsValid() {
+	// The record's gateway, so that record and status agree. A record that is older than this field, or
+	// of a dry run, has none.
+	if gateway := cmp.Or(record.Gateway, network.Gateway); gateway.IsValid() {
 		settings.Gateway = gateway.String()
 	}
 	for _, server := range network.DNSServers {

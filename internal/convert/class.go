@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,13 +21,13 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 		Name:         obj.Name,
 		Native:       spec.Provisioner == "" || spec.Provisioner == v1alpha1.NativeProvisioner,
 		Family:       family,
-		Selection:    ipam.Selection(orDefault(spec.PoolSelection, v1alpha1.SelectFirstFit)),
+		Selection:    ipam.Selection(cmp.Or(spec.PoolSelection, v1alpha1.SelectFirstFit)),
 		Strategy:     ipam.Strategy(spec.Strategy),
 		OnExhaustion: ipam.OnExhaustion(spec.OnExhaustion),
 		ReuseDelay:   duration(spec.ReuseDelay, -1),
-		Reclaim:      ipam.Reclaim(orDefault(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
+		Reclaim:      ipam.Reclaim(cmp.Or(spec.ReclaimPolicy, v1alpha1.ReclaimDelete)),
 		Retention:    duration(spec.RetentionPeriod, 0),
-		Visibility:   ipam.Visibility(orDefault(spec.Visibility, v1alpha1.VisibilityShared)),
+		Visibility:   ipam.Visibility(cmp.Or(spec.Visibility, v1alpha1.VisibilityShared)),
 		Project:      spec.Project,
 		LocalPools:   spec.AllowLocalPools,
 		Lengths:      ipam.Lengths{Min: 0, Max: family.Bits()},

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -122,4 +123,18 @@ func TestClassRefuses(t *testing.T) {
 		})
 	}
 	messages.Golden(t, rows)
+}
+
+func TestPolicyErrorStatesFirstFieldError(t *testing.T) {
+	cidr, length := field.NewPath("spec", "cidr"), field.NewPath("spec", "prefixLength")
+	for want, errs := range map[string]field.ErrorList{
+		"":                                   nil,
+		"spec.prefixLength: 8: is too large": {field.Invalid(length, 8, "is too large"), field.Required(cidr, "set one")},
+		"spec.cidr: Required value: set one of both": {field.Required(cidr, "set one of both")},
+	} {
+		err := PolicyError(errs)
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%v: got %v, want %q", errs, err, want)
+		}
+	}
 }

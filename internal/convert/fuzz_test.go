@@ -274,7 +274,7 @@ func FuzzClaim(f *testing.F) {
 		if spec.IPFamily != "" && string(req.Family) != string(spec.IPFamily) || req.Block.IsValid() && req.Family != ipam.FamilyOf(req.Block) {
 			t.Errorf("%+v: family %s", spec, req.Family)
 		}
-		if req.Block.IsValid() && req.Length != ipam.NoLength && req.Length != req.Block.Bits() || req.Length > familyOr6(req.Family).Bits() {
+		if req.Block.IsValid() && req.Length != ipam.NoLength && req.Length != req.Block.Bits() || req.Length > req.Family.Bits() {
 			t.Errorf("%+v: length %d of block %v", spec, req.Length, req.Block)
 		}
 	})

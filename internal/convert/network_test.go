@@ -82,7 +82,7 @@ func TestPoolNetwork(t *testing.T) {
 		"a gateway among such addresses is withheld": {cidr: "203.0.113.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 32, Gateway: "203.0.113.1"},
 			network: &ipam.Network{Length: 32, Gateway: netip.MustParseAddr("203.0.113.1")}, withheld: []string{"203.0.113.1-203.0.113.1"}},
 		"a gateway of the other family is refused for such addresses": {cidr: "203.0.113.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 32, Gateway: "fe80::1"},
-			network: &ipam.Network{Length: 32}, refused: []string{`spec.network.gateway: Invalid value: "fe80::1": is not of the family of the subnet 203.0.113.0/32: correct it`}},
+			refused: []string{`spec.network.gateway: Invalid value: "fe80::1": is not of the family of the subnet 203.0.113.0/32: correct it`}},
 
 		"settings for hosts": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{
 			DNSServers: []string{"2001:db8::53", "10.0.0.53"}, SearchDomains: []string{"example.com"}, MTU: 1280, VLAN: 42,
@@ -93,13 +93,10 @@ func TestPoolNetwork(t *testing.T) {
 		"a small MTU, in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{MTU: 1279}},
 			network: &ipam.Network{Length: 24, MTU: 1279}},
 		"a small MTU is refused in IPv6": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{MTU: 1279}},
-			network: &ipam.Network{Length: 64, MTU: 1279},
 			refused: []string{"spec.network.mtu: Invalid value: 1279: must be 1280 or more for IPv6 (RFC 8200)"}},
 		"a name server that is none is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, AllocateEdgeAddresses: true, HostSettings: v1alpha1.HostSettings{DNSServers: []string{"10.0.0.53", "dns"}}},
-			network: &ipam.Network{Length: 24, DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53"), {}}},
 			refused: []string{`spec.network.dnsServers[1]: Invalid value: "dns": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`}},
 		"a link-local gateway of IPv6 is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "fe80::1"},
-			network: &ipam.Network{Length: 24},
 			refused: []string{`spec.network.gateway: Invalid value: "fe80::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a subnet smaller than the pool is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 25},
 			refused: []string{"spec.network.prefixLength: Invalid value: 25: the pool is a /24, and lies within one subnet: write 24 or less"}},
@@ -108,19 +105,14 @@ func TestPoolNetwork(t *testing.T) {
 		"a negative length is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: -1},
 			refused: []string{"spec.network.prefixLength: Invalid value: -1: must be between 0 and 32"}},
 		"a gateway outside of the subnet is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.1.1"},
-			network: &ipam.Network{Length: 24},
 			refused: []string{`spec.network.gateway: Invalid value: "10.0.1.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a gateway of the other family is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "2001:db8::1"},
-			network: &ipam.Network{Length: 24},
 			refused: []string{`spec.network.gateway: Invalid value: "2001:db8::1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"a link-local gateway is refused in IPv4": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "169.254.0.1"},
-			network: &ipam.Network{Length: 24},
 			refused: []string{`spec.network.gateway: Invalid value: "169.254.0.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`}},
 		"an IPv6 gateway of neither kind is refused": {cidr: "2001:db8::/64", spec: &v1alpha1.PoolNetwork{PrefixLength: 64, Gateway: "2001:db9::1"},
-			network: &ipam.Network{Length: 64},
 			refused: []string{`spec.network.gateway: Invalid value: "2001:db9::1": is neither an address of the subnet 2001:db8::/64 nor link-local (fe80::/10): correct it, or correct prefixLength`}},
 		"a gateway that is no address is refused": {cidr: "10.0.0.0/24", spec: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "router"},
-			network: &ipam.Network{Length: 24},
 			refused: []string{`spec.network.gateway: Invalid value: "router": is not an IP address: write one such as 10.0.0.1 or 2001:db8::1`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +125,9 @@ func TestPoolNetwork(t *testing.T) {
 			rows = append(rows, rowsOf("IPPool", errs...)...)
 			if diff := cmp.Diff(tc.refused, messagesOf(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+			if len(errs) > 0 {
+				return // the pool is not used
 			}
 			if diff := cmp.Diff(tc.network, pool.Network, comparing); diff != "" {
 				t.Errorf("network (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,10 +25,7 @@ func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
 
 // KeyOf returns the key of a pool.
 func KeyOf(obj v1alpha1.Pool) ipam.PoolKey {
-	if obj.PoolKind() == v1alpha1.PoolKindLocalIPPool {
-		return ipam.LocalPoolNamed(obj.GetNamespace(), obj.GetName())
-	}
-	return ipam.PoolNamed(obj.GetName())
+	return PoolKey(obj.GetNamespace(), v1alpha1.PoolReference{Kind: obj.PoolKind(), Name: obj.GetName()})
 }
 
 // PoolReference returns the reference that names a pool.
@@ -52,7 +50,7 @@ func PoolAfter(previous ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorLis
 	errs = append(errs, consumer(visibility, project)...)
 	pool.Key = key
 	pool.Labels = obj.GetLabels()
-	pool.Visibility = ipam.Visibility(orDefault(visibility, v1alpha1.VisibilityShared))
+	pool.Visibility = ipam.Visibility(cmp.Or(visibility, v1alpha1.VisibilityShared))
 	pool.Project = project
 	pool.Terminating = !obj.GetDeletionTimestamp().IsZero()
 	pool.Paused = paused(obj.GetAnnotations())
@@ -86,13 +84,10 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 	path := field.NewPath("spec")
 	pool := ipam.Pool{
 		Classes:      spec.ClassNames,
-		OnExhaustion: ipam.OnExhaustionWait,
+		OnExhaustion: cmp.Or(ipam.OnExhaustion(spec.OnExhaustion), ipam.OnExhaustionWait),
 		ReuseDelay:   duration(spec.ReuseDelay, 0),
 		Retention:    duration(spec.RetentionPeriod, 0),
 		AllowRetain:  spec.AllowRetain,
-	}
-	if spec.OnExhaustion != "" {
-		pool.OnExhaustion = ipam.OnExhaustion(spec.OnExhaustion)
 	}
 	var errs field.ErrorList
 	pool.CIDR, pool.Family, errs = poolCIDR(path, spec)
@@ -103,7 +98,7 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 	pool.Home, pool.Length = home, pool.CIDR.Bits()
 	errs = append(errs, homeErrs...)
 	if spec.PrefixLength != nil {
-		bits, err := length(path.Child("prefixLength"), spec.PrefixLength, familyOr6(pool.Family))
+		bits, err := length(path.Child("prefixLength"), spec.PrefixLength, pool.Family)
 		pool.Length = bits
 		errs = appendError(errs, err)
 	}
@@ -155,11 +150,7 @@ func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ip
 	if spec.PrefixLength != nil {
 		return ipam.PoolKey{}, field.ErrorList{field.Forbidden(path.Child("prefixLength"), "is for child pools only, a root pool has the length of its cidr: remove it, or set parentRef")}
 	}
-	domain := spec.RoutingDomain
-	if domain == "" {
-		domain = v1alpha1.DefaultRoutingDomain
-	}
-	return ipam.LocalDomainNamed(namespace, domain, family), nil
+	return ipam.LocalDomainNamed(namespace, cmp.Or(spec.RoutingDomain, v1alpha1.DefaultRoutingDomain), family), nil
 }
 
 // poolWithheld computes the addresses that are never handed out; network holds the ranges that the
@@ -181,13 +172,11 @@ func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Ran
 
 func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Pool) field.ErrorList {
 	pool.Strategy = ipam.StrategyFirstFit
-	pool.Lengths = ipam.Lengths{Min: max(pool.CIDR.Bits(), 0), Max: familyOr6(pool.Family).Bits()}
+	pool.Lengths = ipam.Lengths{Min: max(pool.CIDR.Bits(), 0), Max: pool.Family.Bits()}
 	if spec == nil {
 		return nil
 	}
-	if spec.Strategy != "" {
-		pool.Strategy = ipam.Strategy(spec.Strategy)
-	}
+	pool.Strategy = cmp.Or(ipam.Strategy(spec.Strategy), pool.Strategy)
 	var errs field.ErrorList
 	for _, bound := range []struct {
 		name   string
@@ -197,7 +186,7 @@ func poolLengths(path *field.Path, spec *v1alpha1.PoolAllocation, pool *ipam.Poo
 		if bound.bits == nil {
 			continue
 		}
-		bits, err := length(path.Child(bound.name), bound.bits, familyOr6(pool.Family))
+		bits, err := length(path.Child(bound.name), bound.bits, pool.Family)
 		if err == nil && bits < pool.CIDR.Bits() {
 			err = field.Invalid(path.Child(bound.name), bits, fmt.Sprintf("a block cannot be larger than the pool, which is a /%d: write %[1]d or more", pool.CIDR.Bits()))
 		}
@@ -224,11 +213,11 @@ func poolNetwork(path *field.Path, spec *v1alpha1.PoolNetwork, pool *ipam.Pool) 
 	if spec == nil {
 		return nil, nil
 	}
-	bits, err := length(path.Child("prefixLength"), &spec.PrefixLength, familyOr6(pool.Family))
+	bits, err := length(path.Child("prefixLength"), &spec.PrefixLength, pool.Family)
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	isAlone := bits == familyOr6(pool.Family).Bits() // each address is a separate subnet
+	isAlone := bits == pool.Family.Bits() // each address is a separate subnet
 	if pool.CIDR.IsValid() && bits > pool.CIDR.Bits() && !isAlone {
 		return nil, field.ErrorList{field.Invalid(path.Child("prefixLength"), bits,
 			fmt.Sprintf("the pool is a /%d, and lies within one subnet: write %d or less", pool.CIDR.Bits(), pool.CIDR.Bits()))}

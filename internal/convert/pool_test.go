@@ -16,82 +16,60 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// poolOf returns a pool with this spec.
-func poolOf(edit func(*v1alpha1.IPPool)) *v1alpha1.IPPool {
-	obj := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-	edit(obj)
-	return obj
-}
-
 func TestPool(t *testing.T) {
 	defaults := ipam.Pool{
 		Key: ipam.PoolNamed("p"), CIDR: netip.MustParsePrefix("10.0.0.0/8"), Family: ipam.IPv4,
 		Home: ipam.DomainNamed("default", ipam.IPv4), Length: 8, Lengths: ipam.Lengths{Min: 8, Max: 32},
 		Strategy: ipam.StrategyFirstFit, OnExhaustion: ipam.OnExhaustionWait, Visibility: ipam.VisibilityShared,
 	}
+	root := func() *build.PoolBuilder { return build.Pool("p").CIDR("10.0.0.0/8") }
+	with := func(edit func(*v1alpha1.IPPool)) *v1alpha1.IPPool {
+		obj := root().Obj()
+		edit(obj)
+		return obj
+	}
+	above := func(s *v1alpha1.IPPoolSpec) { s.ParentRef = &v1alpha1.PoolReference{Name: "above"} }
+	granted := func(pool string) *v1alpha1.IPPool {
+		return with(func(p *v1alpha1.IPPool) {
+			p.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: pool}
+			above(&p.Spec)
+		})
+	}
 	for name, tc := range map[string]struct {
 		obj  *v1alpha1.IPPool
 		want func(*ipam.Pool)
 	}{
-		"a root needs no more than its CIDR": {
-			poolOf(func(*v1alpha1.IPPool) {}), func(*ipam.Pool) {},
-		},
+		"a root needs no more than its CIDR": {root().Obj(), func(*ipam.Pool) {}},
 		"a root can state its family": {
-			poolOf(func(p *v1alpha1.IPPool) { p.Spec.IPFamily = v1alpha1.IPv4 }), func(*ipam.Pool) {},
+			root().With(func(s *v1alpha1.IPPoolSpec) { s.IPFamily = v1alpha1.IPv4 }).Obj(), func(*ipam.Pool) {},
 		},
-		"a root of IPv6 hands out up to /128": {
-			poolOf(func(p *v1alpha1.IPPool) { p.Spec.CIDR = "2001:db8::/32" }), func(p *ipam.Pool) {
-				p.CIDR, p.Family, p.Length = netip.MustParsePrefix("2001:db8::/32"), ipam.IPv6, 32
-				p.Home, p.Lengths = ipam.DomainNamed("default", ipam.IPv6), ipam.Lengths{Min: 32, Max: 128}
-			},
-		},
-		"a root lives in the routing domain that it names": {
-			poolOf(func(p *v1alpha1.IPPool) { p.Spec.RoutingDomain = "vrf-1" }), func(p *ipam.Pool) { p.Home.Name = "vrf-1" },
-		},
-		"a child lives in its parent, and has a length but no CIDR yet": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.CIDR, p.Spec.ParentRef, p.Spec.PrefixLength = "-", &v1alpha1.PoolReference{Name: "above"}, new(int32(24))
-			}), func(p *ipam.Pool) {
-				p.CIDR, p.Family, p.Home, p.Length = netip.Prefix{}, "", ipam.PoolNamed("above"), 24
-				p.Lengths = ipam.Lengths{Min: 0, Max: 128}
-			},
-		},
+		"a root of IPv6 hands out up to /128": {build.Pool("p").CIDR("2001:db8::/32").Obj(), func(p *ipam.Pool) {
+			p.CIDR, p.Family, p.Length = netip.MustParsePrefix("2001:db8::/32"), ipam.IPv6, 32
+			p.Home, p.Lengths = ipam.DomainNamed("default", ipam.IPv6), ipam.Lengths{Min: 32, Max: 128}
+		}},
+		"a root lives in the routing domain that it names": {root().Domain("vrf-1").Obj(), func(p *ipam.Pool) { p.Home.Name = "vrf-1" }},
+		"a child lives in its parent, and has a length but no CIDR yet": {build.Pool("p").Child("above", 24).Obj(), func(p *ipam.Pool) {
+			p.CIDR, p.Family, p.Home, p.Length = netip.Prefix{}, "", ipam.PoolNamed("above"), 24
+			p.Lengths = ipam.Lengths{Min: 0, Max: 128}
+		}},
 		"a child can state its family, which bounds its lengths": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.CIDR, p.Spec.ParentRef, p.Spec.PrefixLength = "-", &v1alpha1.PoolReference{Name: "above"}, new(int32(24))
-				p.Spec.IPFamily = v1alpha1.IPv4
-			}), func(p *ipam.Pool) {
+			build.Pool("p").Child("above", 24).With(func(s *v1alpha1.IPPoolSpec) { s.IPFamily = v1alpha1.IPv4 }).Obj(), func(p *ipam.Pool) {
 				p.CIDR, p.Home, p.Length, p.Lengths = netip.Prefix{}, ipam.PoolNamed("above"), 24, ipam.Lengths{Min: 0, Max: 32}
 			},
 		},
-		"a child that is carved has both": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.ParentRef, p.Spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "above"}, new(int32(8))
-			}), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") },
-		},
-		"a child may ask for its CIDR alone": {
-			poolOf(func(p *v1alpha1.IPPool) { p.Spec.ParentRef = &v1alpha1.PoolReference{Name: "above"} }),
-			func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") },
-		},
+		"a child that is carved has both":    {root().Child("above", 8).Obj(), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") }},
+		"a child may ask for its CIDR alone": {root().With(above).Obj(), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") }},
 		"bounds, strategy and exhaustion are taken over": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: new(int32(16)), MaxPrefixLength: new(int32(28)), Strategy: v1alpha1.StrategyBestFit}
-				p.Spec.OnExhaustion = v1alpha1.OnExhaustionReject
-			}), func(p *ipam.Pool) {
+			root().Lengths(16, 28).Strategy(v1alpha1.StrategyBestFit).Rejects().Obj(), func(p *ipam.Pool) {
 				p.Lengths, p.Strategy, p.OnExhaustion = ipam.Lengths{Min: 16, Max: 28}, ipam.StrategyBestFit, ipam.OnExhaustionReject
 			},
 		},
 		"one bound leaves the other as it is": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.Allocation = &v1alpha1.PoolAllocation{MaxPrefixLength: new(int32(24))}
-			}),
+			root().With(func(s *v1alpha1.IPPoolSpec) { s.Allocation = &v1alpha1.PoolAllocation{MaxPrefixLength: new(int32(24))} }).Obj(),
 			func(p *ipam.Pool) { p.Lengths.Max = 24 },
 		},
 		"ranges, reserved, gateway and edges are withheld together": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Spec.Ranges, p.Spec.Reserved = []string{"10.0.0.0/9"}, []string{"10.0.0.0", "10.1.0.0/16"}
-				p.Spec.Network = &v1alpha1.PoolNetwork{PrefixLength: 8, Gateway: "10.0.0.1"}
-			}), func(p *ipam.Pool) {
+			root().Ranges("10.0.0.0/9").Reserved("10.0.0.0", "10.1.0.0/16").Network(8, "10.0.0.1").Obj(), func(p *ipam.Pool) {
 				p.Network = &ipam.Network{Length: 8, Gateway: netip.MustParseAddr("10.0.0.1")}
 				p.Withheld = space.NewRanges(p.CIDR, []space.Range{
 					{From: netip.MustParseAddr("10.0.0.0"), To: netip.MustParseAddr("10.0.0.1")},
@@ -100,54 +78,33 @@ func TestPool(t *testing.T) {
 			},
 		},
 		"classes, labels, delay and tenancy are taken over": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Labels = map[string]string{"zone": "a"}
-				p.Spec.ClassNames, p.Spec.ReuseDelay = []string{"gold", "silver"}, &metav1.Duration{Duration: time.Hour}
-				p.Spec.Visibility, p.Spec.Project = v1alpha1.VisibilityConsumer, "shop"
-			}), func(p *ipam.Pool) {
+			root().Label("zone", "a").Classes("gold", "silver").With(func(s *v1alpha1.IPPoolSpec) {
+				s.ReuseDelay, s.Visibility, s.Project = &metav1.Duration{Duration: time.Hour}, v1alpha1.VisibilityConsumer, "shop"
+			}).Obj(), func(p *ipam.Pool) {
 				p.Labels, p.Classes, p.ReuseDelay = map[string]string{"zone": "a"}, []string{"gold", "silver"}, time.Hour
 				p.Visibility, p.Project = ipam.VisibilityConsumer, "shop"
 			},
 		},
 		"a pool that is being deleted is terminating": {
-			poolOf(func(p *v1alpha1.IPPool) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }),
-			func(p *ipam.Pool) { p.Terminating = true },
+			with(func(p *v1alpha1.IPPool) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), func(p *ipam.Pool) { p.Terminating = true },
 		},
 		"our annotation pauses a pool": {
-			poolOf(func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} }),
-			func(p *ipam.Pool) { p.Paused = true },
+			with(func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} }), func(p *ipam.Pool) { p.Paused = true },
 		},
 		"that of Cluster API pauses a pool": {
-			poolOf(func(p *v1alpha1.IPPool) {
+			with(func(p *v1alpha1.IPPool) {
 				p.Annotations = map[string]string{v1alpha1.AnnotationClusterAPIPaused: "true"}
 			}),
 			func(p *ipam.Pool) { p.Paused = true },
 		},
 		"a grant is for the parent that it names": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "above"}
-				p.Spec.ParentRef = &v1alpha1.PoolReference{Name: "above"}
-			}), func(p *ipam.Pool) { p.Home, p.ParentGrant = ipam.PoolNamed("above"), &ipam.Grant{} },
+			granted("above"), func(p *ipam.Pool) { p.Home, p.ParentGrant = ipam.PoolNamed("above"), &ipam.Grant{} },
 		},
-		"a grant for another parent is none": {
-			poolOf(func(p *v1alpha1.IPPool) {
-				p.Annotations = map[string]string{v1alpha1.AnnotationUseGranted: "elsewhere"}
-				p.Spec.ParentRef = &v1alpha1.PoolReference{Name: "above"}
-			}), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") },
-		},
+		"a grant for another parent is none": {granted("elsewhere"), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			switch tc.obj.Spec.CIDR {
-			case "":
-				tc.obj.Spec.CIDR = "10.0.0.0/8"
-			case "-":
-				tc.obj.Spec.CIDR = ""
-			}
 			want := defaults
 			tc.want(&want)
-			if tc.obj.Spec.CIDR == "" {
-				want.CIDR = netip.Prefix{}
-			}
 			got, errs := Pool(tc.obj)
 			if len(errs) > 0 {
 				t.Fatal(errs)
@@ -162,12 +119,10 @@ func TestPool(t *testing.T) {
 // TestPoolLimits covers the limit of one project, and blocks as large as the pool and of one length
 // alone.
 func TestPoolLimits(t *testing.T) {
-	got, errs := Pool(poolOf(func(p *v1alpha1.IPPool) {
-		p.Spec.CIDR = "10.0.0.0/8"
-		p.Spec.RetentionPeriod = &metav1.Duration{Duration: 1}
-		p.Spec.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(0)), Addresses: new(intstr.FromString("340282366920938463463374607431768211456"))}}
-		p.Spec.Allocation = &v1alpha1.PoolAllocation{MinPrefixLength: new(int32(8)), MaxPrefixLength: new(int32(8))}
-	}))
+	got, errs := Pool(build.Pool("p").CIDR("10.0.0.0/8").Lengths(8, 8).With(func(s *v1alpha1.IPPoolSpec) {
+		s.RetentionPeriod = &metav1.Duration{Duration: 1}
+		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Blocks: new(int64(0)), Addresses: new(intstr.FromString("340282366920938463463374607431768211456"))}}
+	}).Obj())
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -181,7 +136,8 @@ func TestPoolLimits(t *testing.T) {
 // TestChangedPoolSpecIsReadAgain expects that a spec is read once; the fields beside
 // the spec are read again.
 func TestChangedPoolSpecIsReadAgain(t *testing.T) {
-	obj := poolOf(func(p *v1alpha1.IPPool) { p.UID, p.Generation, p.Spec.CIDR = "1", 1, "10.0.0.0/8" })
+	obj := build.Pool("p").CIDR("10.0.0.0/8").Obj()
+	obj.UID, obj.Generation = "1", 1
 	before, errs := Pool(obj)
 	if len(errs) > 0 || before.Spec != (ipam.Revision{UID: "1", Generation: 1}) {
 		t.Fatal(errs, before.Spec)
@@ -313,7 +269,7 @@ func TestPoolReferenceInvertsPoolKey(t *testing.T) {
 			if key != tc.want {
 				t.Errorf("PoolKey(%v) = %v, want %v", tc.ref, key, tc.want)
 			}
-			want := v1alpha1.PoolReference{Kind: orDefault(tc.ref.Kind, v1alpha1.PoolKindIPPool), Name: tc.ref.Name}
+			want := v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(tc.want.Kind), Name: tc.ref.Name}
 			if got := PoolReference(key); *got != want {
 				t.Errorf("PoolReference(%v) = %v, want %v", key, *got, want)
 			}

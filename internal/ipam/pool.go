@@ -176,7 +176,7 @@ func FamilyOf(block netip.Prefix) Family {
 	return IPv6
 }
 
-// Bits returns the number of bits of an address: 32 or 128.
+// Bits returns the number of bits of an address: 32 or 128, and 128 if the family is not known.
 func (f Family) Bits() int {
 	if f == IPv4 {
 		return 32

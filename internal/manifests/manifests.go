@@ -20,6 +20,21 @@ import (
 	"github.com/cadastre-dev/cadastre/config"
 )
 
+// The namespace and the service account that the manifests name. An operator may have others.
+const (
+	DefaultNamespace = "cadastre-system"
+	ServiceAccount   = "cadastre-controller-manager"
+)
+
+// Account represents the service account under which an operator runs.
+type Account struct{ Namespace, Name string }
+
+// replaceIn returns manifests that name the account in place of the default one, as kustomize, Helm
+// and clusterctl write them.
+func (a Account) replaceIn(manifest []byte) []byte {
+	return []byte(strings.NewReplacer(DefaultNamespace, a.Namespace, ServiceAccount, a.Name).Replace(string(manifest)))
+}
+
 // The manifests are embedded, so that an error in them is one of the program: these
 // functions panic on it.
 
@@ -50,19 +65,16 @@ func Webhooks(kind string, operator Account) map[string]*Webhook {
 			}
 			configuration := typed[admissionv1.MutatingWebhookConfiguration](obj) // has all fields of the other kind
 			for i := range configuration.Webhooks {
-				addShipped(webhooks, &configuration.Webhooks[i])
+				w := &configuration.Webhooks[i]
+				if existing := webhooks[w.Name]; existing != nil {
+					existing.MatchConditions = w.MatchConditions
+				} else {
+					webhooks[w.Name] = WebhookOf(w)
+				}
 			}
 		}
 	}
 	return webhooks
-}
-
-func addShipped(webhooks map[string]*Webhook, w *admissionv1.MutatingWebhook) {
-	if existing := webhooks[w.Name]; existing != nil {
-		existing.MatchConditions = w.MatchConditions
-		return
-	}
-	webhooks[w.Name] = WebhookOf(w)
 }
 
 // WebhookOf converts a mutating webhook: it copies the fields that validating webhooks have
@@ -138,9 +150,10 @@ func firstLine(text []byte) string {
 	return line
 }
 
+// typed converts an object, and panics on a field that its type does not have.
 func typed[T any](obj *unstructured.Unstructured) *T {
 	result := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, result); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, result, true); err != nil {
 		panic(err)
 	}
 	return result

@@ -34,22 +34,16 @@ type guard struct {
 
 // newGuard makes the certificate and the paths. The client reads and writes without a cache.
 func newGuard(direct client.Client, o Options, tracer trace.Tracer) (guard, error) {
-	certificate, err := certs.New(certs.Options{
-		Mode: certs.Mode(o.CertSource), Namespace: o.Namespace,
-		SecretName: certificateSecret, ServiceName: o.WebhookService,
+	names := certs.Options{
+		Namespace: o.Namespace, SecretName: certificateSecret, ServiceName: o.WebhookService, Mode: certs.Mode(o.CertSource),
 		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
-	}, direct, direct)
+	}
+	certificate, err := certs.New(names, direct, direct)
 	if err != nil {
 		return guard{}, err
 	}
-	plain, err := webhooks.Paths()
-	if err != nil {
-		return guard{}, err
-	}
-	paths, err := certs.NewPaths(certs.PathOptions{
-		Namespace: o.Namespace, SecretName: pathSecret, Plain: plain,
-		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
-	}, direct, direct)
+	names.SecretName, names.Mode = pathSecret, ""
+	paths, err := certs.NewPaths(names, webhooks.Paths(), direct, direct)
 	return guard{certificate: certificate, paths: paths}, err
 }
 

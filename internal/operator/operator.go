@@ -186,12 +186,10 @@ func (op *operator) register(ctx context.Context) error {
 		return err
 	}
 	rights := authorize.NewRights(mgr.GetClient())
-	if err := webhooks.Setup(mgr, webhooks.Options{
+	webhooks.Setup(mgr, webhooks.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
 		Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights,
-	}); err != nil {
-		return fmt.Errorf("setting up webhooks: %w", err)
-	}
+	})
 	err := controller.Setup(mgr, controller.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
 		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}),

@@ -66,44 +66,12 @@ func (s *addresses) at(i int) uint128 {
 
 // read returns the i-th address. Its first byte is first if the list leaves that out.
 func (s *addresses) read(i int, first uint64) uint128 {
-	page, at := s.pages[i/s.perPage()], i%s.perPage()*s.width
-	return s.decode(page[at:at+s.width], first)
-}
-
-func (s *addresses) decode(b []byte, first uint64) uint128 {
+	at := i % s.perPage() * s.width
+	b := s.pages[i/s.perPage()][at : at+s.width]
 	if s.width == 16 {
 		return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 	}
 	return uint128{first<<56 | binary.BigEndian.Uint64(b[:8])>>8, binary.BigEndian.Uint64(b[7:])}
-}
-
-// cursor reads one address after the other.
-type cursor struct {
-	addresses *addresses
-	// i is the number of the next address, which is in page at the offset at.
-	i, page, at int
-	// first is its first byte, or less.
-	first int
-}
-
-// from returns a cursor at the i-th address.
-func (s *addresses) from(i int) cursor {
-	return cursor{addresses: s, i: i, page: i / s.perPage(), at: i % s.perPage() * s.width}
-}
-
-// next returns the address at the cursor, and moves the cursor to the one after it.
-func (c *cursor) next() uint128 {
-	s := c.addresses
-	for s.starts != nil && int(s.starts[c.first+1]) <= c.i {
-		c.first++
-	}
-	page := s.pages[c.page]
-	a := s.decode(page[c.at:c.at+s.width], uint64(c.first))
-	c.i++
-	if c.at += s.width; c.at == len(page) {
-		c.page, c.at = c.page+1, 0
-	}
-	return a
 }
 
 // upTo returns the number of addresses that are not above a.

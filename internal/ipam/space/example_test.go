@@ -27,8 +27,8 @@ func ExampleSpace_Find() {
 // Next fit asks from the end of the last block, and so hands out a released
 // address as late as it can.
 func ExampleSpace_FindFrom() {
-	s := space.New(netip.MustParsePrefix("10.0.0.0/30"))
-	from := s.CIDR().Addr()
+	from := netip.MustParseAddr("10.0.0.0")
+	s := space.New(netip.PrefixFrom(from, 30))
 	for range 6 {
 		block, _ := s.FindFrom(from, 32)
 		fmt.Println(block)
@@ -45,8 +45,9 @@ func ExampleSpace_FindFrom() {
 
 // A block can be released in other parts than it was used in.
 func ExampleSpace_Release() {
-	s := space.New(netip.MustParsePrefix("2001:db8::/32"))
-	s.Use(s.CIDR())
+	cidr := netip.MustParsePrefix("2001:db8::/32")
+	s := space.New(cidr)
+	s.Use(cidr)
 	s.Release(netip.MustParsePrefix("2001:db8:8000::/33"))
 	s.Use(netip.MustParsePrefix("2001:db8:8000::1/128"))
 

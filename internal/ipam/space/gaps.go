@@ -127,31 +127,21 @@ type scan struct {
 	p prefix
 	// i is the next gap's region; lo and hi are the first and the last region in p.
 	i, lo, hi int
-	edges     cursor
 }
 
 // scan begins with the gap of the first region at or behind number i.
 func (r *Ranges) scan(p prefix, i, lo, hi int) scan {
-	s := scan{r: r, p: p, lo: lo, hi: hi}
-	s.seek(i + i%2)
-	return s
-}
-
-func (s *scan) seek(i int) {
-	s.i = i
-	if i <= s.hi {
-		s.edges = s.r.edges.from(max(i-1, s.lo))
-	}
+	return scan{r: r, p: p, i: i + i%2, lo: lo, hi: hi}
 }
 
 // next returns the next gap. There is one if i is not behind hi.
 func (s *scan) next() gap {
 	g := gap{s.p.addr, s.p.last()}
 	if s.i > s.lo {
-		g.from = s.edges.next()
+		g.from = s.r.edges.at(s.i - 1)
 	}
 	if s.i < s.hi {
-		g.to = s.edges.next().minus(uint128{0, 1})
+		g.to = s.r.edges.at(s.i).minus(uint128{0, 1})
 	}
 	s.i += 2
 	return g
@@ -165,7 +155,7 @@ func (r *Ranges) gapsAmong(p prefix, from, lengths uint128) iter.Seq[gap] {
 	return func(yield func(gap) bool) {
 		for s := r.scan(p, max(lo, r.edges.upTo(from)), lo, hi); s.i <= hi; {
 			if sums, ok := r.summed(s.i, lo, hi); ok && sums.lengths.and(lengths).isZero() {
-				s.seek(s.i + regionsSummed)
+				s.i += regionsSummed
 				continue
 			}
 			if !yield(s.next()) {
@@ -181,7 +171,7 @@ func (r *Ranges) gapsIn(p prefix, lo, hi int) gapSums {
 	for s := r.scan(p, lo, lo, hi); s.i <= hi; {
 		if sums, ok := r.summed(s.i, lo, hi); ok {
 			all.lengths, all.size = all.lengths.or(sums.lengths), all.size.plus(sums.size)
-			s.seek(s.i + regionsSummed)
+			s.i += regionsSummed
 			continue
 		}
 		all.add(s.next())

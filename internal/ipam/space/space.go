@@ -103,9 +103,6 @@ func NewWithout(cidr netip.Prefix, withheld *Ranges) *Space {
 	return s
 }
 
-// CIDR returns the pool, masked.
-func (s *Space) CIDR() netip.Prefix { return s.cidr }
-
 // Use marks the addresses that block and the pool have in common as in use.
 func (s *Space) Use(block netip.Prefix) {
 	if b, ok := s.clip(block); ok {

@@ -8,6 +8,12 @@
 package history
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/netip"
 	"time"
 
@@ -93,18 +99,10 @@ func Reasons() []Explained {
 
 // ReasonOf returns the reason for a release that the controllers count by a metric's reason.
 func ReasonOf(reason metrics.ReleaseReason) Reason {
-	switch reason {
-	case metrics.HolderDeleted:
-		return HolderDeleted
-	case metrics.RetentionExpired:
-		return RetentionExpired
-	case metrics.ReuseDelayOver:
-		return ReuseDelayOver
-	case metrics.Deleted:
-		return Deleted
-	default:
-		return Orphaned
-	}
+	return cmp.Or(map[metrics.ReleaseReason]Reason{
+		metrics.HolderDeleted: HolderDeleted, metrics.RetentionExpired: RetentionExpired, metrics.ReuseDelayOver: ReuseDelayOver,
+		metrics.Deleted: Deleted,
+	}[reason], Orphaned)
 }
 
 // Entry represents one action. Its JSON is one line of a history file. Later versions can add
@@ -201,4 +199,33 @@ func blockOf(e *Entry) any {
 		return nil
 	}
 	return e.Block.String()
+}
+
+// Read calls take for each entry of a history file, or of a log in JSON, in the order of the
+// lines. It skips lines that are not entries; unreadable is the number of lines that are not even
+// JSON, such as a line that a crash cut off. An error of the reader or of take ends Read, which
+// returns it.
+func Read(from io.Reader, take func(Entry) error) (unreadable int, err error) {
+	lines := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, end := lines.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			e := Entry{}
+			switch err := json.Unmarshal(line, &e); {
+			case err != nil && !json.Valid(line):
+				unreadable++
+			case err != nil || e.Action == "" || e.Time.IsZero(): // another JSON line
+			default:
+				if err := take(e); err != nil {
+					return unreadable, err
+				}
+			}
+		}
+		switch {
+		case errors.Is(end, io.EOF):
+			return unreadable, nil
+		case end != nil:
+			return unreadable, end
+		}
+	}
 }

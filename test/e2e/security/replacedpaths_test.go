@@ -153,10 +153,10 @@ func (w *world) currentPathSecret() string {
 
 func (w *world) pathReplica(clock *clocktesting.FakePassiveClock) *pathReplica {
 	w.Helper()
-	paths, err := certs.NewPaths(certs.PathOptions{
+	plain := certs.PlainPaths{Mutating: map[string]string{"mutate.example.com": "/judge"}, Validating: map[string]string{"validate.example.com": "/judge"}}
+	paths, err := certs.NewPaths(certs.Options{
 		Namespace: judged, SecretName: judged, MutatingWebhook: judged, ValidatingWebhook: judged, Clock: clock,
-		Plain: certs.PlainPaths{Mutating: map[string]string{"mutate.example.com": "/judge"}, Validating: map[string]string{"validate.example.com": "/judge"}},
-	}, w, w)
+	}, plain, w, w)
 	suite.Must(w, err)
 	return &pathReplica{Paths: paths}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/manifests/schemas"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // judge asks the operator's own code about each planned object, in the order in which the
@@ -30,7 +30,7 @@ type judge struct {
 	*register
 	existing
 	operator *allocator.Simulator
-	schemas  schemas.Schemas
+	schemas  manifests.Schemas
 	client   client.Client
 	// seen holds the names of the judged objects.
 	seen map[poolRef]bool
@@ -49,10 +49,6 @@ func (g *register) judge(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	definitions, err := schemas.Read()
-	if err != nil {
-		return err
-	}
 	operator, err := allocator.NewSimulator(existing.snapshot)
 	if err != nil {
 		return err
@@ -60,7 +56,7 @@ func (g *register) judge(ctx context.Context, c client.Client) error {
 	defer operator.Close()
 	ctx = log.IntoContext(ctx, logr.Discard()) // a command has no log
 	j := &judge{
-		register: g, existing: existing, operator: operator, schemas: definitions, client: c, seen: map[poolRef]bool{},
+		register: g, existing: existing, operator: operator, schemas: manifests.NewSchemas(), client: c, seen: map[poolRef]bool{},
 		refused: map[string]int{}, absent: map[string]int{}, rights: map[authorizationv1.ResourceAttributes]bool{},
 	}
 	if err := j.judgePools(ctx); err != nil {

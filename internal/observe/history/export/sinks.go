@@ -1,22 +1,116 @@
+// Package export provides the sinks of the history: the log, a file and an OTLP endpoint.
 package export
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
 	"go.opentelemetry.io/otel/log"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	"go.opentelemetry.io/otel/sdk/resource"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
+
+// Log returns a sink that writes each entry as one line of the log, with the names of the fields
+// as keys.
+func Log(logger logr.Logger) history.Sink { return logSink{logger, history.Fields()} }
+
+type logSink struct {
+	log    logr.Logger
+	fields []history.Field
+}
+
+// Write implements history.Sink.
+func (s logSink) Write(_ context.Context, entries []history.Entry) error {
+	for i := range entries {
+		e := &entries[i]
+		var values []any
+		for _, f := range s.fields {
+			if value := f.Value(e); value != nil {
+				values = append(values, f.Name, value)
+			}
+		}
+		s.log.Info(subject(e), values...)
+	}
+	return nil
+}
+
+// Close implements history.Sink.
+func (logSink) Close(context.Context) error { return nil }
+
+// subject returns a phrase for the action of an entry.
+func subject(e *history.Entry) string {
+	switch e.Action {
+	case history.Granted:
+		return "Granted a block"
+	case history.Retained:
+		return "Kept a block"
+	case history.Released:
+		return "Released a block"
+	default:
+		return "Refused a request"
+	}
+}
+
+// FileOptions holds the path of a history file and the limits of its rotation, like
+// kube-apiserver's --audit-log-*.
+type FileOptions struct {
+	// Path is the path of the file. Rotated files are beside it, with the time in their names.
+	Path string
+	// MaxSize is the size at which the file is rotated, in megabytes.
+	MaxSize int
+	// MaxBackups is the number of rotated files that are kept, and MaxAge the number of days;
+	// 0 means any number.
+	MaxBackups, MaxAge int
+}
+
+// File returns a sink that writes each entry as one line of JSON. It returns an error if the
+// file cannot be written. Only one process can write the file.
+func File(o FileOptions) (history.Sink, error) {
+	file, err := os.OpenFile(o.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	return &fileSink{logger: &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxBackups: o.MaxBackups, MaxAge: o.MaxAge}}, nil
+}
+
+type fileSink struct {
+	logger *lumberjack.Logger
+	lines  bytes.Buffer
+}
+
+// Write implements history.Sink.
+func (s *fileSink) Write(_ context.Context, entries []history.Entry) error {
+	s.lines.Reset()
+	encoder := json.NewEncoder(&s.lines)
+	encoder.SetEscapeHTML(false)
+	for i := range entries {
+		if err := encoder.Encode(&entries[i]); err != nil {
+			return fmt.Errorf("encoding an entry of the history: %w", err)
+		}
+	}
+	_, err := s.logger.Write(s.lines.Bytes())
+	return err
+}
+
+// Close implements history.Sink.
+func (s *fileSink) Close(context.Context) error { return s.logger.Close() }
 
 const (
 	// scope names the history among the logs of a collector.

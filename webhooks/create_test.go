@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -23,5 +24,18 @@ func TestGenerateNameIsResolved(t *testing.T) {
 		if !strings.HasPrefix(got, c.want) || len(got) != len(c.want)+c.random {
 			t.Errorf("name %q, generateName %q: %q, want %q and %d characters", c.name, c.generateName, got, c.want, c.random)
 		}
+	}
+}
+
+func TestInvalidTimeIsRefusedByField(t *testing.T) {
+	shared := &services{schemas: readSchemas()}
+	for name, text := range map[string]string{"empty": "", "blank": " ", "a number": "90", "words": "a while"} {
+		t.Run(name, func(t *testing.T) {
+			d := &draft{object: map[string]any{"spec": map[string]any{"cidr": "10.0.0.0/24", "reuseDelay": text}}}
+			answer := shared.unreadable("IPPool", d, errors.New("the decoder's error"))
+			if answer.Allowed || answer.Result.Code != 422 || !strings.Contains(answer.Result.Message, "spec.reuseDelay") {
+				t.Errorf("%+v", answer.Result)
+			}
+		})
 	}
 }
