@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 const (
@@ -21,18 +24,14 @@ const (
 func readPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
 func readAPI(t *testing.T) *API {
 	t.Helper()
 	api, err := Read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return api
 }
 
@@ -95,13 +94,9 @@ func TestPageMatchesCRDSchemas(t *testing.T) {
 	checked := &comparison{TB: t, fields: fields(t)}
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict(text, &crd))
 		for _, version := range crd.Spec.Versions {
 			checked.object(crd.Spec.Names.Kind, *version.Schema.OpenAPIV3Schema)
 		}
@@ -128,10 +123,8 @@ func (c *comparison) object(typeName string, schema apiextensionsv1.JSONSchemaPr
 			c.Errorf("%s has no row for %s of %s: run make docs", page, name, typeName)
 			continue
 		}
-		for _, required := range schema.Required {
-			if required == name && !strings.HasPrefix(row.validation, "Required") {
-				c.Errorf("%s does not state that %s.%s is required", page, typeName, name)
-			}
+		if slices.Contains(schema.Required, name) && !strings.HasPrefix(row.validation, "Required") {
+			c.Errorf("%s does not state that %s.%s is required", page, typeName, name)
 		}
 		c.compare(typeName+"."+name, row, property)
 		c.unchanging(typeName, name, row, schema, property)
@@ -159,12 +152,14 @@ func (c *comparison) compare(name string, row field, property apiextensionsv1.JS
 	bounds := map[string]*int64{"max length": property.MaxLength, "min length": property.MinLength, "max items": property.MaxItems, "max entries": property.MaxProperties}
 	for word, value := range map[string]*float64{"max": property.Maximum, "min": property.Minimum} {
 		if value != nil {
-			whole := int64(*value)
-			bounds[word] = &whole
+			bounds[word] = new(int64(*value))
 		}
 	}
 	for word, value := range bounds {
-		if want := fmt.Sprintf("%s: %d", word, ptr(value)); value != nil && !strings.Contains(row.validation, want) {
+		if value == nil {
+			continue
+		}
+		if want := fmt.Sprintf("%s: %d", word, *value); !strings.Contains(row.validation, want) {
 			c.Errorf("%s describes %s as %q, which lacks %q", page, name, row.validation, want)
 		}
 	}
@@ -194,11 +189,4 @@ func (c *comparison) says(of, name string, row field) {
 	if !strings.Contains(row.validation, "is immutable") {
 		c.Errorf("%s does not state that %s.%s is immutable: %q", page, of, name, row.validation)
 	}
-}
-
-func ptr(value *int64) int64 {
-	if value == nil {
-		return 0
-	}
-	return *value
 }

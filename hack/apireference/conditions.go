@@ -23,6 +23,8 @@ type API struct {
 	Conditions []Condition
 	// Reasons holds the meanings of reasons, by their values.
 	Reasons map[string]string
+	// Events are the reasons of events alone.
+	Events []string
 }
 
 // Condition represents a type of condition, and the reasons that objects give it.
@@ -61,7 +63,7 @@ func Read(root string) (*API, error) {
 			return nil, err
 		}
 		ast.Inspect(file, func(node ast.Node) bool {
-			if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 && spec.Doc != nil {
+			if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
 				api.add(spec.Names[0].Name, spec.Values[0], spec.Doc.Text())
 			}
 			return true
@@ -83,6 +85,8 @@ func (a *API) add(name string, value ast.Expr, comment string) {
 	case strings.HasPrefix(name, "Reason"):
 		_, meaning, _ := strings.Cut(comment, ": ")
 		a.Reasons[text] = oneLine(meaning)
+	case strings.HasPrefix(name, "Event"):
+		a.Events = append(a.Events, text)
 	case strings.HasPrefix(name, "Condition"):
 		a.Conditions = append(a.Conditions, condition(name, text, comment))
 	}

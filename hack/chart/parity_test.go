@@ -1,11 +1,9 @@
 package chart
 
 import (
-	"errors"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/helm"
 )
@@ -42,7 +40,7 @@ func TestChartMatchesKustomize(t *testing.T) {
 		t.Run(c.kustomization+" "+c.values, func(t *testing.T) {
 			want := map[string]any{}
 			for _, dir := range append(c.more, c.kustomization) {
-				maps.Copy(want, byName(t, kustomized(t, dir), forKustomize))
+				maps.Copy(want, byName(t, suite.Kustomized(t, dir), forKustomize))
 			}
 			got := byName(t, rendered(t, c.release, c.namespace, c.values), forHelm(t, c.release))
 			if len(want) < 20 {
@@ -60,21 +58,15 @@ func TestChartMatchesKustomize(t *testing.T) {
 func TestMonitorsFollowOverlayNamespace(t *testing.T) {
 	dir := t.TempDir()
 	to, err := filepath.Rel(dir, filepath.Join(suite.ModuleRoot(t), "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	overlay, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "config/overlays/another-namespace/kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	for monitor, values := range map[string]string{
 		"service-monitor": "metrics.serviceMonitor.enabled=true", "pod-monitor": "metrics.podMonitor.enabled=true", "rules": "metrics.alerts.enabled=true",
 	} {
 		text := strings.ReplaceAll(string(overlay), "../..", to) + "components: [" + to + "/prometheus/" + monitor + "]\n"
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		want := byName(t, kustomized(t, dir), forKustomize)
+		suite.Must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
+		want := byName(t, suite.Kustomized(t, dir), forKustomize)
 		got := byName(t, rendered(t, "ipam", "address-management", "serviceAccount.name=cadastre", values), forHelm(t, "ipam"))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: what kustomize renders (-) is not what helm does (+):\n%s", monitor, diff)
@@ -92,39 +84,17 @@ func TestEveryKustomizationRenders(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	for _, want := range []string{"default", "overlays/prometheus", "prometheus/pod-monitor"} {
 		if !slices.Contains(dirs, filepath.Join(root, want)) {
 			t.Errorf("%s is not among the kustomizations %v", want, dirs)
 		}
 	}
 	for _, dir := range dirs {
-		if objects, err := Decode([]byte(kustomized(t, dir))); err != nil || len(objects) == 0 {
+		if objects, err := manifests.Decode([]byte(suite.Kustomized(t, dir))); err != nil || len(objects) == 0 {
 			t.Errorf("%s renders %d objects: %v", dir, len(objects), err)
 		}
 	}
-}
-
-// kustomized returns the output of kustomize for a directory, of the module or anywhere else.
-func kustomized(t *testing.T, dir string) string {
-	t.Helper()
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(suite.ModuleRoot(t), dir)
-	}
-	kubectl, err := cluster.Binary("kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).Output()
-	if failure := new(exec.ExitError); errors.As(err, &failure) {
-		t.Fatalf("kubectl kustomize %s: %v: %s", dir, err, failure.Stderr)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
 }
 
 // rendered returns the output of helm for the chart, with values in the form of --set, or of the
@@ -132,18 +102,14 @@ func kustomized(t *testing.T, dir string) string {
 func rendered(t *testing.T, release, namespace string, values ...string) string {
 	t.Helper()
 	out, err := attempt(t, release, namespace, values...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	return out
 }
 
 func attempt(t *testing.T, release, namespace string, values ...string) (string, error) {
 	t.Helper()
 	program, err := helm.New(suite.ModuleRoot(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	args := []string{"template", release, filepath.Join(suite.ModuleRoot(t), Directory), "--namespace=" + namespace, "--set=" + image}
 	for _, v := range values {
 		if !strings.HasPrefix(v, "--") {
@@ -156,12 +122,10 @@ func attempt(t *testing.T, release, namespace string, values ...string) (string,
 
 // byName returns the objects of manifests by kind, namespace and name, made alike; without those of
 // which alike returns false.
-func byName(t *testing.T, manifests string, alike func(*unstructured.Unstructured) bool) map[string]any {
+func byName(t *testing.T, text string, alike func(*unstructured.Unstructured) bool) map[string]any {
 	t.Helper()
-	objects, err := Decode([]byte(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects, err := manifests.Decode([]byte(text))
+	suite.Must(t, err)
 	all := map[string]any{}
 	for _, obj := range objects {
 		key := obj.GroupVersionKind().String() + " " + obj.GetNamespace() + "/" + obj.GetName()

@@ -4,19 +4,23 @@
 package chart
 
 import (
-	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // flags of --logging-format=json
 	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/operator"
 )
 
 // Directory is the directory of the chart, within the module.
@@ -69,10 +73,10 @@ func ofKind(kinds ...string) func(*unstructured.Unstructured) bool {
 	return func(obj *unstructured.Unstructured) bool { return slices.Contains(kinds, obj.GetKind()) }
 }
 
-// WriteTemplates writes the templates of a chart in a directory for the objects of
-// manifests.
-func WriteTemplates(dir string, manifests []byte) error {
-	objects, err := Decode(manifests)
+// WriteTemplates writes the templates of a chart in a directory for the objects that are
+// installed without it.
+func WriteTemplates(dir string, installed []byte) error {
+	objects, err := manifests.Decode(installed)
 	if err != nil {
 		return err
 	}
@@ -110,22 +114,6 @@ func (t template) text(objects []string) string {
 		text = "{{- if " + t.condition + " }}\n" + text + "{{- end }}\n"
 	}
 	return "{{- /* Generated from config/ by `make chart`: change it there. */ -}}\n" + text
-}
-
-// Decode reads the objects of manifests.
-func Decode(manifests []byte) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096); ; {
-		obj := &unstructured.Unstructured{}
-		switch err := decoder.Decode(&obj.Object); {
-		case errors.Is(err, io.EOF):
-			return objects, nil
-		case err != nil:
-			return nil, fmt.Errorf("decoding manifests: %w", err)
-		case len(obj.Object) > 0:
-			objects = append(objects, obj)
-		}
-	}
 }
 
 // These are the names in the manifests, which a release of the chart replaces by its own.
@@ -217,4 +205,80 @@ func named(text string) string {
 func certified(text string) string {
 	annotation := regexp.MustCompile(`(?m)^  annotations:\n    cert-manager\.io/inject-ca-from: .*\n`)
 	return annotation.ReplaceAllString(text, "  {{- if .Values.certManager.enabled }}\n$0  {{- end }}\n")
+}
+
+// Derived returns the flags that no value sets, because they follow from other settings: the
+// namespace of the release, serviceAccount.name, and the name of the Service. kubeconfig is for
+// programs that do not run in a cluster.
+func Derived() []string {
+	return []string{"operator-namespace", "service-account", "webhook-service-name", "kubeconfig"}
+}
+
+// Flags returns the operator's flags that are values of the chart.
+func Flags() []*pflag.Flag {
+	set := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	new(operator.Options).Bind(set)
+	logsv1.AddFlags(logs.NewOptions(), set)
+	var flags []*pflag.Flag
+	set.VisitAll(func(flag *pflag.Flag) {
+		if !slices.Contains(Derived(), flag.Name) && !flag.Hidden {
+			flags = append(flags, flag)
+		}
+	})
+	return flags
+}
+
+// schemaOf returns the JSON schema of a flag's value.
+func schemaOf(flag *pflag.Flag) map[string]any {
+	schema := map[string]any{"description": flag.Usage, "type": []any{"string", "null"}}
+	switch flag.Value.Type() {
+	case "bool":
+		schema["type"] = []any{"boolean", "null"}
+	case "int", "int32", "uint32", "Level":
+		schema["type"] = []any{"integer", "null"}
+	case "duration":
+		schema["pattern"] = `^([0-9.]+(ns|us|ms|s|m|h))+$`
+	}
+	if isAddress(flag.Name) {
+		schema["pattern"] = `:[0-9]+$`
+	}
+	return schema
+}
+
+// isAddress reports whether a flag is an address whose port the Pod must name.
+func isAddress(flag string) bool { return flag == "health-addr" || flag == "diagnostics-address" }
+
+const schemaFile = "values.schema.json"
+
+// WriteSchema writes the operator's flags into the schema of the values of a chart. The rest of
+// the schema is written by hand, and stays.
+func WriteSchema(dir string) error {
+	schema, err := readSchema(dir)
+	if err != nil {
+		return err
+	}
+	flags := map[string]any{}
+	for _, flag := range Flags() {
+		flags[flag.Name] = schemaOf(flag)
+	}
+	if err := unstructured.SetNestedMap(schema, flags, "properties", "flags", "properties"); err != nil {
+		return fmt.Errorf("%s: %w", schemaFile, err)
+	}
+	text, err := json.MarshalIndent(schema, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, schemaFile), append(text, '\n'), 0o644)
+}
+
+func readSchema(dir string) (map[string]any, error) {
+	text, err := os.ReadFile(filepath.Join(dir, schemaFile))
+	if err != nil {
+		return nil, err
+	}
+	schema := map[string]any{}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return nil, fmt.Errorf("%s: %w", schemaFile, err)
+	}
+	return schema, nil
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/operator"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // TestOperatorAcceptsEveryChartFlag sets all flags to values that are not their defaults, and parses
@@ -31,21 +32,15 @@ func TestOperatorAcceptsEveryChartFlag(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(map[string]any{"flags": flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	values := filepath.Join(t.TempDir(), "values.yaml") // numbers of a file are floating-point numbers
-	if err := os.WriteFile(values, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(values, text, 0o600))
 	taken := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	new(operator.Options).Bind(taken)
 	logsv1.AddFlags(logs.NewOptions(), taken)
-	deployment := deployed(t, rendered(t, "cadastre", "cadastre-system", "--values="+values))
+	deployment := the[appsv1.Deployment](t, rendered(t, "cadastre", "cadastre-system", "--values="+values), "Deployment")
 	container := deployment.Spec.Template.Spec.Containers[0]
-	if err := taken.Parse(container.Args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, taken.Parse(container.Args))
 	for name, value := range want {
 		if flag := taken.Lookup(name); !flag.Changed || strings.Trim(flag.Value.String(), "[]") != value {
 			t.Errorf("--%s is %s, want %s", name, flag.Value, value)
@@ -84,27 +79,16 @@ func another(flag *pflag.Flag) string {
 	}
 }
 
-func deployed(t *testing.T, manifests string) *appsv1.Deployment {
-	t.Helper()
-	return the[appsv1.Deployment](t, manifests, "Deployment")
-}
-
 // the returns the only object of a kind.
-func the[T any](t *testing.T, manifests, kind string) *T {
+func the[T any](t *testing.T, text, kind string) *T {
 	t.Helper()
-	objects, err := Decode([]byte(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects, err := manifests.Decode([]byte(text))
+	must.Succeed(t, err)
 	i := slices.IndexFunc(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == kind })
 	if i < 0 {
 		t.Fatalf("there is no %s", kind)
 	}
-	typed := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, typed); err != nil {
-		t.Fatal(err)
-	}
-	return typed
+	return must.As[T](t, objects[i])
 }
 
 // TestValuesChangeRenderedChart sets values, and looks for lines in the output.
@@ -194,10 +178,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 // TestNumericNamespaceIsQuoted expects that its name is quoted in each place in which it is the
 // whole of a value.
 func TestNumericNamespaceIsQuoted(t *testing.T) {
-	objects, err := Decode([]byte(rendered(t, "1", "1e3", "--set-string=serviceAccount.name=2", "certManager.enabled=true")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects, err := manifests.Decode([]byte(rendered(t, "1", "1e3", "--set-string=serviceAccount.name=2", "certManager.enabled=true")))
+	must.Succeed(t, err)
 	var find func(path string, value any)
 	find = func(path string, value any) {
 		switch value := value.(type) {

@@ -17,6 +17,7 @@ import (
 
 	lint "github.com/cadastre-dev/cadastre/hack/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 const root = "../.."
@@ -34,13 +35,9 @@ var notPlotted = map[string]string{
 func made(t *testing.T) ([]Dashboard, *lint.Alerts) {
 	t.Helper()
 	alerts, err := lint.ReadAlerts(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all, err := All(alerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all, alerts
 }
 
@@ -51,9 +48,7 @@ func TestEveryFileIsDashboard(t *testing.T) {
 		want = append(want, d.File())
 	}
 	entries, err := os.ReadDir(filepath.Join(root, Directory))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, entry := range entries {
 		if !slices.Contains(want, entry.Name()) {
 			t.Errorf("%s/%s is not written by make docs: delete it", Directory, entry.Name())
@@ -68,9 +63,7 @@ func TestDashboardsMatchGrafanaSchema(t *testing.T) {
 	all, _ := made(t)
 	for _, d := range all {
 		text, err := d.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := taken(text); err != nil {
 			t.Errorf("%s: %v", d.UID, err)
 		}
@@ -191,14 +184,10 @@ func TestExpressionsReadExistingMetrics(t *testing.T) {
 	all, alerts := made(t)
 	texts, from := expressions(t, all)
 	reads, err := alerts.ReadsOf(texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, missing := range lint.Missing(reads) {
 		index, err := strconv.Atoi(missing.Rule)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Errorf("%s %s", from[index], missing)
 	}
 	shown := map[string]bool{}
@@ -216,9 +205,7 @@ func TestExpressionsReadExistingMetrics(t *testing.T) {
 func TestPanelWithMissingMetricIsDetected(t *testing.T) {
 	_, alerts := made(t)
 	reads, err := alerts.ReadsOf([]string{`sum by (color) (cadastre_claims{shape="round"}) / cadastre_nothing`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if missing := fmt.Sprint(lint.Missing(reads)); !strings.Contains(missing, "color") || !strings.Contains(missing, "shape") || !strings.Contains(missing, "cadastre_nothing") {
 		t.Errorf("found is %s", missing)
 	}

@@ -117,12 +117,11 @@ torture: $(assets) bin/test-manager bin/torture ## Run real managers under fault
 torture-selftest: $(assets)
 	@TORTURE_SELFTEST=all go test -count=1 -v -timeout $(TEST_TIMEOUT) -run TestHarnessDetectsFailpoints ./test/chaos/torture
 
-FIGURES ?= docs/reliability.md
-
-# Write the figures of the last `make torture` into FIGURES.
+# Write the figures of the last `make torture` into docs/reliability.md.
 .PHONY: torture-report
 torture-report: bin/torture
-	@bin/torture report out/torture/report.json $(FIGURES)
+	@bin/torture report out/torture/report.json >$(OUT)/torture.md
+	go run ./hack/cmd/splice docs/reliability.md torture <$(OUT)/torture.md
 
 MUTATIONS ?= 10000
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 const root = "../.."
@@ -20,18 +22,14 @@ const root = "../.."
 func alerts(t *testing.T) *Alerts {
 	t.Helper()
 	all, err := ReadAlerts(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all
 }
 
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -55,9 +53,7 @@ func TestAlertsFireOnlyWhenExpected(t *testing.T) {
 			} `json:"alert_rule_test"`
 		} `json:"tests"`
 	}
-	if err := yaml.Unmarshal([]byte(tests), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(tests), &file))
 	fires, silent := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
 		for _, alert := range test.Alerts {
@@ -107,9 +103,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		}
 	}
 	pages, err := filepath.Glob(filepath.Join(root, "docs/runbooks/*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, page := range pages {
 		if name := filepath.Base(page); name != "README.md" {
@@ -122,35 +116,23 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// exist checks that the metrics that expressions read exist.
-func exist(t *testing.T, what func(rule string) string, reads []Read) {
-	t.Helper()
-	for _, missing := range Missing(reads) {
-		t.Errorf("%s %s", what(missing.Rule), missing)
-	}
-}
-
 func TestAlertsReadExistingMetrics(t *testing.T) {
 	reads, err := alerts(t).Reads()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(reads) == 0 {
 		t.Fatal("the alerts read nothing")
 	}
-	exist(t, func(rule string) string { return rule }, reads)
+	for _, missing := range Missing(reads) {
+		t.Errorf("%s %s", missing.Rule, missing)
+	}
 }
 
 // TestDocumentsNameExistingMetrics reads all names of metrics in documents, and the queries.
 func TestDocumentsNameExistingMetrics(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	runbooks, err := filepath.Glob(filepath.Join(root, "docs/runbooks/*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	named := regexp.MustCompile("`(cadastre_[a-z_]+)")
 	query := regexp.MustCompile("(?s)```promql\n(.*?)```")
 	metricLabels := Known()
@@ -160,9 +142,7 @@ func TestDocumentsNameExistingMetrics(t *testing.T) {
 	var queries, from []string
 	for _, file := range append(files, runbooks...) {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range named.FindAllStringSubmatch(string(text), -1) {
 			if _, ok := metricLabels[name[1]]; !ok {
 				t.Errorf("%s names %s, which nothing exports", file, name[1])
@@ -176,14 +156,10 @@ func TestDocumentsNameExistingMetrics(t *testing.T) {
 		t.Fatal("no document has a query")
 	}
 	reads, err := alerts(t).ReadsOf(queries)
-	if err != nil {
-		t.Fatal(err)
+	must.Succeed(t, err)
+	for _, missing := range Missing(reads) {
+		query, err := strconv.Atoi(missing.Rule)
+		must.Succeed(t, err)
+		t.Errorf("%s %s", from[query], missing)
 	}
-	exist(t, func(rule string) string {
-		n := 0
-		for _, digit := range rule {
-			n = n*10 + int(digit-'0')
-		}
-		return from[n]
-	}, reads)
 }

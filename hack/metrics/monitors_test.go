@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // monitor holds the fields that ServiceMonitors and PodMonitors have in common.
@@ -44,9 +46,7 @@ func decode[T any](t *testing.T, file, kind string) (obj T) {
 	found := false
 	for document := range strings.SplitSeq(read(t, file), "\n---\n") {
 		var header metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(document), &header); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(document), &header))
 		if header.Kind != kind {
 			continue
 		}
@@ -64,9 +64,7 @@ func decode[T any](t *testing.T, file, kind string) (obj T) {
 func selects(t *testing.T, selector *metav1.LabelSelector, objectLabels map[string]string) bool {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return !s.Empty() && s.Matches(labels.Set(objectLabels))
 }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/types"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // Binary represents the tests of one package, with the mutants compiled in.
@@ -84,4 +88,76 @@ func testedPackages(ctx context.Context, dir string, patterns []string) ([]Binar
 		}
 	}
 	return tested, nil
+}
+
+// Mutant represents one small change of the code.
+type Mutant struct {
+	// ID is the number that turns the mutant on; the first is 1.
+	ID int
+	// File is relative to the module, with slashes; Line counts from 1, and Column in
+	// bytes.
+	File         string
+	Line, Column int
+	// Function is the name of the function with the mutant, with its receiver's type.
+	Function string
+	// Before and After are the text before and after the change, on one line.
+	Before, After string
+}
+
+// String returns the mutant as it is listed.
+func (m Mutant) String() string {
+	return fmt.Sprintf("%s:%d %s: %s → %s", m.File, m.Line, m.Function, m.Before, m.After)
+}
+
+// Key returns a name of the mutant by its change, which stays the same when lines above it come
+// or go.
+func (m Mutant) Key() string {
+	return fmt.Sprintf("%s %s: %s → %s", m.File, m.Function, m.Before, m.After)
+}
+
+// oneLine returns source text without line breaks and indentation.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// isSkipped reports whether a call calls one of the functions that are left alone.
+func (c *collector) isSkipped(call *ast.CallExpr) bool {
+	called := c.called(call)
+	if called == nil || called.Pkg() == nil {
+		return false
+	}
+	path := called.Pkg().Path()
+	return isLogger(called) || slices.Contains(c.skip, path) || slices.Contains(c.skip, path+"."+called.Name())
+}
+
+// isLogger reports whether a function only logs: its name begins with the word log, and it
+// returns nothing.
+func isLogger(function types.Object) bool {
+	f, ok := function.(*types.Func)
+	if !ok || f.Signature().Results().Len() > 0 {
+		return false
+	}
+	rest, found := strings.CutPrefix(f.Name(), "log")
+	return found && (rest == "" || unicode.IsUpper(rune(rest[0])))
+}
+
+// onlySkips reports whether only calls of functions that are left alone depend on a condition.
+func (c *collector) onlySkips(n *ast.IfStmt) bool {
+	return n.Else == nil && len(n.Body.List) > 0 && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool {
+		statement, ok := s.(*ast.ExprStmt)
+		if !ok {
+			return true
+		}
+		call, ok := statement.X.(*ast.CallExpr)
+		return !ok || !c.isSkipped(call)
+	})
+}
+
+func (c *collector) callsSkipped(expr ast.Expr) bool {
+	calls := false
+	ast.Inspect(expr, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && c.isSkipped(call) {
+			calls = true
+		}
+		return !calls
+	})
+	return calls
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // module holds a small module, and the result of each of its mutants.
@@ -104,22 +106,14 @@ func measured(t *testing.T, files map[string]string, skip ...string) ([]Mutant, 
 	t.Helper()
 	dir, scratch := t.TempDir(), t.TempDir()
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	code, err := Instrument(dir, skip, "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	binaries, err := code.Build(t.Context(), dir, scratch, "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tests, err := Measure(t.Context(), binaries, scratch, NewPlaces(nil, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return code.Mutants, tests
 }
 
@@ -237,9 +231,7 @@ func TestInterruptedRunIsResumed(t *testing.T) {
 func TestExplanations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "explained.txt")
 	write := func(content string) {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	write("# these\na.go F: x → y\n\n  it is the same\n  thing\nb.go G: z → nothing\n\tit is not visible\n")
 	why, err := ReadExplanations(file)
@@ -263,18 +255,12 @@ func TestReport(t *testing.T) {
 		{Mutant: all[3], Outcome: Unreached}, {Mutant: all[0], Outcome: Noticed}, {Mutant: all[1], Outcome: Survived}, {Mutant: all[2], Outcome: Endless},
 	}}
 	file := filepath.Join(t.TempDir(), "report.json")
-	if err := r.Write(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Write(file))
 	read, err := ReadReport(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	why := Explanations{"p/a.go F: b → nothing": "it is so", "p/a.go F: a → nothing": "it was noticed", "p/gone.go F: x → y": "it is not there", "mutants_test.go F: x → y": "another package"}
 	var text strings.Builder
-	if err := read.Table(&text, why); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, read.Table(&text, why))
 	const want = "`make mutants` of abc, 4 of 9 mutants by seed 3:\n\n" +
 		"| package | mutants | noticed | | explained | open |\n|---|---|---|---|---|---|\n" +
 		"| `p` | 3 | 1 | 33.3 % | 1 | 1 |\n| `q` | 1 | 1 | 100.0 % | 0 | 0 |\n| all | 4 | 2 | **50.0 %** | 1 | 1 |\n"
@@ -282,9 +268,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
 	}
 	text.Reset()
-	if err := read.List(&text, why); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, read.List(&text, why))
 	const listed = "- `p/a.go`, `F`: `` b `` → `` nothing ``. it is so\n- `p/a.go`, `F`: `` d `` → `` nothing ``. Not explained.\n"
 	if text.String() != listed {
 		t.Errorf("got\n%s\nwant\n%s", text.String(), listed)

@@ -14,21 +14,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 const root = "../.."
 
 func TestOverviewListsExitCodes(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/kubectl-ipam/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var documented []command.ExitCode
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| \w`).FindAllStringSubmatch(string(text), -1) {
 		code, err := strconv.Atoi(row[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		documented = append(documented, command.ExitCode(code))
 	}
 	if diff := cmp.Diff(command.ExitCodes(), documented); diff != "" {
@@ -91,12 +88,8 @@ func TestK9sPluginsRunExistingCommands(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(root, "config/k9s/plugins.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.UnmarshalStrict(text, &file))
 	for name, plugin := range file.Plugins {
 		if plugin.ShortCut == "" || plugin.Description == "" || len(plugin.Scopes) == 0 || plugin.Command != "sh" || len(plugin.Args) != 2 {
 			t.Errorf("%s: got %+v", name, plugin)
@@ -139,9 +132,7 @@ var action = regexp.MustCompile(`\{\{ addURIAndSha "([^"]+)" \.TagName }}`)
 // TestKrewAcceptsManifest fills the manifest in as a release does.
 func TestKrewAcceptsManifest(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".krew.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	filled := action.ReplaceAllString(string(text), "uri: $1\n    sha256: "+strings.Repeat("0", 64))
 	filled = strings.ReplaceAll(filled, "{{ .TagName }}", "v0.1.0")
 	var manifest struct {
@@ -155,9 +146,7 @@ func TestKrewAcceptsManifest(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(filled), &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(filled), &manifest))
 	// The naming guide of Krew limits the short description to 50 characters.
 	if s := manifest.Spec; manifest.Metadata.Name != "ipam" || s.Version != "v0.1.0" || len(s.ShortDescription) > 50 || len(s.Platforms) != 5 {
 		t.Errorf("got %+v", manifest)

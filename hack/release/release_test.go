@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cadastre-dev/cadastre/hack/chart"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/helm"
 )
@@ -48,9 +48,7 @@ func made(t *testing.T) map[string][]byte {
 		files[name], err = fs.ReadFile(dir, name)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	return files
 }
 
@@ -115,19 +113,15 @@ func TestRelease(t *testing.T) {
 
 func write(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, content, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, os.WriteFile(path, content, 0o700))
 }
 
 // hasManifests fails if manifests do not install the released image, or have no object of a kind.
-func hasManifests(t *testing.T, manifests []byte, kind string) {
+func hasManifests(t *testing.T, installed []byte, kind string) {
 	t.Helper()
-	text := strings.ReplaceAll(string(manifests), "${CADASTRE_NAMESPACE:=cadastre-system}", "cadastre-system")
-	objects, err := chart.Decode([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := strings.ReplaceAll(string(installed), "${CADASTRE_NAMESPACE:=cadastre-system}", "cadastre-system")
+	objects, err := manifests.Decode([]byte(text))
+	suite.Must(t, err)
 	kinds := map[string]int{}
 	for _, obj := range objects {
 		kinds[obj.GetKind()]++
@@ -147,16 +141,12 @@ func hasChart(t *testing.T, archive []byte) {
 	path := filepath.Join(home, "cadastre-0.1.7.tgz")
 	write(t, path, archive)
 	program, err := helm.New(suite.ModuleRoot(t), home)
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	if out, err := program.Run(t.Context(), "lint", "--strict", path); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	out, err := program.Run(t.Context(), "template", "cadastre", path, "--namespace=cadastre-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	for _, want := range []string{`image: "` + image + `"`, `app.kubernetes.io/version: "` + version + `"`, `helm.sh/chart: "cadastre-0.1.7"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the chart does not render %s", want)
@@ -168,22 +158,16 @@ func hasChart(t *testing.T, archive []byte) {
 func hasPlugin(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	compressed, err := gzip.NewReader(bytes.NewReader(files["kubectl-ipam_linux_amd64.tar.gz"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	dir, modes := t.TempDir(), map[string]int64{}
 	for archive := tar.NewReader(compressed); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		suite.Must(t, err)
 		content, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		suite.Must(t, err)
 		modes[header.Name] = header.Mode
 		write(t, filepath.Join(dir, header.Name), content)
 	}
@@ -195,9 +179,7 @@ func hasPlugin(t *testing.T, files map[string][]byte) {
 		t.Errorf("the plug-in prints the version %q, want %s", out, version)
 	}
 	content, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	if sum := checksum(content); !bytes.Contains(files["kubectl-ipam.cdx.json"], []byte(sum)) {
 		t.Errorf("kubectl-ipam.cdx.json is of another program than the archive has: %s", sum)
 	}
@@ -213,9 +195,7 @@ func hasModules(t *testing.T, text []byte) {
 		Metadata   struct{ Component component }
 		Components []component
 	}
-	if err := json.Unmarshal(text, &bill); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, json.Unmarshal(text, &bill))
 	if got := bill.Metadata.Component; got != (component{"github.com/cadastre-dev/cadastre", version}) {
 		t.Errorf("it is of %v", got)
 	}
@@ -228,14 +208,10 @@ func hasModules(t *testing.T, text []byte) {
 // TestKrewManifestMatchesRelease fills in the manifest for Krew, and compares the platforms.
 func TestKrewManifestMatchesRelease(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "hack/make/release.mk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	out := t.TempDir()
 	dir := filepath.Join(out, "release")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, os.Mkdir(dir, 0o755))
 	var want []string
 	for platform := range strings.FieldsSeq(string(regexp.MustCompile(`(?m)^platforms := (.*)$`).FindSubmatch(makefile)[1])) {
 		system, architecture, _ := strings.Cut(platform, "/")
@@ -248,9 +224,7 @@ func TestKrewManifestMatchesRelease(t *testing.T) {
 	}
 	run(t, "make", "release-krew", "VERSION="+version, "OUT="+out)
 	text, err := os.ReadFile(filepath.Join(dir, "ipam.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	var plugin struct {
 		Spec struct {
 			Version   string
@@ -260,9 +234,7 @@ func TestKrewManifestMatchesRelease(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &plugin); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, yaml.Unmarshal(text, &plugin))
 	var got []string
 	for _, p := range plugin.Spec.Platforms {
 		got = append(got, p.Selector.MatchLabels["os"]+"/"+p.Selector.MatchLabels["arch"]+" "+p.URI+" "+p.SHA256)
@@ -270,9 +242,7 @@ func TestKrewManifestMatchesRelease(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || plugin.Spec.Version != version {
 		t.Errorf("the manifest for Krew is of %s (-want +got):\n%s", plugin.Spec.Version, diff)
 	}
-	if err := os.Remove(filepath.Join(dir, "kubectl-ipam_windows_amd64.zip")); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, os.Remove(filepath.Join(dir, "kubectl-ipam_windows_amd64.zip")))
 	if out, err := command(t, "make", "release-krew", "VERSION="+version, "OUT="+out).CombinedOutput(); err == nil || !strings.Contains(string(out), "kubectl-ipam_windows_amd64.zip") {
 		t.Errorf("a platform without an archive: %v: %s", err, out)
 	}
@@ -307,9 +277,7 @@ func TestImageReportsMissingBuilder(t *testing.T) {
 
 func TestChartHasReleaseImage(t *testing.T) {
 	program, err := helm.New(suite.ModuleRoot(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	for _, image := range []string{"cadastre:v1", "cadastre:" + version, "registry.example.com:5000/x:v1", "registry.example.com/x@" + digest} {
 		out := t.TempDir()

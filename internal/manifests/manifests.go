@@ -131,14 +131,23 @@ func decodeFiles[T any](files fs.FS, pattern, kind string, change func([]byte) [
 }
 
 func mustDecode(manifest []byte) []*unstructured.Unstructured {
+	objects, err := Decode(manifest)
+	if err != nil {
+		panic(fmt.Sprintf("%v: %s", err, firstLine(manifest)))
+	}
+	return objects
+}
+
+// Decode returns the objects of a manifest.
+func Decode(manifest []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
 		obj := &unstructured.Unstructured{}
 		switch err := decoder.Decode(&obj.Object); {
 		case errors.Is(err, io.EOF):
-			return objects
+			return objects, nil
 		case err != nil:
-			panic(fmt.Sprintf("%v: %s", err, firstLine(manifest)))
+			return nil, fmt.Errorf("decoding a manifest: %w", err)
 		case len(obj.Object) > 0:
 			objects = append(objects, obj)
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
@@ -120,4 +122,58 @@ func (s show) kubectl(ctx context.Context, args ...string) error {
 	out, err := s.cluster.Kubectl(ctx, args...)
 	fmt.Print(out)
 	return err
+}
+
+const samplesDir = "config/samples"
+
+// samples holds the files of config/samples, in the order of their names: claims,
+// and the other objects, which must exist before them.
+type samples struct{ platform, claims []string }
+
+func findSamples(at place) (samples, error) {
+	files, err := filepath.Glob(filepath.Join(at.moduleRoot, samplesDir, "*.yaml"))
+	if err != nil {
+		return samples{}, err
+	}
+	var found samples
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		claims, err := hasClaims(file)
+		switch {
+		case err != nil:
+			return samples{}, fmt.Errorf("reading %s: %w", at.shown(file), err)
+		case claims:
+			found.claims = append(found.claims, at.shown(file))
+		default:
+			found.platform = append(found.platform, at.shown(file))
+		}
+	}
+	if len(found.claims) == 0 {
+		return samples{}, fmt.Errorf("%s has no IPClaim", samplesDir)
+	}
+	return found, nil
+}
+
+// hasClaims reports whether a file holds IPClaims. A file must hold only claims, or none.
+func hasClaims(path string) (bool, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	objects, err := manifests.Decode(content)
+	if err != nil {
+		return false, err
+	}
+	claims := 0
+	for _, object := range objects {
+		if object.GetKind() == "IPClaim" {
+			claims++
+		}
+	}
+	if claims > 0 && claims < len(objects) {
+		return false, errors.New("it has IPClaims and other kinds; the demo needs them in separate files")
+	}
+	return claims > 0, nil
 }

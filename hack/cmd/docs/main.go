@@ -15,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/hack/dashboards"
 	"github.com/cadastre-dev/cadastre/hack/metrics"
 	"github.com/cadastre-dev/cadastre/hack/reference"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 )
 
@@ -75,4 +76,22 @@ func appendConditions(file string) error {
 		return err
 	}
 	return os.WriteFile(file, emptyLines.ReplaceAll(page.Bytes(), []byte("\n\n")), 0o644)
+}
+
+// writeHistory writes the fields of an entry of the history, and the reasons.
+func writeHistory(out io.Writer) error {
+	lines := []string{"| field | |", "|---|---|"}
+	for _, f := range history.Fields() {
+		lines = append(lines, fmt.Sprintf("| `%s` | %s |", f.Name, f.Meaning))
+	}
+	lines = append(lines, "", "| reason | of | |", "|---|---|---|")
+	for _, r := range history.Reasons() {
+		actions := make([]string, len(r.Of))
+		for i, action := range r.Of {
+			actions[i] = string(action)
+		}
+		lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |", r.Reason, strings.Join(actions, ", "), r.Meaning))
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
 }

@@ -26,11 +26,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// leftAlone returns the packages that write messages for people, and for harnesses.
-func leftAlone() []string {
-	return []string{"github.com/go-logr/logr"}
-}
-
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -80,7 +75,8 @@ func (o *options) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	code, err := mutants.Instrument(".", leftAlone(), o.packages...)
+	const leftAlone = "github.com/go-logr/logr" // writes messages for people
+	code, err := mutants.Instrument(".", []string{leftAlone}, o.packages...)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ package balancer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,53 +29,53 @@ const dialTimeout = 2 * time.Second
 // Its methods may be called concurrently.
 type Balancer struct {
 	listener net.Listener
+	// stop ends Serve, which then sends its result to served.
+	stop   context.CancelFunc
+	served chan error
 
 	mu       sync.Mutex
-	backends []*backend
+	backends []*Stats
 	next     int
+	// open holds the connections to backends, with their addresses.
+	open map[net.Conn]string
 }
 
 // Stats holds the counts of the connections that were meant for one backend.
 type Stats struct {
 	Address string
-	// Served counts the connections that the backend accepted.
-	Served int
-	// Refused counts the connections it did not accept.
-	Refused int
-	// Open counts the connections that are open now.
-	Open int
+	// Served counts the connections that the backend accepted, Refused those that it did not.
+	Served, Refused int
 	// Withdrawn backends get no new connections.
 	Withdrawn bool
 }
 
-type backend struct {
-	// Guarded by Balancer.mu.
-	stats Stats
-	open  map[net.Conn]struct{}
-}
-
-// Listen returns a balancer that listens on a TCP address ("127.0.0.1:0" picks a port). It
-// passes connections on once Serve runs.
-func Listen(address string, backends ...string) (*Balancer, error) {
+// Start starts a balancer that listens on a TCP address ("127.0.0.1:0" picks a port).
+func Start(address string, backends ...string) (*Balancer, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the balancer: %w", err)
 	}
-	b := &Balancer{listener: listener}
+	ctx, stop := context.WithCancel(context.Background())
+	b := &Balancer{listener: listener, stop: stop, served: make(chan error, 1), open: map[net.Conn]string{}}
 	for _, address := range backends {
 		b.Add(address)
 	}
+	go func() { b.served <- b.serve(ctx) }()
 	return b, nil
 }
 
-// Addr returns the address that the balancer listens on.
-func (b *Balancer) Addr() *net.TCPAddr {
-	return b.listener.Addr().(*net.TCPAddr)
+// Stop closes all connections, and returns when they are closed.
+func (b *Balancer) Stop() error {
+	b.stop()
+	return <-b.served
 }
 
-// Serve passes connections on until ctx is done. It returns when all
+// Addr returns the address that the balancer listens on.
+func (b *Balancer) Addr() *net.TCPAddr { return b.listener.Addr().(*net.TCPAddr) }
+
+// serve passes connections on until ctx is done. It returns when all
 // connections are closed.
-func (b *Balancer) Serve(ctx context.Context) error {
+func (b *Balancer) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = b.listener.Close() })
 	defer stop()
 	var connections sync.WaitGroup
@@ -100,34 +99,36 @@ func (b *Balancer) Serve(ctx context.Context) error {
 func (b *Balancer) Add(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.backends = append(b.backends, &backend{stats: Stats{Address: address}, open: map[net.Conn]struct{}{}})
+	b.backends = append(b.backends, &Stats{Address: address})
 }
 
 // Cut closes the open connections of a backend, with the requests that are under way.
 func (b *Balancer) Cut(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, backend := range b.backends {
-		for conn := range backend.open {
-			if backend.stats.Address == address {
-				_ = conn.Close()
-			}
+	for conn, backend := range b.open {
+		if backend == address {
+			_ = conn.Close()
 		}
 	}
 }
 
 // Withdraw keeps new connections from a backend. Open connections stay open.
-func (b *Balancer) Withdraw(address string) { b.setWithdrawn(address, true) }
+func (b *Balancer) Withdraw(address string) {
+	b.change(address, func(s *Stats) { s.Withdrawn = true })
+}
 
 // Restore gives a withdrawn backend new connections again.
-func (b *Balancer) Restore(address string) { b.setWithdrawn(address, false) }
+func (b *Balancer) Restore(address string) {
+	b.change(address, func(s *Stats) { s.Withdrawn = false })
+}
 
-func (b *Balancer) setWithdrawn(address string, withdrawn bool) {
+func (b *Balancer) change(address string, edit func(*Stats)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, backend := range b.backends {
-		if backend.stats.Address == address {
-			backend.stats.Withdrawn = withdrawn
+		if backend.Address == address {
+			edit(backend)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (b *Balancer) Stats() []Stats {
 	defer b.mu.Unlock()
 	stats := make([]Stats, len(b.backends))
 	for i, backend := range b.backends {
-		stats[i] = backend.stats
+		stats[i] = *backend
 	}
 	return stats
 }
@@ -147,16 +148,20 @@ func (b *Balancer) Stats() []Stats {
 // ends or ctx is done. A client that no backend takes is cut off.
 func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 	defer func() { _ = client.Close() }()
-	target, server, err := b.connect(ctx)
-	if err != nil {
+	server := b.connect(ctx)
+	if server == nil {
 		return
 	}
-	defer b.untrackConn(target, server)
-
 	cut := func() {
 		_ = client.Close()
 		_ = server.Close()
 	}
+	defer func() {
+		cut()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.open, server)
+	}()
 	defer context.AfterFunc(ctx, cut)()
 	var directions sync.WaitGroup
 	directions.Go(func() { pipe(server, client, cut) })
@@ -164,56 +169,37 @@ func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 	directions.Wait()
 }
 
-// connect finds a backend that accepts a connection: the next in turn, or else
-// one of those after it.
-func (b *Balancer) connect(ctx context.Context) (*backend, net.Conn, error) {
+// connect returns a connection to a backend that accepts it: the next in turn, or else
+// one of those after it; nil if there is none.
+func (b *Balancer) connect(ctx context.Context) net.Conn {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	for _, backend := range b.candidates() {
-		conn, err := dialer.DialContext(ctx, "tcp", backend.stats.Address)
+	for _, address := range b.candidates() {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err == nil {
-			b.trackConn(backend, conn)
-			return backend, conn, nil
+			b.change(address, func(s *Stats) {
+				s.Served++
+				b.open[conn] = address
+			})
+			return conn
 		}
-		b.count(backend, func(s *Stats) { s.Refused++ })
+		b.change(address, func(s *Stats) { s.Refused++ })
 	}
-	return nil, nil, errors.New("no backend accepts connections")
+	return nil
 }
 
 // candidates lists the backends that are not withdrawn, the next in turn first.
-func (b *Balancer) candidates() []*backend {
+func (b *Balancer) candidates() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var backends []*backend
+	var addresses []string
 	for i := range b.backends {
 		backend := b.backends[(b.next+i)%len(b.backends)]
-		if !backend.stats.Withdrawn {
-			backends = append(backends, backend)
+		if !backend.Withdrawn {
+			addresses = append(addresses, backend.Address)
 		}
 	}
 	b.next++
-	return backends
-}
-
-func (b *Balancer) trackConn(target *backend, conn net.Conn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	target.stats.Served++
-	target.stats.Open++
-	target.open[conn] = struct{}{}
-}
-
-func (b *Balancer) untrackConn(target *backend, conn net.Conn) {
-	_ = conn.Close()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	target.stats.Open--
-	delete(target.open, conn)
-}
-
-func (b *Balancer) count(backend *backend, change func(*Stats)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	change(&backend.stats)
+	return addresses
 }
 
 // pipe copies one direction. Its end is passed on as the end of that direction;

@@ -2,16 +2,15 @@ package balancer_test
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/balancer"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 func TestConnectionsGoToBackendsInTurn(t *testing.T) {
@@ -41,7 +40,7 @@ func TestRefusingBackendIsSkipped(t *testing.T) {
 		{Address: dead.Addr().String(), Refused: 2},
 		{Address: alive.Addr().String(), Served: 3},
 	}
-	if diff := cmp.Diff(want, b.Stats(), cmpopts.IgnoreFields(balancer.Stats{}, "Open")); diff != "" {
+	if diff := cmp.Diff(want, b.Stats()); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }
@@ -73,28 +72,17 @@ func TestClientIsDisconnectedWithoutBackend(t *testing.T) {
 	}
 }
 
-func TestServeEndsItsConnectionsWithItsContext(t *testing.T) {
+func TestStopEndsConnections(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = silent.Close() }()
-	b, err := balancer.Listen("127.0.0.1:0", silent.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- b.Serve(ctx) }()
-
+	b, err := balancer.Start("127.0.0.1:0", silent.Addr().String())
+	must.Succeed(t, err)
 	client := dial(t, b)
 	accepted, err := silent.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = accepted.Close() }()
-	cancel()
-	if err := <-served; err != nil {
+	if err := b.Stop(); err != nil {
 		t.Errorf("serving: %v", err)
 	}
 	if _, err := client.Read(make([]byte, 1)); err == nil {
@@ -106,9 +94,7 @@ func TestServeEndsItsConnectionsWithItsContext(t *testing.T) {
 func newNamed(t *testing.T, name string) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -129,16 +115,10 @@ func newNamed(t *testing.T, name string) net.Listener {
 
 func serve(t *testing.T, backends ...string) *balancer.Balancer {
 	t.Helper()
-	b, err := balancer.Listen("127.0.0.1:0", backends...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- b.Serve(ctx) }()
+	b, err := balancer.Start("127.0.0.1:0", backends...)
+	must.Succeed(t, err)
 	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
+		if err := b.Stop(); err != nil {
 			t.Errorf("serving: %v", err)
 		}
 	})
@@ -148,13 +128,9 @@ func serve(t *testing.T, backends ...string) *balancer.Balancer {
 func dial(t *testing.T, b *balancer.Balancer) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", b.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 	return conn
 }
 

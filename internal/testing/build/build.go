@@ -6,11 +6,14 @@
 package build
 
 import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
@@ -132,9 +135,7 @@ type ClassBuilder struct{ obj v1alpha1.IPClass }
 
 // Class begins a class for IPv4.
 func Class(name string) *ClassBuilder {
-	b := &ClassBuilder{v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name}}}
-	b.obj.Spec.IPFamily = v1alpha1.IPv4
-	return b
+	return &ClassBuilder{v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4}}}
 }
 
 // Obj returns the class.
@@ -315,6 +316,9 @@ func (b *AddressClaimBuilder) OwnedBy(ref metav1.OwnerReference) *AddressClaimBu
 	return b
 }
 
+// Merge returns a merge patch.
+func Merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+
 // Versioned returns a pool as it is at a resource version.
 func Versioned(pool *v1alpha1.IPPool, version string) *v1alpha1.IPPool {
 	pool = pool.DeepCopy()
@@ -337,12 +341,60 @@ func Limits(blocks int64) *v1alpha1.Limits {
 }
 
 // Editor returns the binding of a user to the built-in role edit in a namespace.
-func Editor(user, namespace string) *rbacv1.RoleBinding {
+func Editor(user, namespace string) *rbacv1.RoleBinding { return Binding(user, namespace, "edit") }
+
+// Binding returns the binding of a user to a ClusterRole in a namespace.
+func Binding(user, namespace, role string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{User(user)},
 	}
+}
+
+// ClusterRole returns a role with rules.
+func ClusterRole(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+}
+
+// ClusterBinding returns a binding to a ClusterRole in all namespaces.
+func ClusterBinding(name, role string, to rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{to},
+	}
+}
+
+// User returns a user as the subject of a binding.
+func User(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+// ServiceAccount returns a service account as the subject of a binding.
+func ServiceAccount(namespace, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+}
+
+// Refusal returns a policy, and its binding, that refuses new IPClaims with a label, of one
+// namespace or, if that is empty, of all. The webhooks that fill in blocks are asked before.
+func Refusal(name, label, namespace string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
+		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"ipclaims"}},
+		}}},
+	}
+	if namespace != "" {
+		policy.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	}
+	policy.Spec.Validations = []admissionv1.Validation{{
+		Expression: "!('" + label + "' in object.metadata.?labels.orValue({}))", Message: "it has the label " + label,
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	binding.Spec.PolicyName, binding.Spec.ValidationActions = name, []admissionv1.ValidationAction{admissionv1.Deny}
+	return policy, binding
 }
 
 // Cluster returns a Cluster of Cluster API, which no infrastructure provider serves.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -25,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/proxy"
 )
 
 // Scheme returns a scheme with the kinds of Kubernetes, of Cadastre and of Cluster API.
@@ -110,20 +113,74 @@ func serviceAccountConfig(ctx context.Context, admin *rest.Config, namespace, na
 	return config, nil
 }
 
-// writeKubeconfig writes a configuration as a file that only its owner can read.
-func writeKubeconfig(path string, config *rest.Config) error {
-	const name = "cadastre"
+// WriteKubeconfig writes a configuration as a file that only its owner can read. Its context has a
+// name and, unless that is empty, a namespace.
+func WriteKubeconfig(path string, config *rest.Config, name, namespace string) error {
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{
-		Server:                   config.Host,
-		CertificateAuthorityData: config.CAData,
-	}
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
 	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: config.CertData,
-		ClientKeyData:         config.KeyData,
-		Token:                 config.BearerToken,
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
 	}
-	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: namespace}
 	kubeconfig.CurrentContext = name
 	return clientcmd.WriteToFile(*kubeconfig, path)
+}
+
+// Namespace and ServiceAccount are the operator's own, unless it was installed elsewhere.
+const (
+	Namespace      = "cadastre-system"
+	ServiceAccount = "cadastre-controller-manager"
+)
+
+// Manager represents one replica of the operator, a process under the operator's service
+// account. It is ready when its /readyz reports that.
+type Manager struct {
+	*Process
+	// WebhookAddress is the address at which it serves its webhooks, behind the balancer.
+	WebhookAddress string
+	// MetricsAddress and ProbeAddress are the addresses at which it serves /metrics, and
+	// /healthz and /readyz.
+	MetricsAddress, ProbeAddress string
+	// API is the proxy through which it reaches the API server; nil if it reaches it directly.
+	API *proxy.Proxy
+}
+
+// reviveAfter is the time that a manager must have lived to be started again.
+const reviveAfter = 3 * time.Second
+
+// newManager adds a replica that is still to be started, and serves its webhooks at an address.
+func (c *Cluster) newManager(webhook string) (*Manager, error) {
+	freePorts, err := c.free.several(2)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(webhook)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{WebhookAddress: webhook, MetricsAddress: loopback(freePorts[0]), ProbeAddress: loopback(freePorts[1])}
+	name := "manager-" + strconv.Itoa(len(c.Managers))
+	m.Process = &Process{
+		Name: name,
+		path: c.managerBinary(),
+		// The addresses to listen on come last, so that they hold whatever the other arguments contain.
+		Args: append(c.managerArgs(),
+			"--kubeconfig="+c.managerKubeconfig(name),
+			"--webhook-bind-host="+host,
+			"--webhook-port="+port,
+			// By the names that earlier builds know too.
+			"--metrics-bind-address="+m.MetricsAddress,
+			"--health-probe-bind-address="+m.ProbeAddress,
+		),
+		Env: append([]string{
+			"POD_NAMESPACE=" + c.namespace, "POD_SERVICE_ACCOUNT=" + c.account, "POD_NAME=" + name,
+		}, c.options.ManagerEnv...),
+		ready: answersOK(fmt.Sprintf("http://%s/readyz", m.ProbeAddress)),
+		files: c.files,
+	}
+	if c.options.Revive {
+		m.reviveAfter = reviveAfter
+	}
+	c.Managers = append(c.Managers, m)
+	return m, nil
 }

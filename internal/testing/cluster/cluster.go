@@ -1,3 +1,30 @@
+// Package cluster runs a Kubernetes control plane and Cadastre's managers as
+// processes on loopback, for the suites, `make up` and `make demo`.
+//
+// The parts are real: etcd, kube-apiserver and kube-controller-manager, built by `make
+// controlplane`, and bin/manager, or bin/test-manager if an --orphan-grace is set. The managers run
+// as they would in a cluster: under their own service account, with the RBAC, flow control and
+// webhook configuration of config/default. Only two things differ. Pods are not run, so the
+// managers are processes started from here in place of the Deployment; and the Service of the
+// webhooks is of type ExternalName and leads to a balancer on loopback, in front of all managers.
+//
+//	c, err := cluster.Start(ctx, cluster.Options{Managers: 2})
+//	...
+//	defer c.Stop()
+//	k8s, err := cluster.NewClient(c.Config())
+//	...
+//	err = c.Managers[0].Pause()      // wakes up on Resume, and does not notice
+//	err = c.Managers[1].Kill()       // as kill -9
+//	err = c.Managers[1].Restart(ctx) // returns when it is ready
+//	err = c.APIServer.Restart(ctx)
+//
+// With Options{ClusterAPI: true} Cluster API's core manager (bin/capi/manager, which `make
+// capi` builds) runs beside it, and its CRDs are served in all their versions, converted and
+// validated by its webhooks; v1beta2 is stored. With Options{ClusterAPICRDs: true} only the
+// CRDs are installed, in v1beta2. Both can come later, while the operator runs:
+// c.InstallClusterAPICRDs, c.StartClusterAPI.
+//
+// No process outlives the one that called Start, however that ends: see leash.
 package cluster
 
 import (
@@ -17,7 +44,7 @@ import (
 
 // Cluster represents a running control plane, with Cadastre if Options include it.
 type Cluster struct {
-	// Etcd and APIServer can be stopped, killed, paused and started again.
+	// Etcd and APIServer can be stopped, killed and started again.
 	Etcd, APIServer *Part
 	// ControllerManager is nil if Options did not ask for it.
 	ControllerManager *Process
@@ -38,9 +65,6 @@ type Cluster struct {
 	leash              *leash
 	plane              *envtest.ControlPlane
 	admin              *rest.Config
-	// endBalancer stops the balancer and waits until it is done.
-	endBalancer func() error
-	endProxies  []func() error
 }
 
 // Start runs a cluster and returns when all of it is ready. ctx bounds the
@@ -61,14 +85,16 @@ func (c *Cluster) Stop() error {
 		ending.Go(manager.Stop)
 	}
 	errs = append(errs, ending.Wait())
-	if c.endBalancer != nil {
-		errs = append(errs, c.endBalancer())
+	for _, manager := range c.Managers {
+		if manager.API != nil {
+			errs = append(errs, manager.API.Stop())
+		}
+	}
+	if c.Balancer != nil {
+		errs = append(errs, c.Balancer.Stop())
 	}
 	if c.ClusterAPI != nil {
 		errs = append(errs, c.ClusterAPI.Stop())
-	}
-	for _, end := range c.endProxies {
-		errs = append(errs, end())
 	}
 	if c.ControllerManager != nil {
 		errs = append(errs, c.ControllerManager.Stop())
@@ -118,18 +144,12 @@ type Options struct {
 	// Dir keeps the credentials, data and logs, and stays when the cluster stops.
 	// Empty: a temporary directory that goes with the cluster.
 	Dir string
-	// Assets is the directory of the control plane's binaries. Empty: that of
-	// $KUBEBUILDER_ASSETS, or bin/k8s.
-	Assets string
 	// Bare leaves the CRDs of config/crd out, for a cluster on which another program installs
 	// the operator: see StartInstalled.
 	Bare bool
 	// ControllerManager runs kube-controller-manager, for the effects of a deletion: garbage
 	// collection and the end of namespaces.
 	ControllerManager bool
-	// DurableEtcd makes etcd sync every write to the disk. It is slower, and useful only to
-	// measure.
-	DurableEtcd bool
 	// Audit makes the API server log the requests of the operator, for Cluster.Audit.
 	Audit bool
 	// APIServerFlags are flags of kube-apiserver, by name, in place of their other values.

@@ -10,14 +10,14 @@ import (
 	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // deprecated, but served until it is removed
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // TestClusterAPI installs the CRDs alone at first, and then the core manager.
 func TestClusterAPI(t *testing.T) {
 	c, err := Start(t.Context(), Options{ClusterAPICRDs: true, Progress: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -27,20 +27,14 @@ func TestClusterAPI(t *testing.T) {
 		}
 	})
 	k8s, err := NewClient(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	name := metav1.ObjectMeta{Namespace: "default", Name: "early"}
-	if err := k8s.Create(t.Context(), &ipamv1.IPAddressClaim{ObjectMeta: name, Spec: ipamv1.IPAddressClaimSpec{PoolRef: pool()}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k8s.Create(t.Context(), &ipamv1.IPAddressClaim{ObjectMeta: name, Spec: ipamv1.IPAddressClaimSpec{PoolRef: pool()}}))
 	if err := k8s.List(t.Context(), &ipamv1beta1.IPAddressClaimList{}); !meta.IsNoMatchError(err) {
 		t.Errorf("v1beta1 is served without a conversion: %v", err)
 	}
 
-	if err := c.StartClusterAPI(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.StartClusterAPI(t.Context()))
 	if k8s, err = NewClient(c.Config()); err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +63,7 @@ func pool() ipamv1.IPPoolReference {
 func converts(t *testing.T, k8s client.Client) {
 	key := client.ObjectKey{Namespace: "default", Name: "early"}
 	old := &ipamv1beta1.IPAddressClaim{}
-	if err := k8s.Get(t.Context(), key, old); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k8s.Get(t.Context(), key, old))
 	if old.Spec.PoolRef.Name != "pool" || old.Spec.PoolRef.APIGroup == nil {
 		t.Errorf("v1beta1 has %+v", old.Spec)
 	}
@@ -79,13 +71,9 @@ func converts(t *testing.T, k8s client.Client) {
 	late := &ipamv1beta1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}}
 	late.Spec.ClusterName = "cluster"
 	late.Spec.PoolRef.APIGroup, late.Spec.PoolRef.Kind, late.Spec.PoolRef.Name = &group, "Pool", "pool"
-	if err := k8s.Create(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k8s.Create(t.Context(), late))
 	now := &ipamv1.IPAddressClaim{}
-	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(late), now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(late), now))
 	if now.Spec.PoolRef != pool() || now.Spec.ClusterName != "cluster" {
 		t.Errorf("v1beta2 has %+v", now.Spec)
 	}

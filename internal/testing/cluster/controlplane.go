@@ -1,10 +1,16 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -47,9 +53,6 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 		Set("listen-peer-urls", "http://"+loopback(freePorts[1])).
 		Set("log-level", "warn").
 		Set("quota-backend-bytes", historyQuota)
-	if options.DurableEtcd {
-		etcd.Configure().Disable("unsafe-no-fsync") // which envtest sets otherwise
-	}
 
 	api := &envtest.APIServer{
 		CertDir:      files.pathTo("apiserver"),
@@ -156,4 +159,167 @@ func newControllerManager(bin assets, files *runDir, port int, kubeconfig string
 		ready: answersOK("https://" + address + "/healthz"),
 		files: files,
 	}, nil
+}
+
+// askEtcd sends a request to etcd's JSON gateway, and returns the body of the answer.
+func (c *Cluster) askEtcd(ctx context.Context, method, body string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.EtcdURL()+"/v3/"+method, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// SnapshotEtcd writes the present content of etcd into a file, by its maintenance API, as
+// `etcdctl snapshot save` does.
+func (c *Cluster) SnapshotEtcd(ctx context.Context, path string) error {
+	answer, err := c.askEtcd(ctx, "maintenance/snapshot", "{}")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(copySnapshot(file, answer), file.Close())
+}
+
+// EtcdRevision returns the revision of the present content of etcd.
+func (c *Cluster) EtcdRevision(ctx context.Context) (int64, error) {
+	answer, err := c.askEtcd(ctx, "kv/range", `{"key":"AA==","count_only":true}`)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Close() }()
+	var found struct {
+		Header struct {
+			Revision int64 `json:"revision,string"`
+		} `json:"header"`
+	}
+	err = json.NewDecoder(answer).Decode(&found)
+	return found.Header.Revision, err
+}
+
+// copySnapshot writes the parts in which a snapshot is sent, one after the other. The last is
+// the checksum of the others, which a restore verifies.
+func copySnapshot(dst io.Writer, src io.Reader) error {
+	decoder := json.NewDecoder(src)
+	for {
+		var part struct {
+			Result struct {
+				Blob []byte `json:"blob"`
+			} `json:"result"`
+			Error json.RawMessage `json:"error"`
+		}
+		err := decoder.Decode(&part)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the snapshot: %w", err)
+		case part.Error != nil:
+			return fmt.Errorf("reading the snapshot: %s", part.Error)
+		}
+		if _, err := dst.Write(part.Result.Blob); err != nil {
+			return err
+		}
+	}
+}
+
+// RestoreEtcd stops the API server and etcd, puts the content of a snapshot into a new data
+// directory in place of etcd's, and starts both again. The arguments are for `etcdutl snapshot
+// restore`.
+func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, args ...string) error {
+	etcdutl := c.assets.path("etcdutl")
+	if _, err := os.Stat(etcdutl); err != nil {
+		return fmt.Errorf("%w: run `make controlplane`", err)
+	}
+	if err := errors.Join(c.APIServer.Stop(), c.Etcd.Stop()); err != nil {
+		return err
+	}
+	data := c.files.pathTo("etcd")
+	if err := os.RemoveAll(data); err != nil {
+		return err
+	}
+	args = append([]string{"snapshot", "restore", snapshot, "--data-dir=" + data}, args...)
+	if out, err := exec.CommandContext(ctx, etcdutl, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("etcdutl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	if err := c.Etcd.Start(ctx); err != nil {
+		return err
+	}
+	return c.APIServer.Start(ctx)
+}
+
+// auditPolicy makes the API server log the requests of the operator, and nothing else.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:` + Namespace + `:` + ServiceAccount + `"]
+- level: None
+`
+
+// Audited represents one request of the operator, as the API server logged it.
+type Audited struct {
+	Verb      string
+	ObjectRef struct {
+		APIGroup, Resource, Subresource, Namespace, Name string
+	}
+	RequestURI     string
+	ResponseStatus struct{ Code int }
+	Annotations    map[string]string
+}
+
+// Forbidden reports whether the operator had no right to make the request.
+func (a Audited) Forbidden() bool { return a.Annotations["authorization.k8s.io/decision"] == "forbid" }
+
+// audit turns the API server's audit log on. It must be called before the API server starts.
+func (c *Cluster) audit() error {
+	policy := c.files.pathTo("auth", "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	c.plane.APIServer.Configure().
+		Set("audit-policy-file", policy).
+		Set("audit-log-path", c.files.logPath("audit"))
+	return nil
+}
+
+// Audit returns all requests that the operator has made to the API server so far, if
+// Options.Audit is set.
+func (c *Cluster) Audit() ([]Audited, error) {
+	log, err := os.Open(c.files.logPath("audit"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()
+	return readAudit(log)
+}
+
+// readAudit reads the lines of an audit log that is being written: the last one counts when it
+// is complete.
+func readAudit(log io.Reader) ([]Audited, error) {
+	var all []Audited
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var one Audited
+		if err := json.Unmarshal(line, &one); err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		all = append(all, one)
+	}
 }

@@ -48,22 +48,14 @@ func (c *Cluster) Install(ctx context.Context, kustomization string) error {
 
 // Reinstall applies the operator's manifests again, as they were at the start.
 func (c *Cluster) Reinstall(ctx context.Context) error {
-	installDir, err := filepath.EvalSymlinks(c.files.pathTo("install"))
-	if err != nil {
-		return err
-	}
-	return c.apply(ctx, installDir)
+	return c.apply(ctx, c.files.pathTo("install"))
 }
 
 // ReinstallAs applies the operator's manifests again as another field manager. That fails if it
 // would change a field that another manager owns, unless a flag forces it.
 func (c *Cluster) ReinstallAs(ctx context.Context, manager string, flags ...string) error {
-	installDir, err := filepath.EvalSymlinks(c.files.pathTo("install"))
-	if err != nil {
-		return err
-	}
-	args := append([]string{"apply", "--server-side", "--field-manager=" + manager, "--kustomize", installDir}, flags...)
-	_, err = c.Kubectl(ctx, args...)
+	args := append([]string{"apply", "--server-side", "--field-manager=" + manager, "--kustomize", c.files.pathTo("install")}, flags...)
+	_, err := c.Kubectl(ctx, args...)
 	return err
 }
 
@@ -77,11 +69,8 @@ func (c *Cluster) apply(ctx context.Context, dir string) error {
 // installOperator applies config/default without its Deployment and with the Service of the
 // webhooks leading to the balancer.
 func (c *Cluster) installOperator(ctx context.Context) error {
-	// Kustomize takes no absolute path, and resolves links before it compares.
-	installDir, err := filepath.EvalSymlinks(c.files.pathTo("install"))
-	if err != nil {
-		return err
-	}
+	// Kustomize takes no absolute path.
+	installDir := c.files.pathTo("install")
 	base, err := filepath.EvalSymlinks(cmp.Or(c.options.Manifests, filepath.Join(c.moduleRoot, "config", "default")))
 	if err != nil {
 		return err
@@ -120,7 +109,7 @@ func (c *Cluster) StartInstalled(ctx context.Context, namespace string, managers
 		return err
 	}
 	c.options.Managers = managers
-	webhooks, err := c.startBalancer(ctx)
+	webhooks, err := c.startBalancer()
 	if err != nil {
 		return err
 	}
@@ -177,8 +166,8 @@ func (c *Cluster) StopInstalled() error {
 	for _, manager := range c.Managers {
 		errs = append(errs, manager.Stop())
 	}
-	errs = append(errs, c.endBalancer())
-	c.Managers, c.Balancer, c.endBalancer = nil, nil, nil
+	errs = append(errs, c.Balancer.Stop())
+	c.Managers, c.Balancer = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -206,8 +195,8 @@ func (c *Cluster) RenewCredentials(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for number, manager := range c.Managers {
-		if err := writeKubeconfig(c.managerKubeconfig(number), configVia(config, manager.API)); err != nil {
+	for _, manager := range c.Managers {
+		if err := c.writeCredentials(manager, config); err != nil {
 			return err
 		}
 	}
@@ -284,10 +273,10 @@ func (c *Cluster) AddManager(ctx context.Context) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.prepareManager(ctx, config, loopback(port)); err != nil {
+	added, err := c.prepareManager(config, loopback(port))
+	if err != nil {
 		return nil, err
 	}
-	added := c.Managers[len(c.Managers)-1]
 	if err := added.Start(ctx); err != nil {
 		return nil, err
 	}

@@ -44,7 +44,9 @@ type Process struct {
 // Start runs the process and waits until it is ready. That fails if the process ends or ctx is
 // done before; then the process does not run.
 func (p *Process) Start(ctx context.Context) error {
+	p.mu.Lock()
 	done, err := p.launch()
+	p.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
@@ -66,13 +68,8 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
+// launch runs the process. p.mu is locked.
 func (p *Process) launch() (done <-chan struct{}, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.launchLocked()
-}
-
-func (p *Process) launchLocked() (done <-chan struct{}, err error) {
 	log, err := p.files.log(p.Name)
 	if err != nil {
 		return nil, err
@@ -84,7 +81,7 @@ func (p *Process) launchLocked() (done <-chan struct{}, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	if err := p.files.notePID(p.Name, cmd.Process.Pid); err != nil {
+	if err := os.WriteFile(p.files.pidPath(p.Name), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o600); err != nil {
 		_ = cmd.Process.Kill()
 	}
 	ended, started := make(chan struct{}), time.Now()
@@ -108,7 +105,7 @@ func (p *Process) revive(ended *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ending && p.cmd == ended {
-		_, _ = p.launchLocked() // no caller can receive the error
+		_, _ = p.launch() // no caller can receive the error
 	}
 }
 
@@ -265,12 +262,6 @@ func (p *Part) Stop() error { return p.end(syscall.SIGCONT) }
 
 // Kill ends the part at once (SIGKILL) and waits until it is gone.
 func (p *Part) Kill() error { return p.end(syscall.SIGKILL) }
-
-// Pause suspends the part (SIGSTOP).
-func (p *Part) Pause() error { return p.signal(syscall.SIGSTOP) }
-
-// Resume lets a paused part go on (SIGCONT).
-func (p *Part) Resume() error { return p.signal(syscall.SIGCONT) }
 
 // Restart stops the part and starts it again.
 func (p *Part) Restart(ctx context.Context) error {

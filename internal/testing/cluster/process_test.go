@@ -14,106 +14,74 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 func TestProcessIsPausedKilledAndStartedAgain(t *testing.T) {
-	t.Setenv(playEnv, playManager)
-	m := newTestManager(t)
-	if err := m.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m := startTestManager(t)
 	first := m.PID()
 
-	if err := m.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Pause())
 	if answers(m, 200*time.Millisecond) {
 		t.Error("it answers while it is paused")
 	}
 	if !m.Running() {
 		t.Error("it is paused, and reported as not running")
 	}
-	if err := m.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Resume())
 	if !answers(m, 10*time.Second) {
 		t.Error("it was resumed and does not answer")
 	}
 
-	if err := m.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Kill())
 	if m.Running() || answers(m, 200*time.Millisecond) {
 		t.Error("it was killed and still runs")
 	}
-	if err := m.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Restart(t.Context()))
 	if m.PID() == first || !answers(m, 10*time.Second) {
 		t.Error("it was restarted and does not run")
 	}
 }
 
 func TestPausedProcessCanBeStopped(t *testing.T) {
-	t.Setenv(playEnv, playManager)
-	m := newTestManager(t)
-	if err := m.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	m := startTestManager(t)
+	must.Succeed(t, m.Pause())
 	if err := m.Stop(); err != nil || m.Running() {
 		t.Errorf("stopping: %v, running: %t", err, m.Running())
 	}
 }
 
 func TestExitedProcessIsRestarted(t *testing.T) {
-	t.Setenv(playEnv, playManager)
-	m := newTestManager(t)
+	m := newTestManager(t, playManager)
 	m.reviveAfter = time.Nanosecond
-	if err := m.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Start(t.Context()))
 	first, ended := m.PID(), m.Done()
-	if err := m.signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.signal(syscall.SIGKILL))
 	<-ended
 	if err := m.ready(t.Context()); err != nil || m.PID() == first {
 		t.Errorf("it was not started again (%v)", err)
 	}
-	if err := m.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Kill())
 	if m.Running() {
 		t.Error("it was started again after its stop")
 	}
 }
 
 func TestProcessStartedAgainIsNotRestarted(t *testing.T) {
-	t.Setenv(playEnv, playManager)
-	m := newTestManager(t)
-	if err := m.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m := startTestManager(t)
 	first := m.cmd
-	if err := m.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Restart(t.Context()))
 	second := m.PID()
 	m.revive(first)
 	if m.PID() != second {
 		t.Error("there are two of it now")
 	}
-	if err := m.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Stop())
 }
 
 func TestExitedProcessIsNotAwaitedAndLogIsQuoted(t *testing.T) {
-	t.Setenv(playEnv, playQuitter)
-	m := newTestManager(t)
+	m := newTestManager(t, playQuitter)
 	err := m.Start(t.Context())
 	if err == nil {
 		t.Fatal("a process that ended was ready")
@@ -132,20 +100,14 @@ func TestProcessesEndWithOwner(t *testing.T) {
 	owner.Env = append(os.Environ(), playEnv+"="+playOwner)
 	owner.Stderr = t.Output()
 	out, err := owner.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := owner.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, owner.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("reading the owner's output: %v", err)
 	}
 	address := strings.TrimSpace(line)
-	if err := owner.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, owner.Process.Kill())
 	_ = owner.Wait()
 
 	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 10*time.Second, true,
@@ -175,7 +137,7 @@ func ownManager() {
 		panic(err)
 	}
 	defer held.release()
-	m, err := newManager(replica{binary: os.Args[0], files: files, webhook: loopback(0)}, &ports{})
+	m, err := (&Cluster{files: files, options: Options{ManagerBinary: os.Args[0]}}).newManager(loopback(0))
 	if err != nil {
 		panic(err)
 	}
@@ -187,21 +149,22 @@ func ownManager() {
 }
 
 // newTestManager prepares a manager that the test binary plays.
-func newTestManager(t *testing.T) *Manager {
+func newTestManager(t *testing.T, play string) *Manager {
 	t.Helper()
+	t.Setenv(playEnv, play)
 	files, err := newRunDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := newManager(replica{binary: os.Args[0], files: files, webhook: loopback(0)}, &ports{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	m, err := (&Cluster{files: files, options: Options{ManagerBinary: os.Args[0]}}).newManager(loopback(0))
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, m.Kill()) })
+	return m
+}
+
+// startTestManager starts a manager that is ready at once.
+func startTestManager(t *testing.T) *Manager {
+	t.Helper()
+	m := newTestManager(t, playManager)
+	must.Succeed(t, m.Start(t.Context()))
 	return m
 }
 
@@ -212,4 +175,23 @@ func answers(m *Manager, within time.Duration) bool {
 		return false
 	}
 	return response.Body.Close() == nil
+}
+
+// TestPortIsAssignedOnce requests the port of one cluster for another, which can be of another
+// process.
+func TestPortIsAssignedOnce(t *testing.T) {
+	var one, other ports
+	port, err := one.next()
+	must.Succeed(t, err)
+	check := func(p *ports, want bool) {
+		t.Helper()
+		if got, err := p.lock(port); got != want || err != nil {
+			t.Fatalf("got %t, %v, want %t", got, err, want)
+		}
+	}
+	check(&one, false)
+	check(&other, false)
+	must.Succeed(t, one.release())
+	check(&other, true)
+	must.Succeed(t, other.release())
 }

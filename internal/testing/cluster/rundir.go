@@ -2,12 +2,17 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -37,11 +42,17 @@ func newRunDir(named string) (*runDir, error) {
 		}
 		d.path, d.temporary = temp, true
 	}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return nil, err
+	}
 	absolute, err := filepath.Abs(d.path)
 	if err != nil {
 		return nil, err
 	}
-	d.path = absolute
+	// Kustomize resolves links before it compares paths.
+	if d.path, err = filepath.EvalSymlinks(absolute); err != nil {
+		return nil, err
+	}
 	for _, part := range []string{"logs", "pids", "auth", "launch", "install", "etcd", "apiserver", "cache", "capi"} {
 		if err := os.RemoveAll(d.pathTo(part)); err != nil {
 			return nil, err
@@ -78,10 +89,6 @@ func (d *runDir) tail(name string) string {
 	return fmt.Sprintf("the end of %s:\n  %s", d.logPath(name), bytes.Join(lines, []byte("\n  ")))
 }
 
-func (d *runDir) notePID(name string, pid int) error {
-	return os.WriteFile(d.pidPath(name), []byte(strconv.Itoa(pid)+"\n"), 0o600)
-}
-
 func (d *runDir) pid(name string) (int, error) {
 	text, err := os.ReadFile(d.pidPath(name))
 	if err != nil {
@@ -99,3 +106,142 @@ func (d *runDir) remove() error {
 	}
 	return os.RemoveAll(d.path)
 }
+
+const (
+	modulePath = "github.com/cadastre-dev/cadastre"
+	assetsEnv  = "KUBEBUILDER_ASSETS"
+)
+
+// ModuleRoot returns the directory of Cadastre's go.mod: the working directory or one above it.
+func ModuleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(content), "module "+modulePath+"\n") {
+			return dir, nil
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return "", fmt.Errorf("no directory above the working directory has the go.mod of %s", modulePath)
+		}
+		dir = above
+	}
+}
+
+// assets holds the directory of the control plane's binaries.
+type assets string
+
+// findAssets returns the directory of $KUBEBUILDER_ASSETS, else bin/k8s, and makes sure that
+// nothing is missing.
+func findAssets(moduleRoot string) (assets, error) {
+	found := assets(cmp.Or(os.Getenv(assetsEnv), filepath.Join(moduleRoot, "bin", "k8s")))
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
+		if _, err := os.Stat(found.path(name)); errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("%s is missing: run `make controlplane`, or set %s to a directory that has it",
+				found.path(name), assetsEnv)
+		}
+	}
+	return found, nil
+}
+
+// Binary returns the path of a program of the control plane, such as kubectl, to be run without
+// a cluster or with other input than Cluster.Kubectl has.
+func Binary(name string) (string, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	found, err := findAssets(root)
+	return found.path(name), err
+}
+
+func (a assets) path(name string) string { return filepath.Join(string(a), name) }
+
+// Ports are chosen below the range from which kernels take the local ports of outgoing
+// connections (from 32768 on Linux), so that none of them is taken that way before its process
+// listens.
+const lowestPort, highestPort = 20000, 32000
+
+// portLocks is the directory, below that for temporary files, with a file for each port that
+// was given away. The process that owns the port holds a lock on the file, as suites that run
+// side by side find a port free until the process that it is for listens.
+const portLocks = "cadastre-test-ports"
+
+// ports finds TCP ports on loopback that no process listens on, each once, and keeps them from
+// other processes until this one ends.
+type ports struct {
+	locks []*os.File
+}
+
+// next returns a port that is free.
+func (p *ports) next() (int, error) {
+	for range 100 {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		listener, err := net.Listen("tcp", loopback(port))
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			continue
+		case err != nil:
+			return 0, err
+		}
+		if err := listener.Close(); err != nil {
+			return 0, err
+		}
+		if ours, err := p.lock(port); ours || err != nil {
+			return port, err
+		}
+	}
+	return 0, fmt.Errorf("100 ports between %d and %d, and none was free", lowestPort, highestPort)
+}
+
+// lock reports whether this process owns the port from now on.
+func (p *ports) lock(port int) (bool, error) {
+	dir := filepath.Join(os.TempDir(), portLocks)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return false, err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return false, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return false, errors.Join(ignoreTaken(err), file.Close())
+	}
+	p.locks = append(p.locks, file)
+	return true, nil
+}
+
+func ignoreTaken(err error) error {
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil
+	}
+	return err
+}
+
+// release gives the ports back.
+func (p *ports) release() error {
+	var errs []error
+	for _, file := range p.locks {
+		errs = append(errs, file.Close())
+	}
+	p.locks = nil
+	return errors.Join(errs...)
+}
+
+// several returns n ports that are free.
+func (p *ports) several(n int) ([]int, error) {
+	found := make([]int, n)
+	for i := range found {
+		port, err := p.next()
+		if err != nil {
+			return nil, err
+		}
+		found[i] = port
+	}
+	return found, nil
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

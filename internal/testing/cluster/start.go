@@ -32,8 +32,14 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.installClusterAPI(ctx); err != nil {
-		return err
+	if c.options.ClusterAPI {
+		if err := c.step("starting Cluster API's core manager, until ready", func() error { return c.StartClusterAPI(ctx) }); err != nil {
+			return err
+		}
+	} else if c.options.ClusterAPICRDs {
+		if err := c.step("installing Cluster API's CRDs", func() error { return c.InstallClusterAPICRDs(ctx) }); err != nil {
+			return err
+		}
 	}
 	if c.options.Bare {
 		return nil
@@ -41,7 +47,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.options.Managers == 0 && len(c.options.Webhooks) == 0 {
 		return c.step("installing the CRDs", func() error { return c.Install(ctx, "config/crd") })
 	}
-	webhooks, err := c.startBalancer(ctx)
+	webhooks, err := c.startBalancer()
 	if err != nil {
 		return err
 	}
@@ -57,7 +63,7 @@ func (c *Cluster) prepare() (err error) {
 	if c.moduleRoot, err = ModuleRoot(); err != nil {
 		return err
 	}
-	if c.assets, err = findAssets(c.options.Assets, c.moduleRoot); err != nil {
+	if c.assets, err = findAssets(c.moduleRoot); err != nil {
 		return err
 	}
 	if _, err := os.Stat(c.managerBinary()); err != nil && c.options.Managers > 0 {
@@ -100,7 +106,7 @@ func (c *Cluster) startPlane(ctx context.Context) (err error) {
 	if c.admin, err = c.User("admin", "system:masters"); err != nil {
 		return err
 	}
-	if err := writeKubeconfig(c.Kubeconfig(), c.admin); err != nil {
+	if err := WriteKubeconfig(c.Kubeconfig(), c.admin, "cadastre", ""); err != nil {
 		return err
 	}
 	return awaitDefaultNamespace(ctx, c.admin)
@@ -112,7 +118,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 		return err
 	}
 	kubeconfig := c.files.pathTo("auth", "kube-controller-manager.kubeconfig")
-	if err := writeKubeconfig(kubeconfig, config); err != nil {
+	if err := WriteKubeconfig(kubeconfig, config, "cadastre", ""); err != nil {
 		return err
 	}
 	port, err := c.free.next()
@@ -126,21 +132,9 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	return c.ControllerManager.Start(ctx)
 }
 
-// installClusterAPI installs the parts of Cluster API that the options ask for.
-func (c *Cluster) installClusterAPI(ctx context.Context) error {
-	switch {
-	case c.options.ClusterAPI:
-		return c.step("starting Cluster API's core manager, until ready", func() error { return c.StartClusterAPI(ctx) })
-	case c.options.ClusterAPICRDs:
-		return c.step("installing Cluster API's CRDs", func() error { return c.InstallClusterAPICRDs(ctx) })
-	default:
-		return nil
-	}
-}
-
 // startBalancer puts the balancer in front of the webhooks, those of the managers included, and
 // returns the addresses for the latter.
-func (c *Cluster) startBalancer(ctx context.Context) ([]string, error) {
+func (c *Cluster) startBalancer() ([]string, error) {
 	freePorts, err := c.free.several(c.options.Managers + 1)
 	if err != nil {
 		return nil, err
@@ -149,18 +143,8 @@ func (c *Cluster) startBalancer(ctx context.Context) ([]string, error) {
 	for _, port := range freePorts[1:] {
 		addresses = append(addresses, loopback(port))
 	}
-	c.Balancer, err = balancer.Listen(loopback(freePorts[0]), append(addresses, c.options.Webhooks...)...)
-	if err != nil {
-		return nil, err
-	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- c.Balancer.Serve(life) }()
-	c.endBalancer = func() error {
-		end()
-		return <-served
-	}
-	return addresses, nil
+	c.Balancer, err = balancer.Start(loopback(freePorts[0]), append(addresses, c.options.Webhooks...)...)
+	return addresses, err
 }
 
 // startManagers starts all replicas at once, under the operator's account.
@@ -170,7 +154,7 @@ func (c *Cluster) startManagers(ctx context.Context, webhooks []string) error {
 		return err
 	}
 	for _, webhook := range webhooks {
-		if err := c.prepareManager(ctx, config, webhook); err != nil {
+		if _, err := c.prepareManager(config, webhook); err != nil {
 			return err
 		}
 	}
@@ -182,67 +166,31 @@ func (c *Cluster) startManagers(ctx context.Context, webhooks []string) error {
 }
 
 // managerKubeconfig returns the file with the credentials of a replica.
-func (c *Cluster) managerKubeconfig(number int) string {
-	return c.files.pathTo("auth", fmt.Sprintf("manager-%d.kubeconfig", number))
+func (c *Cluster) managerKubeconfig(name string) string {
+	return c.files.pathTo("auth", name+".kubeconfig")
 }
 
-// prepareManager adds a replica that is still to be started.
-func (c *Cluster) prepareManager(ctx context.Context, config *rest.Config, webhook string) error {
-	number := len(c.Managers)
-	api, err := c.startProxy(ctx, config)
-	if err != nil {
-		return err
-	}
-	kubeconfig := c.managerKubeconfig(number)
-	if err := writeKubeconfig(kubeconfig, configVia(config, api)); err != nil {
-		return err
-	}
-	manager, err := newManager(replica{
-		number:     number,
-		namespace:  c.namespace,
-		account:    c.account,
-		binary:     c.managerBinary(),
-		kubeconfig: kubeconfig,
-		webhook:    webhook,
-		args:       c.managerArgs(),
-		env:        c.options.ManagerEnv,
-		files:      c.files,
-		revive:     c.options.Revive,
-		api:        api,
-	}, &c.free)
-	if err != nil {
-		return err
-	}
-	c.Managers = append(c.Managers, manager)
-	return nil
-}
-
-// startProxy starts a proxy to the API server for one manager, if Options ask for it.
-func (c *Cluster) startProxy(ctx context.Context, config *rest.Config) (*proxy.Proxy, error) {
-	if !c.options.Proxied {
-		return nil, nil
-	}
-	way, err := proxy.Listen(loopback(0), config)
+// prepareManager adds a replica that is still to be started, with a proxy to the API server if
+// Options ask for it.
+func (c *Cluster) prepareManager(config *rest.Config, webhook string) (*Manager, error) {
+	m, err := c.newManager(webhook)
 	if err != nil {
 		return nil, err
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- way.Serve(life) }()
-	c.endProxies = append(c.endProxies, func() error {
-		end()
-		return <-served
-	})
-	return way, nil
+	if c.options.Proxied {
+		if m.API, err = proxy.Start(loopback(0), config); err != nil {
+			return nil, err
+		}
+	}
+	return m, c.writeCredentials(m, config)
 }
 
-// configVia returns the configuration for a client that uses a proxy to the API server; nil means the
-// direct way.
-func configVia(config *rest.Config, apiProxy *proxy.Proxy) *rest.Config {
-	if apiProxy == nil {
-		return config
+// writeCredentials writes the kubeconfig of a replica, which leads to its proxy if it has one.
+func (c *Cluster) writeCredentials(m *Manager, config *rest.Config) error {
+	if m.API != nil {
+		config = &rest.Config{Host: m.API.URL()}
 	}
-	return &rest.Config{Host: apiProxy.URL()}
+	return WriteKubeconfig(c.managerKubeconfig(m.Name), config, "cadastre", "")
 }
 
 // step does a part of the work and reports how long it took.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // introduction is the start of the document.
@@ -127,23 +129,21 @@ func (r Row) kindOfPlace() string {
 
 // together returns the causes of two messages that differ only in their values, as one list.
 func together(a, b string) string {
-	all := append(strings.Split(a, ", "), strings.Split(b, ", ")...)
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ", ")
+	all := sets.New(strings.Split(a, ", ")...).Insert(strings.Split(b, ", ")...)
+	return strings.Join(sets.List(all), ", ")
 }
 
 // shape returns the templates that a message meets. They are the same for two messages that
 // differ only in their values. A message that meets none is of a rule, or of Kubernetes.
 func shape(message string, templates []Template) string {
-	var met []string
+	met := sets.New[string]()
 	for _, t := range templates {
 		if t.Meets(message) {
-			met = append(met, t.Text())
+			met.Insert(t.Text())
 		}
 	}
 	if len(met) == 0 {
 		return message
 	}
-	slices.Sort(met)
-	return strings.Join(slices.Compact(met), "\x01")
+	return strings.Join(sets.List(met), "\x01")
 }

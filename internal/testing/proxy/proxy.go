@@ -10,6 +10,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -17,6 +18,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +30,8 @@ import (
 // concurrently.
 type Proxy struct {
 	listener net.Listener
-	handler  http.Handler
+	server   *http.Server
+	served   chan error // the result of the server
 
 	mu sync.Mutex
 	// weather is the treatment of open watches; changed is closed when it is replaced.
@@ -48,10 +51,9 @@ type weather struct {
 	resource string
 }
 
-// Listen returns a proxy that listens on a TCP address ("127.0.0.1:0" picks a port) and leads
-// to the API server of a configuration, under that configuration's identity. It passes requests
-// on once Serve runs.
-func Listen(address string, to *rest.Config) (*Proxy, error) {
+// Start starts a proxy that listens on a TCP address ("127.0.0.1:0" picks a port) and leads to
+// the API server of a configuration, under that configuration's identity.
+func Start(address string, to *rest.Config) (*Proxy, error) {
 	to = rest.CopyConfig(to)
 	to.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(to)
@@ -66,8 +68,8 @@ func Listen(address string, to *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the proxy: %w", err)
 	}
-	p := &Proxy{listener: listener, changed: make(chan struct{}), watches: map[*stream]struct{}{}}
-	p.handler = &httputil.ReverseProxy{
+	p := &Proxy{listener: listener, served: make(chan error, 1), changed: make(chan struct{}), watches: map[*stream]struct{}{}}
+	handler := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     through{p, transport},
 		FlushInterval: -1,
@@ -76,29 +78,29 @@ func Listen(address string, to *rest.Config) (*Proxy, error) {
 			panic(http.ErrAbortHandler) // the manager is to see a broken connection, not an answer
 		},
 	}
+	p.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { p.served <- p.server.Serve(listener) }()
 	return p, nil
+}
+
+// Stop breaks all connections, and returns an error if the proxy has failed before.
+func (p *Proxy) Stop() error {
+	err := p.server.Close()
+	if failed := <-p.served; !errors.Is(failed, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serving the proxy: %w", failed))
+	}
+	return err
 }
 
 // URL returns the URL at which the proxy answers.
 func (p *Proxy) URL() string { return "http://" + p.listener.Addr().String() }
-
-// Serve passes requests on until ctx is done.
-func (p *Proxy) Serve(ctx context.Context) error {
-	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(p.listener); ctx.Err() == nil {
-		return fmt.Errorf("serving the proxy: %w", err)
-	}
-	return nil
-}
 
 // Cut breaks the open watches, and returns their number.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range p.watches {
-		s.cutOnce.Do(func() { close(s.cut) })
+		s.cut(errCut)
 	}
 	return len(p.watches)
 }
@@ -166,14 +168,175 @@ func (t through) hold(req *http.Request) error {
 		if left <= 0 || !strings.HasSuffix(req.URL.Path, "/"+w.resource) {
 			return nil
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-changed:
-		case <-req.Context().Done():
-			timer.Stop()
-			return req.Context().Err()
+		if err := pass(req.Context(), left, changed); err != nil {
+			return err
 		}
-		timer.Stop()
 	}
+}
+
+// pass waits for that time, or until the weather changes.
+func pass(ctx context.Context, left time.Duration, changed <-chan struct{}) error {
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+var errCut = errors.New("the watch was cut")
+
+// stream holds the body of an open watch.
+type stream struct {
+	ctx    context.Context //nolint:containedctx // that of the request with this body, until the watch is cut
+	cut    context.CancelCauseFunc
+	body   io.ReadCloser
+	proxy  *Proxy
+	chunks chan chunk
+	rest   chunk
+}
+
+// chunk holds the data that came in one piece, and the time when it came.
+type chunk struct {
+	data []byte
+	err  error
+	at   time.Time
+}
+
+func (p *Proxy) follow(ctx context.Context, body io.ReadCloser) *stream {
+	ctx, cut := context.WithCancelCause(ctx)
+	s := &stream{ctx: ctx, cut: cut, body: body, proxy: p, chunks: make(chan chunk, 4096)}
+	p.mu.Lock()
+	p.watches[s] = struct{}{}
+	p.mu.Unlock()
+	go s.pump()
+	return s
+}
+
+// pump reads the data that the API server sends.
+func (s *stream) pump() {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := s.body.Read(buffer)
+		c := chunk{data: append([]byte(nil), buffer[:n]...), err: err, at: time.Now()}
+		select {
+		case s.chunks <- c:
+		case <-s.ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements io.Reader: it hands on the data that is due.
+func (s *stream) Read(into []byte) (int, error) {
+	if len(s.rest.data) == 0 && s.rest.err == nil {
+		select {
+		case s.rest = <-s.chunks:
+		case <-s.ctx.Done():
+			return 0, context.Cause(s.ctx)
+		}
+		if err := s.untilDue(s.rest.at); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(into, s.rest.data)
+	s.rest.data = s.rest.data[n:]
+	if len(s.rest.data) == 0 {
+		return n, s.rest.err
+	}
+	return n, nil
+}
+
+// untilDue waits until the data that came at that time may be handed on.
+func (s *stream) untilDue(at time.Time) error {
+	for {
+		w, changed := s.proxy.now()
+		left := w.delay - time.Since(at)
+		if left <= 0 && !w.silent {
+			return nil
+		}
+		if w.silent {
+			left = time.Hour
+		}
+		if err := pass(s.ctx, left, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() error {
+	s.proxy.mu.Lock()
+	delete(s.proxy.watches, s)
+	s.proxy.mu.Unlock()
+	s.cut(nil)
+	return s.body.Close()
+}
+
+// HeldCreate represents one create call that does not reach the API server before it is
+// released.
+type HeldCreate struct {
+	proxy    *Proxy
+	resource string
+	arrived  chan struct{}
+	released chan struct{}
+	once     sync.Once
+}
+
+// HoldCreate holds back the next create of a resource, and no other: the next POST to a path
+// that ends with it, such as "namespaces/team/ipallocations". Release releases it. If the
+// caller gives up before, the create is never sent.
+func (p *Proxy) HoldCreate(resource string) *HeldCreate {
+	h := &HeldCreate{proxy: p, resource: resource, arrived: make(chan struct{}), released: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.creates = append(p.creates, h)
+	return h
+}
+
+// Arrived returns a channel that is closed when the create has come, and waits.
+func (h *HeldCreate) Arrived() <-chan struct{} { return h.arrived }
+
+// Release passes the create on; if none has come, none will be held back. It may be called more
+// than once.
+func (h *HeldCreate) Release() {
+	h.proxy.mu.Lock()
+	defer h.proxy.mu.Unlock()
+	h.proxy.creates = slices.DeleteFunc(h.proxy.creates, func(other *HeldCreate) bool { return other == h })
+	h.once.Do(func() { close(h.released) })
+}
+
+// holdCreate waits while the create is held back.
+func (p *Proxy) holdCreate(req *http.Request) error {
+	h := p.takeHeld(req.URL.Path)
+	if h == nil {
+		return nil
+	}
+	close(h.arrived)
+	select {
+	case <-h.released:
+		return nil
+	case <-req.Context().Done():
+		return req.Context().Err()
+	}
+}
+
+// takeHeld removes the first HeldCreate that waits for a create of the path from the list, so
+// that it holds no second one.
+func (p *Proxy) takeHeld(path string) *HeldCreate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.IndexFunc(p.creates, func(h *HeldCreate) bool { return strings.HasSuffix(path, "/"+h.resource) })
+	if at < 0 {
+		return nil
+	}
+	h := p.creates[at]
+	p.creates = slices.Delete(p.creates, at, at+1)
+	return h
 }

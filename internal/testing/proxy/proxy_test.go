@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // lines implements a server of watches: it sends the lines of the test.
@@ -42,19 +43,9 @@ func serve(t *testing.T) (*Proxy, *lines) {
 		}
 	}))
 	t.Cleanup(l.Close)
-	p, err := Listen("127.0.0.1:0", &rest.Config{Host: l.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error)
-	go func() { served <- p.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	p, err := Start("127.0.0.1:0", &rest.Config{Host: l.URL})
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, p.Stop()) })
 	return p, l
 }
 
@@ -62,13 +53,9 @@ func serve(t *testing.T) (*Proxy, *lines) {
 func get(t *testing.T, url string) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answer, err := http.DefaultClient.Do(req) //nolint:bodyclose // closed by the reader
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := make(chan string)
 	go func() {
 		defer close(got)

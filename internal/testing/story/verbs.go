@@ -1,6 +1,7 @@
 package story
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"time"
@@ -9,13 +10,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -160,14 +164,8 @@ func (w *World) RequestedBy(obj client.Object, user string) {
 // entitle gives the service account Entitled its right, and blocks until the authorizer knows it.
 func (p *Plane) entitle(ctx context.Context) error {
 	for _, obj := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "entitled"}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, Verbs: []string{"use"},
-		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "entitled"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "entitled"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Team, Name: "entitled"}},
-		},
+		build.ClusterRole("entitled", rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, Verbs: []string{"use"}}),
+		build.ClusterBinding("entitled", "entitled", build.ServiceAccount(Team, "entitled")),
 	} {
 		if err := client.IgnoreAlreadyExists(p.admin.Create(ctx, obj)); err != nil {
 			return err
@@ -180,4 +178,75 @@ func (p *Plane) entitle(ctx context.Context) error {
 		err := p.admin.Create(ctx, review)
 		return review.Status.Allowed, err
 	})
+}
+
+// inOrder fails the story if the object comes, by its name, before one of the same order that
+// was created earlier. Creation times are whole seconds, and the name decides between objects
+// of the same age: in any other order the older object would be the first only if a second
+// began in between.
+func (w *World) inOrder(obj client.Object) {
+	w.t.Helper()
+	if orderOf(obj) == noOrder {
+		return
+	}
+	for _, earlier := range w.ordered {
+		if orderOf(earlier) == orderOf(obj) && compareNames(obj, earlier) < 0 && w.counts(earlier) {
+			w.t.Fatalf("%s %s is created after %s %s, which comes first by name if they are of the same second: rename one of them, so that the older one comes first",
+				kindOf(obj), client.ObjectKeyFromObject(obj), kindOf(earlier), client.ObjectKeyFromObject(earlier))
+		}
+	}
+	w.ordered = append(w.ordered, obj)
+}
+
+// order represents an order in which the operator puts objects, by their age and then by their
+// names.
+type order int
+
+const (
+	noOrder order = iota
+	// queueOrder has the objects that wait for a block.
+	queueOrder
+	// defaultOrder has the classes that are the default.
+	defaultOrder
+)
+
+func orderOf(obj client.Object) order {
+	switch obj := obj.(type) {
+	case *v1alpha1.IPClaim, *ipamv1.IPAddressClaim:
+		return queueOrder
+	case v1alpha1.Pool:
+		if obj.PoolSpec().ParentRef != nil {
+			return queueOrder
+		}
+	case *v1alpha1.IPClass:
+		if inventory.IsDefault(obj) {
+			return defaultOrder
+		}
+	}
+	return noOrder
+}
+
+func compareNames(a, b client.Object) int {
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(kindOf(a), kindOf(b)))
+}
+
+// counts reports whether an object still has its position in its order: it is stored, and has
+// no block yet.
+func (w *World) counts(obj client.Object) bool {
+	w.t.Helper()
+	now := obj.DeepCopyObject().(client.Object)
+	err := w.plane.admin.Get(w.t.Context(), client.ObjectKeyFromObject(obj), now)
+	suite.Must(w.t, client.IgnoreNotFound(err))
+	if err != nil || now.GetUID() != obj.GetUID() {
+		return false
+	}
+	switch now := now.(type) {
+	case *v1alpha1.IPClaim:
+		return now.Status.AllocatedCIDR == ""
+	case *ipamv1.IPAddressClaim:
+		return now.Status.AddressRef.Name == ""
+	case v1alpha1.Pool:
+		return now.PoolStatus().AllocatedCIDR == ""
+	}
+	return true
 }

@@ -1,23 +1,53 @@
+// Package story holds the verbs of the tests of controllers. A story runs on a real API server,
+// without a manager: the test calls Reconcile itself, one pass at a time, and reads as a
+// sequence of events:
+//
+//	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj(), build.Claim("team", "a").Pool("p").Obj())
+//	e.Reconciled("a").Bound("10.0.0.0/32")
+//
+// Plane is the API server, and World the state of one story: the view of allocations, the
+// catalog and the queue, fed by watches as in the operator. Every verb returns when these have
+// been shown everything that is stored, so that the next pass decides with it: nothing is
+// polled, and no test sleeps. A test adds the verbs for its own kind of object, such as Bound.
+//
+// Interrupted runs a story once for each moment at which another actor can come in between the
+// calls that a pass makes. Failing runs it once for each call, which fails.
+//
+// The stories of a package are subtests of one test, which starts the API server once, and run
+// one after the other. Each begins on an API server without objects of the operator, and takes
+// its own away at the end, so that all may use the same names. Time is the story's clock,
+// except for the clock of the API server, and for the time that the ledger waits for its watch.
 package story
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/entries"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -56,9 +86,9 @@ func (p *Plane) Begin(t *testing.T) *World {
 	t.Helper()
 	w := &World{
 		Clock: clocktesting.NewFakeClock(time.Now()), Events: &Events{},
-		t: t, plane: p, shown: newShown(), writes: &writes{hooks: map[string]func(){}}, moments: &moments{}, entries: &entries.Kept{},
+		t: t, plane: p, shown: &shown{objects: map[key]version{}}, writes: &writes{hooks: map[string]func(){}}, moments: &moments{}, entries: &entries.Kept{},
 	}
-	w.K8s = interruptible(noteWrites(p.admin, w.writes), w.moments)
+	w.K8s = w.observed(p.admin)
 	w.Replica = replica.New(replica.Options{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: shownWithin}),
 		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000, Sinks: map[string]history.Sink{"story": w.entries},
@@ -124,7 +154,7 @@ func (w *World) Seen() {
 		if !isFed(obj) {
 			continue
 		}
-		if !w.shown.until(ctx, func() bool { return w.isShown(ctx, obj) }) {
+		if !w.shown.mu.Await(ctx, func() bool { return w.isShown(ctx, obj) }) {
 			w.t.Fatalf("%s %s was not shown within %s as it is stored", kindOf(obj), client.ObjectKeyFromObject(obj), shownWithin)
 		}
 	}
@@ -132,7 +162,7 @@ func (w *World) Seen() {
 }
 
 // isShown reads an object, and reports whether it has been shown as it is stored, or in a newer
-// version.
+// version. It is called again at each change: the object may change while it is compared.
 func (w *World) isShown(ctx context.Context, obj client.Object) bool {
 	w.t.Helper()
 	err := w.plane.admin.Get(ctx, client.ObjectKeyFromObject(obj), obj)
@@ -153,4 +183,91 @@ func isFed(obj client.Object) bool {
 		return true
 	}
 	return false
+}
+
+const (
+	// System is the operator's namespace.
+	System = "system"
+	// Team is the namespace of the claims.
+	Team = "team"
+)
+
+// Plane represents a control plane for stories.
+type Plane struct {
+	config *rest.Config
+	admin  client.WithWatch
+	kinds  []client.Object
+}
+
+// Kubeconfig is the environment variable that names the kubeconfig of a control plane which
+// runs already, with all CRDs. Stories use it in place of a new one, one test at a time, so
+// that a test which is run again and again takes as long as its stories alone.
+const Kubeconfig = "STORY_KUBECONFIG"
+
+// Start starts a control plane, which stops when the test ends. Each story is a subtest,
+// and begins with Begin. No managers run.
+func Start(t *testing.T, options cluster.Options) *Plane {
+	t.Helper()
+	p := &Plane{}
+	if running := os.Getenv(Kubeconfig); running != "" {
+		p.attach(t, running)
+	} else {
+		w := suite.Start(t, options)
+		suite.Must(t, w.AwaitKinds(t.Context()))
+		p.config, p.admin = w.Config(), w.WithWatch
+	}
+	for _, name := range []string{System, Team} {
+		suite.Must(t, client.IgnoreAlreadyExists(p.admin.Create(t.Context(), build.Namespace(name))))
+	}
+	suite.Must(t, p.entitle(t.Context()))
+	p.kinds = []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &v1alpha1.IPClass{}, &v1alpha1.IPAllocation{}}
+	if options.ClusterAPICRDs {
+		p.kinds = append(p.kinds, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}, &clusterv1.Cluster{})
+	}
+	suite.Must(t, p.wipe(t.Context())) // of the objects that a test that was cut off has left there
+	return p
+}
+
+// attach connects to a control plane that runs already.
+func (p *Plane) attach(t *testing.T, kubeconfig string) {
+	t.Helper()
+	log.SetLogger(logr.Discard()) // warnings of the API server
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	suite.Must(t, err)
+	config.QPS = -1
+	p.config = config
+	p.admin, err = cluster.NewClient(config)
+	suite.Must(t, err)
+}
+
+// Config returns the administrator's configuration, without a rate limit.
+func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.config) }
+
+// wipe deletes everything that a story has made, whatever finalizers it has.
+func (p *Plane) wipe(ctx context.Context) error {
+	var wiping errgroup.Group
+	for _, kind := range p.kinds {
+		gvk, err := p.admin.GroupVersionKindFor(kind)
+		if err != nil {
+			return err
+		}
+		wiping.Go(func() error {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(gvk)
+			err := p.admin.List(ctx, list)
+			for i := range list.Items {
+				err = errors.Join(err, force(ctx, p.admin, &list.Items[i]))
+			}
+			return err
+		})
+	}
+	return wiping.Wait()
+}
+
+// force removes the finalizers of an object and deletes it.
+func force(ctx context.Context, k8s client.Client, obj client.Object) error {
+	if err := k8s.Patch(ctx, obj, build.Merge(`{"metadata":{"finalizers":null}}`)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(k8s.Delete(ctx, obj))
 }

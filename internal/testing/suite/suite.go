@@ -9,11 +9,10 @@ package suite
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"io"
-	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,13 +21,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +83,22 @@ func ModuleRoot(t testing.TB) string {
 	root, err := cluster.ModuleRoot()
 	Must(t, err)
 	return root
+}
+
+// Kustomized returns the output of kustomize for a directory, of the module or anywhere else.
+func Kustomized(t testing.TB, dir string) string {
+	t.Helper()
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(ModuleRoot(t), dir)
+	}
+	kubectl, err := cluster.Binary("kubectl")
+	Must(t, err)
+	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).Output()
+	if failure := new(exec.ExitError); errors.As(err, &failure) {
+		t.Fatalf("kubectl kustomize %s: %v: %s", dir, err, failure.Stderr)
+	}
+	Must(t, err)
+	return string(out)
 }
 
 // IsCut reports whether a connection was cut in mid-request: that of the client, or that of the
@@ -210,38 +221,6 @@ func (w *World) AwaitUnlessFailed(what string, yes func(context.Context) (bool, 
 	}
 }
 
-// Leader waits until a replica leads, and returns it.
-func (w *World) Leader() *cluster.Manager {
-	w.Helper()
-	var leader *cluster.Manager
-	w.Await("a replica leads", func(context.Context) bool {
-		i := slices.IndexFunc(w.Managers, func(m *cluster.Manager) bool { return m.Running() && w.leads(m) })
-		if i >= 0 {
-			leader = w.Managers[i]
-		}
-		return i >= 0
-	})
-	return leader
-}
-
-// leads reports whether a replica leads, by its log since it was last started: there the
-// controller of claims, which only the leader runs, has begun, and has not ended since.
-func (w *World) leads(m *cluster.Manager) bool {
-	log, err := os.ReadFile(m.LogPath())
-	Must(w, err)
-	life := string(log)
-	if i := strings.LastIndex(life, "\n--- "); i >= 0 {
-		life = life[i:]
-	}
-	runs := false
-	for line := range strings.Lines(life) {
-		if strings.Contains(line, `controller="ipclaim"`) {
-			runs = runs && !strings.Contains(line, "All workers finished") || strings.Contains(line, "Starting workers")
-		}
-	}
-	return runs
-}
-
 // Retained deletes an IPClaim, and waits until its block is retained.
 func (w *World) Retained(namespace, name string) {
 	w.Helper()
@@ -251,6 +230,14 @@ func (w *World) Retained(namespace, name string) {
 	w.Await(name+" is retained", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim.Spec.AllocationName}, record) == nil && record.Spec.State == v1alpha1.AllocationRetained
 	})
+}
+
+// Sized returns how much a test does: all, or less with go test -short.
+func Sized[T any](all, short T) T {
+	if testing.Short() {
+		return short
+	}
+	return all
 }
 
 // Setting returns the value of an environment variable, or the usual value if it is not set.
@@ -295,37 +282,4 @@ func (w *World) RunKubectl(args ...string) string {
 	out, err := w.Kubectl(w.Context(), args...)
 	Must(w, err)
 	return out
-}
-
-// Account makes a service account in the namespace default, and returns a token of it.
-func (w *World) Account(name string) string {
-	w.Helper()
-	w.Created(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
-	clients, err := kubernetes.NewForConfig(w.Config())
-	Must(w, err)
-	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(w.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	Must(w, err)
-	return token.Status.Token
-}
-
-// Insecure returns a client that trusts every server, and has no certificate.
-func Insecure(timeout time.Duration) *http.Client {
-	return &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-}
-
-// Diagnostics asks a replica at a path of its endpoint for metrics, such as /metrics, with a
-// token or, if that is empty, without, and returns the code and the body of the answer.
-func (w *World) Diagnostics(replica int, path, token string) (int, []byte) {
-	w.Helper()
-	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://"+w.Managers[replica].MetricsAddress+path, nil)
-	Must(w, err)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := Insecure(20 * time.Second).Do(req) // a replica signs its certificate itself, and the monitors do not check it either
-	Must(w, err)
-	answer, err := io.ReadAll(response.Body)
-	Must(w, err)
-	Must(w, response.Body.Close())
-	return response.StatusCode, answer
 }

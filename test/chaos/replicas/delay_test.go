@@ -24,6 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // delayed represents a connection to the API server on which the watch of claims is late.
@@ -55,7 +56,7 @@ func (b *lateBody) Read(buffer []byte) (int, error) {
 
 var _ = Describe("a claim of one name is created, deleted and created again by 8 clients, at one replica that sees claims late", Ordered, func() {
 	const clients = 8
-	rounds := sized(60, 25)
+	rounds := suite.Sized(60, 25)
 	var w *world
 
 	BeforeAll(func(ctx context.Context) {

@@ -29,14 +29,6 @@ func TestReplicas(t *testing.T) {
 	specs.Run(t, "Replicas", waitTimeout, 50*time.Millisecond)
 }
 
-// sized returns how much a test does: all of it, or less with go test -short.
-func sized(all, short int) int {
-	if testing.Short() {
-		return short
-	}
-	return all
-}
-
 // world holds a cluster with a client.
 type world struct{ *suite.World }
 

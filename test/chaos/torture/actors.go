@@ -121,6 +121,11 @@ func (p *party) try(ctx context.Context, a attempt) error {
 	return err
 }
 
+// create makes an attempt to create an object.
+func (p *party) create(ctx context.Context, what string, obj client.Object) error {
+	return p.try(ctx, attempt{what: what, obj: obj, do: func(ctx context.Context) error { return p.Create(ctx, obj) }})
+}
+
 func (p *party) answered(id string, obj client.Object) {
 	revision, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
 )
 
 // metal3Finalizer is on claims of Cluster API's provider for Metal3, which takes it off after the
@@ -57,9 +59,7 @@ func (a *addressActor) make(ctx context.Context, slot int) error {
 			return nil
 		}
 	}
-	err := a.try(ctx, attempt{what: saidOfAddress("create", claim), obj: claim, do: func(ctx context.Context) error {
-		return a.Create(ctx, claim)
-	}})
+	err := a.create(ctx, saidOfAddress("create", claim), claim)
 	if err == nil || !isRefusal(err) {
 		a.slots[slot] = claim // it may exist
 	}
@@ -119,7 +119,7 @@ func (a *addressActor) makeAddress(ctx context.Context, claim *ipamv1.IPAddressC
 		},
 	}
 	what := fmt.Sprintf("create IPAddress %s/%s %s", address.Namespace, address.Name, address.Spec.Address)
-	return a.try(ctx, attempt{what: what, obj: address, do: func(ctx context.Context) error { return a.Create(ctx, address) }})
+	return a.create(ctx, what, address)
 }
 
 // drop deletes the claim of a slot, or the address alone if there is nothing else; finalizers are
@@ -209,4 +209,73 @@ func (p *party) endAddresses(ctx context.Context) bool {
 func saidOfAddress(what string, claim *ipamv1.IPAddressClaim) string {
 	return fmt.Sprintf("%s IPAddressClaim %s/%s of %s %s, finalizers %v, annotations %v", what, claim.Namespace, claim.Name,
 		claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name, claim.Finalizers, claim.Annotations)
+}
+
+// children is the number of names of child pools. All pool actors compete for them, and claims name
+// them.
+const children = 8
+
+func childName(random *rand.Rand) string { return fmt.Sprintf("child-%d", random.IntN(children)) }
+
+// poolActor makes child pools, by length or by CIDR, and deletes them with their claims. There are
+// few pools, and to list the claims of one costs the API server more than a claim does: it takes
+// its time.
+type poolActor struct {
+	*party
+	random   *rand.Rand
+	existing map[string]bool // as far as it knows: others make and delete them too
+}
+
+func newPoolActor(p *party, _ int, random *rand.Rand) actor {
+	return &poolActor{p, random, map[string]bool{}}
+}
+
+// act implements actor.
+func (a *poolActor) act(ctx context.Context) error {
+	defer wait(ctx, between(a.random, 100*time.Millisecond, 300*time.Millisecond))
+	name := childName(a.random)
+	if !a.existing[name] {
+		err := a.make(ctx, name)
+		a.existing[name] = !isRefusal(err) || apierrors.IsAlreadyExists(err)
+		return err
+	}
+	err := a.end(ctx, build.Pool(name).Obj())
+	a.existing[name] = !apierrors.IsNotFound(err)
+	return err
+}
+
+func (a *poolActor) make(ctx context.Context, name string) error {
+	length := 22 + a.random.IntN(6)
+	b := build.Pool(name).Child(poolParent, int32(length))
+	how := fmt.Sprintf("/%d", length)
+	asked := a.random.IntN(4) == 0
+	if asked {
+		addr := netip.AddrFrom4([4]byte{10, 80, byte(a.random.IntN(4)), byte(a.random.IntN(256))})
+		how = netip.PrefixFrom(addr, length).Masked().String()
+		b.CIDR(how)
+	}
+	pool := b.Obj()
+	if asked {
+		pool.Annotations = map[string]string{witness.AskedAnnotation: "yes"}
+	}
+	return a.create(ctx, "create IPPool "+name+" "+how, pool)
+}
+
+// end deletes a pool. While it has claims, that is refused; then it deletes some
+// of those first.
+func (a *poolActor) end(ctx context.Context, pool *v1alpha1.IPPool) error {
+	err := a.remove(ctx, pool)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	claims := &v1alpha1.IPClaimList{}
+	if err := a.List(ctx, claims, client.MatchingFields{"spec.poolRef.name": pool.Name}); err != nil {
+		return err
+	}
+	for i := range claims.Items {
+		if err := a.remove(ctx, &claims.Items[i]); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
 }

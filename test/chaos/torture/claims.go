@@ -136,9 +136,7 @@ func (a *claimActor) exact() netip.Prefix {
 }
 
 func (a *claimActor) create(ctx context.Context, claim *v1alpha1.IPClaim, what string) error {
-	return a.try(ctx, attempt{what: said(what, claim), obj: claim, do: func(ctx context.Context) error {
-		return a.Create(ctx, claim)
-	}})
+	return a.party.create(ctx, said(what, claim), claim)
 }
 
 func (a *claimActor) apply(ctx context.Context, claim *v1alpha1.IPClaim, what string) error {
@@ -209,7 +207,7 @@ func (a *claimActor) drop(ctx context.Context, slot int) error {
 func (a *claimActor) letGo(ctx context.Context, slot int) error {
 	claim := a.slots[slot]
 	err := a.call(ctx, "take the finalizer off "+claim.Namespace+"/"+claim.Name, func(ctx context.Context) error {
-		return a.Patch(ctx, bare(claim), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		return a.Patch(ctx, bare(claim), build.Merge(`{"metadata":{"finalizers":null}}`))
 	}, nil)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err

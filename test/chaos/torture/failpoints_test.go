@@ -82,13 +82,9 @@ func (f failpoint) build(t *testing.T, root string) string {
 func (f failpoint) compile(t *testing.T, root string, args ...string) {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{"Replace": f.changed(t, root)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, err)
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(overlay, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(t, os.WriteFile(overlay, content, 0o600))
 	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-overlay", overlay}, args...)...)
 	build.Dir = root
 	if said, err := build.CombinedOutput(); err != nil {
@@ -104,16 +100,12 @@ func (f failpoint) changed(t *testing.T, root string) map[string]string {
 	for _, e := range f.edits {
 		path := filepath.Join(root, e.file)
 		code, err := os.ReadFile(cmp.Or(changed[path], path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		suite.Must(t, err)
 		if n := strings.Count(string(code), e.old); n != 1 {
 			t.Fatalf("%s: %s has %d times %q, want once", f.name, e.file, n, e.old)
 		}
 		changed[path] = filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
-		if err := os.WriteFile(changed[path], []byte(strings.Replace(string(code), e.old, e.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		suite.Must(t, os.WriteFile(changed[path], []byte(strings.Replace(string(code), e.old, e.new, 1)), 0o600))
 	}
 	return changed
 }

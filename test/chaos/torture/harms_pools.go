@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -152,7 +151,7 @@ func (n *nemesis) ask(ctx context.Context, asking *errgroup.Group, b *build.Clai
 	claim := b.Obj()
 	claim.Name = fmt.Sprintf("site-%d", n.serial)
 	asking.Go(func() error { // the witness judges the answer
-		_ = n.try(ctx, attempt{what: said("create", claim), obj: claim, do: func(ctx context.Context) error { return n.Create(ctx, claim) }})
+		_ = n.create(ctx, said("create", claim), claim)
 		return nil
 	})
 }
@@ -174,7 +173,7 @@ func (n *nemesis) clearClaims(ctx context.Context, pool string) {
 		claim := &claims.Items[i]
 		_ = n.remove(ctx, claim)
 		if len(claim.Finalizers) > 0 {
-			_ = n.admin.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(noFinalizers)))
+			_ = n.admin.Patch(ctx, claim, build.Merge(noFinalizers))
 		}
 	}
 	addresses := &ipamv1.IPAddressClaimList{}
@@ -194,7 +193,7 @@ func (n *nemesis) forceAway(ctx context.Context, pool *v1alpha1.IPPool) {
 			if err := n.unasked.Delete(ctx, pool); err != nil {
 				return err
 			}
-			return n.admin.Patch(ctx, pool.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(noFinalizers)))
+			return n.admin.Patch(ctx, pool.DeepCopy(), build.Merge(noFinalizers))
 		}, nil)
 		return apierrors.IsNotFound(err)
 	})
@@ -203,9 +202,7 @@ func (n *nemesis) forceAway(ctx context.Context, pool *v1alpha1.IPPool) {
 // makePool makes a pool of a site, and reports whether it exists.
 func (n *nemesis) makePool(ctx context.Context, site, name int) bool {
 	pool := sitePool(site, name)
-	err := n.try(ctx, attempt{what: "create IPPool " + pool.Name + " " + pool.Spec.CIDR, obj: pool, do: func(ctx context.Context) error {
-		return n.Create(ctx, pool)
-	}})
+	err := n.create(ctx, "create IPPool "+pool.Name+" "+pool.Spec.CIDR, pool)
 	return err == nil || apierrors.IsAlreadyExists(err)
 }
 

@@ -1,3 +1,31 @@
+// Package torture runs real managers against a real API server and etcd, with clients that claim,
+// release and claim again, while a nemesis kills, pauses, cuts and deletes; a witness judges the
+// stored objects.
+//
+//	clients ──▶ kube-apiserver ──▶ balancer ──▶ managers
+//	               ▲     │                        │
+//	               │     └──▶ etcd ◀── witness    │
+//	               └───── a proxy for each ◀──────┘
+//
+// All choices come from one seed, which is printed first. The decisions of the scheduling of
+// processes are not repeated with it: the same seed makes the same clients ask for the same things
+// and the nemesis do the same in the same order.
+//
+// A run has three parts: the storm, with clients and faults; the calm, with clients alone, in which
+// no fault excuses anything; and the end, in which nothing happens until all is as required,
+// waiting claims are served one after the other, and everything is given back.
+//
+// # Force
+//
+// Only the operator takes its finalizer off a record: a policy refuses it to all others. An
+// administrator who does so under the operator's account has released the block by hand. The
+// witness is notified before, and does not hold it against the operator if another holder gets the
+// block; the claim that lost it has to report that it is in conflict, or to have its record again
+// (see package witness).
+//
+// # Clients
+//
+// A client is an actor: see actors. To add one, write it in a separate file and list it there.
 package torture
 
 import (
@@ -11,6 +39,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/test/chaos/torture/witness"
@@ -91,28 +121,19 @@ func (t *torture) play(ctx context.Context, c *cluster.Cluster) error {
 }
 
 func (t *torture) assemble(ctx context.Context, c *cluster.Cluster) error {
-	admin, err := cluster.NewClient(c.Config())
-	if err != nil {
-		return err
+	var errs []error
+	as := func(config *rest.Config, err error) client.WithWatch {
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		k8s, err := cluster.NewClient(config)
+		errs = append(errs, err)
+		return k8s
 	}
-	account, err := c.OperatorConfig(ctx)
-	if err != nil {
-		return err
-	}
-	operator, err := cluster.NewClient(account)
-	if err != nil {
-		return err
-	}
+	admin, operator, unasked := as(c.Config(), nil), as(c.OperatorConfig(ctx)), as(c.User(unaskedUser, "system:masters"))
 	tenant, err := c.User("torture")
-	if err != nil {
-		return err
-	}
-	account, err = c.User(unaskedUser, "system:masters")
-	if err != nil {
-		return err
-	}
-	unasked, err := cluster.NewClient(account)
-	if err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
 	t.world = &world{

@@ -18,9 +18,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
-// The kinds that claims name.
-const kindPool, kindClass = string(v1alpha1.PoolKindIPPool), "IPClass"
-
 // infrastructureGroup is the API group of the provider that is played.
 const infrastructureGroup = "infrastructure.example.com"
 
@@ -80,30 +77,16 @@ func (f *fleet) machine(ctx context.Context, name string) *unstructured.Unstruct
 	return machine
 }
 
-// claim makes one of a machine's claims. edit sets its particular fields.
-func (f *fleet) claim(ctx context.Context, machine *unstructured.Unstructured, name string, edit func(*ipamv1.IPAddressClaim)) {
+// asks begins a claim of the fleet for an address of its pool.
+func (f *fleet) asks(name string) *build.AddressClaimBuilder {
+	return build.AddressClaim(f.name, name).Pool(f.name)
+}
+
+// claim makes one of a machine's claims.
+func (f *fleet) claim(ctx context.Context, machine *unstructured.Unstructured, claim *build.AddressClaimBuilder) {
 	GinkgoHelper()
-	claim := addressClaim(f.name, name, kindPool, f.name)
-	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, machine.GroupVersionKind())}
-	edit(claim)
-	Expect(f.on.Create(ctx, claim)).To(Succeed())
-}
-
-// bySpec, byLabel and byOwnerAlone set the Cluster that a claim belongs to, or not.
-func bySpec(name string) func(*ipamv1.IPAddressClaim) {
-	return func(claim *ipamv1.IPAddressClaim) { claim.Spec.ClusterName = name }
-}
-
-func byLabel(name string) func(*ipamv1.IPAddressClaim) {
-	return func(claim *ipamv1.IPAddressClaim) {
-		claim.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
-	}
-}
-
-func byOwnerAlone(*ipamv1.IPAddressClaim) {}
-
-func addressClaim(namespace, name, kind, pool string) *ipamv1.IPAddressClaim {
-	return build.AddressClaim(namespace, name).From(v1alpha1.GroupVersion.Group, kind, pool).Obj()
+	owner := metav1.NewControllerRef(machine, machine.GroupVersionKind())
+	Expect(f.on.Create(ctx, claim.OwnedBy(*owner).Obj())).To(Succeed())
 }
 
 // move moves the namespace to another management cluster.

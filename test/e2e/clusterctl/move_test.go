@@ -2,14 +2,15 @@ package clusterctl
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,12 +25,10 @@ var _ = Describe("clusterctl move", func() {
 		f.pools(ctx, "10.210.0.0/26", "10.211.0.0/24")
 		for _, name := range []string{"m0", "m1"} {
 			machine := f.machine(ctx, name)
-			f.claim(ctx, machine, name+"-spec", bySpec(f.name))
-			f.claim(ctx, machine, name+"-label", byLabel(f.name))
-			f.claim(ctx, machine, name+"-owner", byOwnerAlone)
-			f.claim(ctx, machine, name+"-class", func(claim *ipamv1.IPAddressClaim) {
-				claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name = kindClass, f.name
-			})
+			f.claim(ctx, machine, f.asks(name+"-spec").Cluster(f.name))
+			f.claim(ctx, machine, f.asks(name+"-label").ClusterLabel(f.name))
+			f.claim(ctx, machine, f.asks(name+"-owner"))
+			f.claim(ctx, machine, f.asks(name+"-class").Class(f.name))
 		}
 		network := f.network(ctx)
 		before := source.answered(ctx, f.name, 8)
@@ -54,8 +53,9 @@ var _ = Describe("clusterctl move", func() {
 		f := newFleet(ctx, source, "quick")
 		f.pools(ctx, "10.212.0.0/26", "10.213.0.0/24")
 		machine := f.machine(ctx, "m0")
-		for i := range 20 {
-			f.claim(ctx, machine, "c"+string(rune('a'+i)), []func(string) func(*ipamv1.IPAddressClaim){bySpec, byLabel}[i%2](f.name))
+		for i := range 10 {
+			f.claim(ctx, machine, f.asks(fmt.Sprint("spec-", i)).Cluster(f.name))
+			f.claim(ctx, machine, f.asks(fmt.Sprint("label-", i)).ClusterLabel(f.name))
 		}
 		before := source.answered(ctx, f.name, 20)
 		f.move(ctx, target)
@@ -74,14 +74,11 @@ var _ = Describe("clusterctl move", func() {
 		f.localPool("child", func(spec *v1alpha1.PoolSpec) {
 			spec.ParentRef, spec.PrefixLength = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: f.name}, new(int32(26))
 			spec.AllowRetain = true
-			spec.AllowRetain = true
 		})
 		machine := f.machine(ctx, "m0")
 		for i, pool := range []string{"root", "child", "root", "child"} {
-			f.claim(ctx, machine, "c"+strconv.Itoa(i), func(claim *ipamv1.IPAddressClaim) {
-				claim.Spec.ClusterName, claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name = f.name, "LocalIPPool", pool
-				claim.Annotations = map[string]string{v1alpha1.AnnotationSticky: claim.Name}
-			})
+			name := fmt.Sprint("c", i)
+			f.claim(ctx, machine, f.asks(name).From(v1alpha1.GroupVersion.Group, "LocalIPPool", pool).Cluster(f.name).Annotation(v1alpha1.AnnotationSticky, name))
 		}
 		before := source.answered(ctx, f.name, 4)
 		f.move(ctx, target)
@@ -103,8 +100,8 @@ var _ = Describe("clusterctl move", func() {
 	It("leaves behind the objects of no Cluster, and the pools that it copied", func(ctx context.Context) {
 		f := newFleet(ctx, source, "mixed")
 		f.pools(ctx, "10.214.0.0/26", "10.215.0.0/24")
-		f.claim(ctx, f.machine(ctx, "m0"), "goes", bySpec(f.name))
-		Expect(source.Create(ctx, addressClaim(f.name, "stays", kindPool, f.name))).To(Succeed())
+		f.claim(ctx, f.machine(ctx, "m0"), f.asks("goes").Cluster(f.name))
+		Expect(source.Create(ctx, f.asks("stays").Obj())).To(Succeed())
 		before := source.answered(ctx, f.name, 2)
 		f.move(ctx, target)
 
@@ -166,16 +163,15 @@ func rushInto(ctx context.Context, on *management, namespace, pool string, count
 	GinkgoHelper()
 	on.Namespace(namespace)
 	for i := range count {
-		Expect(on.Create(ctx, addressClaim(namespace, "rush-"+string(rune('a'+i)), kindPool, pool))).To(Succeed())
+		Expect(on.Create(ctx, build.AddressClaim(namespace, fmt.Sprint("rush-", i)).Pool(pool).Obj())).To(Succeed())
 	}
 	return func(ctx context.Context) map[string]string { return on.answered(ctx, namespace, count) }
 }
 
 func expectDistinct(some, others map[string]string) {
 	GinkgoHelper()
-	all := slices.Concat(slices.Collect(maps.Values(some)), slices.Collect(maps.Values(others)))
-	slices.Sort(all)
-	Expect(slices.Compact(slices.Clone(all))).To(Equal(all), "an address has two holders")
+	all := append(slices.Collect(maps.Values(some)), slices.Collect(maps.Values(others))...)
+	Expect(sets.New(all...)).To(HaveLen(len(all)), "an address has two holders")
 }
 
 // expectGone fails while objects of the fleet are left in the source, except its pools and class.

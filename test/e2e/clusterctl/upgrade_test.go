@@ -16,10 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
-	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/test/framework/installed"
 )
 
 // elsewhere is the namespace of the operator that is upgraded.
@@ -29,8 +28,8 @@ var _ = Describe("clusterctl upgrade", func() {
 	It("loses no held block, in another namespace and while claims arrive", func(ctx context.Context) {
 		GinkgoT().Setenv("CADASTRE_NAMESPACE", elsewhere)
 		upgraded := boot(ctx)
-		upgraded.initializeIn(ctx, elsewhere)
-		upgraded.isHealthy(ctx)
+		upgraded.initialize(ctx, elsewhere)
+		installed.IsHealthy(upgraded.World, elsewhere, "default")
 		upgraded.Pools(build.Pool("kept").CIDR("10.201.0.0/16").Obj())
 		held := build.Claim("default", "held").Pool("kept").Length(28).Obj()
 		Expect(upgraded.Create(ctx, held)).To(Succeed())
@@ -44,7 +43,7 @@ var _ = Describe("clusterctl upgrade", func() {
 		Expect(upgraded.RenewCredentials(ctx)).To(Succeed())
 		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
 		load.judge(ctx, upgraded)
-		upgraded.isHealthy(ctx)
+		installed.IsHealthy(upgraded.World, elsewhere, "default")
 		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
 		Expect(held.Spec.CIDR).To(Equal("10.201.0.0/28"))
 
@@ -52,24 +51,17 @@ var _ = Describe("clusterctl upgrade", func() {
 		upgraded.Namespace("watched")
 		upgraded.Managers[0].Args = append(upgraded.Managers[0].Args, "--namespace=watched")
 		Expect(upgraded.Managers[0].Restart(ctx)).To(Succeed())
-		outside := addressClaim("default", "outside", kindPool, "kept")
+		outside := build.AddressClaim("default", "outside").Pool("kept").Obj()
 		Expect(upgraded.Create(ctx, outside)).To(Succeed())
-		Expect(upgraded.Create(ctx, addressClaim("watched", "inside", kindPool, "kept"))).To(Succeed())
+		Expect(upgraded.Create(ctx, build.AddressClaim("watched", "inside").Pool("kept").Obj())).To(Succeed())
 		Expect(upgraded.answered(ctx, "watched", 1)).To(HaveKey("inside"))
 		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(outside), outside)).To(Succeed())
 		Expect(outside.Status.Conditions).To(BeEmpty())
 
 		By("it is removed as documented, and leaves the objects of Cluster API")
-		asOperator, err := upgraded.OperatorConfig(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = upgraded.Kubectl(ctx, "create", "clusterrolebinding", "cadastre-removal",
-			"--clusterrole=cadastre-removal", "--serviceaccount="+elsewhere+":"+cluster.ServiceAccount)
-		Expect(err).NotTo(HaveOccurred())
-		options := operator.Options{Namespace: elsewhere, ServiceAccount: cluster.ServiceAccount}
-		Expect(operator.RemoveFinalizers(ctx, asOperator, options, GinkgoWriter)).To(Succeed())
+		installed.PrepareRemoval(upgraded.World, elsewhere, cluster.ServiceAccount)
 		repository.clusterctl(ctx, "delete", "--kubeconfig="+upgraded.Kubeconfig(), "--ipam=cadastre", "--include-namespace")
-		_, err = upgraded.Kubectl(ctx, "delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
-		Expect(err).NotTo(HaveOccurred())
+		upgraded.RunKubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
 		Expect(upgraded.Managers[0].Stop()).To(Succeed())
 		Eventually(func(g Gomega) {
 			crds := &apiextensionsv1.CustomResourceDefinitionList{}
@@ -80,22 +72,6 @@ var _ = Describe("clusterctl upgrade", func() {
 		Expect(upgraded.Get(ctx, client.ObjectKeyFromObject(outside), outside)).To(Succeed())
 	})
 })
-
-// isHealthy waits until kubectl ipam doctor finds nothing wrong, except the Pods, which do not run
-// here.
-func (m *management) isHealthy(ctx context.Context) {
-	GinkgoHelper()
-	doctor := installation.Doctor{Client: m, Namespace: "default", Operator: installation.Namespace(ctx, m), Now: time.Now}
-	Expect(doctor.Operator).To(Equal(elsewhere))
-	doctor.ServiceAccount = installation.AccountIn(ctx, m, doctor.Operator)
-	Eventually(func(g Gomega) {
-		for _, check := range doctor.Run(ctx) {
-			if check.Name != "deployment" {
-				g.Expect(check.Result).NotTo(Equal(installation.ResultFailed), "%s: %s: %s", check.Name, check.Message, check.Remedy)
-			}
-		}
-	}).Should(Succeed())
-}
 
 // claimant creates one claim after the other, each until it is stored.
 type claimant struct {

@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
@@ -149,19 +150,16 @@ func allServed(ctx context.Context, team string, claims int) {
 	}).WithTimeout(2 * time.Minute).WithPolling(500 * time.Millisecond).Should(Equal(claims)) // a list of all of them is work, too
 	addresses := &ipamv1.IPAddressList{}
 	Expect(k8s.List(ctx, addresses, client.InNamespace(team))).To(Succeed())
-	distinct := map[string]bool{}
+	distinct := sets.New[string]()
 	for _, address := range addresses.Items {
-		distinct[address.Spec.Address] = true
+		distinct.Insert(address.Spec.Address)
 	}
 	Expect(distinct).To(HaveLen(claims))
 }
 
 var _ = Describe("A crowd", Ordered, func() {
 	// each of 10 clients makes so many claims.
-	each := 100
-	if testing.Short() {
-		each = 20
-	}
+	each := suite.Sized(100, 20)
 
 	It("of 10 clients makes claims: all are served, with distinct addresses", func(ctx context.Context) {
 		team := specs.Namespace(ctx, k8s, "crowd")

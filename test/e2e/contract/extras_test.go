@@ -31,15 +31,13 @@ var _ = Describe("poolRef to an IPClass", Ordered, func() {
 	})
 
 	It("lets the class pick the pool, which owner and labels name", func(ctx context.Context) {
-		for name, want := range map[string][2]string{"a": {"by-class-a", "10.10.0.7"}} {
-			address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, name).Class("by-class").Obj()))
-			Expect(address.Spec.Address).To(Equal(want[1]))
-			Expect(address.Spec.PoolRef).To(Equal(ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClass", Name: "by-class"}))
-			Expect(address.OwnerReferences).To(ContainElement(And(HaveField("Kind", "IPPool"), HaveField("Name", want[0]))))
-			Expect(address.Labels).To(And(HaveKeyWithValue(v1alpha1.LabelPool, want[0]), HaveKeyWithValue(v1alpha1.LabelPoolKind, "IPPool")))
-			Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(24)))
-			Expect(address.Spec.Gateway).To(Equal("10.10.0.254"))
-		}
+		address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "a").Class("by-class").Obj()))
+		Expect(address.Spec.Address).To(Equal("10.10.0.7"))
+		Expect(address.Spec.PoolRef).To(Equal(ipamv1.IPPoolReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClass", Name: "by-class"}))
+		Expect(address.OwnerReferences).To(ContainElement(And(HaveField("Kind", "IPPool"), HaveField("Name", "by-class-a"))))
+		Expect(address.Labels).To(And(HaveKeyWithValue(v1alpha1.LabelPool, "by-class-a"), HaveKeyWithValue(v1alpha1.LabelPoolKind, "IPPool")))
+		Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(24)))
+		Expect(address.Spec.Gateway).To(Equal("10.10.0.254"))
 		Expect(served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "b").Class("by-class").Obj())).Spec.Address).To(Equal("10.10.1.0"))
 		waits := specs.Created(ctx, k8s, build.AddressClaim(team, "c").Class("by-class").Obj())
 		Eventually(reason(ctx, waits)).Should(Equal("False/PoolExhausted"))
@@ -229,8 +227,7 @@ var _ = Describe("The annotation sticky", Ordered, func() {
 		Expect(served(ctx, specs.Created(ctx, k8s, sticky(elsewhere, "machine-b", "node-1"))).Spec.Address).NotTo(Equal(had))
 		Expect(served(ctx, specs.Created(ctx, k8s, sticky(team, "machine-c", "node-2"))).Spec.Address).NotTo(Equal(had))
 
-		second := specs.Created(ctx, k8s, sticky(team, "machine-d", "node-1"))
-		Expect(served(ctx, second).Spec.Address).To(Equal(had))
+		Expect(served(ctx, specs.Created(ctx, k8s, sticky(team, "machine-d", "node-1"))).Spec.Address).To(Equal(had))
 		By("and one that comes while the address is in use gets another")
 		Expect(served(ctx, specs.Created(ctx, k8s, sticky(team, "machine-e", "node-1"))).Spec.Address).NotTo(Equal(had))
 	})
@@ -307,21 +304,15 @@ var _ = Describe("The right to use a pool of another project", Ordered, func() {
 		specs.Pool(ctx, k8s, build.Pool("granted").CIDR("10.16.0.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Project = "someone-else"
 		}).Obj())
-		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "makes-address-claims"},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"ipam.cluster.x-k8s.io"}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"create", "get"}}},
-		})).To(Succeed())
-		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "uses-granted"},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: []string{"granted"}, Verbs: []string{"use"}}},
-		})).To(Succeed())
+		Expect(k8s.Create(ctx, build.ClusterRole("makes-address-claims", rbacv1.PolicyRule{
+			APIGroups: []string{"ipam.cluster.x-k8s.io"}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"create", "get"},
+		}))).To(Succeed())
+		Expect(k8s.Create(ctx, build.ClusterRole("uses-granted", rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: []string{"granted"}, Verbs: []string{"use"},
+		}))).To(Succeed())
 		userWithRoles := func(user string, roles ...string) client.Client {
 			for _, role := range roles {
-				Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
-					ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
-					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-					Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-				})).To(Succeed())
+				Expect(k8s.Create(ctx, build.ClusterBinding(user+"-"+role, role, build.User(user)))).To(Succeed())
 			}
 			return running.As(user)
 		}

@@ -7,11 +7,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -69,8 +67,7 @@ var _ = Describe("Existing objects", Ordered, func() {
 	})
 
 	It("is repaired if finalizers, owners or labels were removed", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "repair").Pool("adoption").Obj())
-		address := served(ctx, claim)
+		address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "repair").Pool("adoption").Obj()))
 		as := address.DeepCopy()
 		specs.Edited(ctx, k8s, address, func(a *ipamv1.IPAddress) {
 			a.Finalizers, a.OwnerReferences, a.Labels, a.Annotations = nil, nil, nil, nil
@@ -82,12 +79,11 @@ var _ = Describe("Existing objects", Ordered, func() {
 	})
 
 	It("keeps its address when record and status are lost", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "lost").Pool("adoption").Obj())
-		address := served(ctx, claim)
+		address := served(ctx, specs.Created(ctx, k8s, build.AddressClaim(team, "lost").Pool("adoption").Obj()))
 		record := recordsOf(ctx, "adoption", "lost")[0]
 		asOperator := running.AsOperator()
 		Expect(asOperator.Delete(ctx, &record)).To(Succeed())
-		Expect(asOperator.Patch(ctx, &record, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":[]}}`)))).To(Succeed())
+		Expect(asOperator.Patch(ctx, &record, build.Merge(`{"metadata":{"finalizers":[]}}`))).To(Succeed())
 		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "adoption", "lost") }).Should(
 			ConsistOf(And(HaveField("Spec.CIDR", address.Spec.Address+"/32"), Not(HaveField("UID", record.UID)))))
 	})
@@ -252,8 +248,8 @@ var _ = Describe("A pool that is full", Ordered, func() {
 			Eventually(reason(ctx, claim)).Should(Equal("False/PoolExhausted"))
 			waiting = append(waiting, claim)
 		}
-		Eventually(eventsOf(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted"))
-		Expect(eventsOf(ctx, holding[0])()).To(BeEmpty(), "it was served at once, as its condition says")
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, waiting[0]) }).Should(ConsistOf("Warning PoolExhausted"))
+		Expect(specs.EventsOf(ctx, k8s, holding[0])).To(BeEmpty(), "it was served at once, as its condition says")
 	})
 
 	It("serves waiting claims, oldest first, at once, and none is overtaken", func(ctx context.Context) {
@@ -268,27 +264,12 @@ var _ = Describe("A pool that is full", Ordered, func() {
 				Expect(reason(ctx, later)()).To(Equal("False/PoolExhausted"))
 			}
 		}
-		Eventually(eventsOf(ctx, waiting[0])).Should(ConsistOf("Warning PoolExhausted", "Normal AddressAllocated"))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, waiting[0]) }).Should(ConsistOf("Warning PoolExhausted", "Normal AddressAllocated"))
 		Expect(specs.Stored(ctx, k8s, overtaking).Spec.CIDR).To(BeEmpty())
 		Expect(k8s.Delete(ctx, holding[3])).To(Succeed())
 		Eventually(func() string { return specs.Stored(ctx, k8s, overtaking).Spec.CIDR }).ShouldNot(BeEmpty())
 	})
 })
-
-// eventsOf returns the events about a claim.
-func eventsOf(ctx context.Context, claim *ipamv1.IPAddressClaim) func() []string {
-	return func() []string {
-		list := &eventsv1.EventList{}
-		Expect(k8s.List(ctx, list, client.InNamespace(claim.Namespace))).To(Succeed())
-		var events []string
-		for _, event := range list.Items {
-			if event.Regarding.UID == claim.UID {
-				events = append(events, event.Type+" "+event.Reason)
-			}
-		}
-		return events
-	}
-}
 
 var _ = Describe("A pool that changes", Ordered, func() {
 	It("drains the blocks that its ranges leave out", func(ctx context.Context) {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // valid returns objects that are accepted as they are, by the plural of their kind.
@@ -81,7 +83,7 @@ func nasty(random *rand.Rand) any {
 
 // mutated returns a copy of an object with something wrong somewhere.
 func mutated(object map[string]any, random *rand.Rand) map[string]any {
-	changed := clone(object).(map[string]any)
+	changed := runtime.DeepCopyJSON(object)
 	for range 1 + random.IntN(3) {
 		mutate(changed, random)
 	}
@@ -109,22 +111,4 @@ func mutate(object map[string]any, random *rand.Rand) {
 	default:
 		object[key] = nasty(random)
 	}
-}
-
-func clone(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		copied := make(map[string]any, len(v))
-		for key, inner := range v {
-			copied[key] = clone(inner)
-		}
-		return copied
-	case []any:
-		copied := make([]any, len(v))
-		for i, inner := range v {
-			copied[i] = clone(inner)
-		}
-		return copied
-	}
-	return value
 }

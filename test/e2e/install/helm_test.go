@@ -16,6 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/hack/chart"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/installed"
 )
 
 // allKinds lists the kinds of objects that the manifests install, beside CRDs.
@@ -40,7 +41,7 @@ func (w *world) byHelm() {
 	l.creates(50)
 	l.stop()
 	l.judge()
-	w.isHealthy(namespace)
+	installed.IsHealthy(w.World, namespace, team)
 
 	w.keepsTheRegister(l, release, namespace)
 	late, released := w.claimMeanwhile(l)
@@ -51,7 +52,7 @@ func (w *world) byHelm() {
 	w.keeps(l.held)
 	w.Gone(released)
 
-	w.removeFinalizers(namespace, account)
+	installed.PrepareRemoval(w.World, namespace, account)
 	w.runHelm("uninstall", "second", "--namespace="+namespace)
 	suite.Must(w, w.StopInstalled()) // in a cluster it goes with its Deployment
 	w.removeRegister()
@@ -145,7 +146,7 @@ func (w *world) isTakenOver(source, before string, in []string) {
 func (w *world) removeRegister() {
 	w.Helper()
 	w.RunKubectl("delete", "crd", "--timeout=60s", "-l", "cluster.x-k8s.io/provider=ipam-cadastre")
-	w.RunKubectl("delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings", "cadastre-removal")
+	installed.FinishRemoval(w.World)
 	for name := range strings.SplitSeq(definitions, ",") {
 		err := w.Get(w.Context(), client.ObjectKey{Name: name}, &apiextensionsv1.CustomResourceDefinition{})
 		if !apierrors.IsNotFound(err) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +111,7 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		Expect(listed(claim)).To(Equal(want))
 		Expect(claim.Status.Candidates[0].Message).To(Equal("no free /29 in pool sees-a: the claim is bound as soon as one is released"))
 		learn(claim)
-		Eventually(func() []string { return eventsOf(ctx, claim) }).Should(Equal([]string{"Warning PoolExhausted"}))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, claim) }).Should(Equal([]string{"Warning PoolExhausted"}))
 
 		Expect(patched(ctx, build.Pool("sees-b").Obj(), `{allowRetain: true}`)).To(Succeed()) // nothing that concerns the claim
 		Consistently(func() string { return specs.Stored(ctx, k8s, build.Claim(mine, "waits").Obj()).ResourceVersion }, time.Second).Should(Equal(claim.ResourceVersion))
@@ -128,12 +127,12 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		deleted(ctx, build.Claim(theirs, "confidential-too").Obj())
 		expectBound(ctx, claim, "10.34.0.8/29")
 		Expect(claim.Status.Candidates).To(BeEmpty())
-		Eventually(func() []string { return eventsOf(ctx, claim) }).Should(Equal([]string{"Normal Bound", "Warning PoolExhausted"}))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, claim) }).Should(Equal([]string{"Normal Bound", "Warning PoolExhausted"}))
 		atOnce := specs.Created(ctx, k8s, build.Claim(mine, "at-once").Class("sees").CIDR("10.34.3.0/28").Obj())
 		Expect(atOnce.Status.Phase).To(Equal(v1alpha1.ClaimBound))
 		Expect(atOnce.Status.Candidates).To(BeEmpty())
-		Consistently(func() []string { return eventsOf(ctx, atOnce) }, time.Second).Should(BeEmpty())
-		Expect(eventsOf(ctx, claim)).To(HaveLen(2))
+		Consistently(func() []string { return specs.EventsOf(ctx, k8s, atOnce) }, time.Second).Should(BeEmpty())
+		Expect(specs.EventsOf(ctx, k8s, claim)).To(HaveLen(2))
 	})
 
 	It("cannot write that information", func(ctx context.Context) {
@@ -160,7 +159,7 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		b := specs.Stored(ctx, k8s, build.Pool("sees-b").Obj())
 		specs.Edited(ctx, k8s, b, func(p *v1alpha1.IPPool) { p.Annotations = nil })
 		deleted(ctx, build.Claim(theirs, "confidential-all").Obj())
-		Eventually(func() []string { return eventsOf(ctx, b) }).Should(Equal([]string{"Normal Ready", "Warning Full", "Warning Paused"}))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, b) }).Should(Equal([]string{"Normal Ready", "Warning Full", "Warning Paused"}))
 		events := &eventsv1.EventList{}
 		Expect(k8s.List(ctx, events, client.InNamespace("default"))).To(Succeed())
 		for _, e := range events.Items {
@@ -170,25 +169,6 @@ var _ = Describe("the view of a tenant", Ordered, ContinueOnFailure, func() {
 		}
 	})
 })
-
-// eventsOf returns the events of an object, by type and reason, each kind of them once.
-func eventsOf(ctx context.Context, obj client.Object) []string {
-	GinkgoHelper()
-	namespace := obj.GetNamespace()
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
-	events := &eventsv1.EventList{}
-	Expect(k8s.List(ctx, events, client.InNamespace(namespace))).To(Succeed())
-	var all []string
-	for _, e := range events.Items {
-		if e.Regarding.UID == obj.GetUID() {
-			all = append(all, e.Type+" "+e.Reason)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
 
 // selecting returns an edit for claims that select pools by an expression.
 func selecting(key string, operator metav1.LabelSelectorOperator, values ...string) func(*v1alpha1.IPClaimSpec) {
@@ -217,8 +197,7 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 		for _, want := range []struct{ cidr, pool string }{
 			{"10.29.0.0/32", "select-a1"}, {"10.29.0.1/32", "select-a1"}, {"10.29.1.0/32", "select-a2"},
 		} {
-			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("a-").Selecting("select-zone", "a").Length(32).Obj())
-			expectBound(ctx, claim, want.cidr)
+			claim := served(ctx, build.Claim(team, "").Generated("a-").Selecting("select-zone", "a").Length(32).Obj(), want.cidr)
 			Expect(claim.Status.PoolRef.Name).To(Equal(want.pool))
 			Expect(claim.Spec.PoolRef).To(BeNil())
 			Expect(claim.Spec.ClassName).To(BeEmpty())
@@ -226,8 +205,7 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("skips the pools that are too small", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.Claim(team, "large").Selecting("select-zone", "a").Length(28).Obj())
-		expectBound(ctx, claim, "10.29.1.16/28")
+		served(ctx, build.Claim(team, "large").Selecting("select-zone", "a").Length(28).Obj(), "10.29.1.16/28")
 	})
 
 	It("serves a claim from a pool of its family", func(ctx context.Context) {
@@ -238,15 +216,12 @@ var _ = Describe("pool-selector", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("understands expressions", func(ctx context.Context) {
-		in := specs.Created(ctx, k8s, build.Claim(team, "in").With(selecting("select-zone", metav1.LabelSelectorOpIn, "b", "c")).Length(28).Obj())
-		expectBound(ctx, in, "10.29.2.16/28")
-		exists := specs.Created(ctx, k8s, build.Claim(team, "exists").With(selecting("select-zone", metav1.LabelSelectorOpExists)).Length(26).Obj())
-		expectBound(ctx, exists, "10.29.1.64/26")
+		served(ctx, build.Claim(team, "in").With(selecting("select-zone", metav1.LabelSelectorOpIn, "b", "c")).Length(28).Obj(), "10.29.2.16/28")
+		served(ctx, build.Claim(team, "exists").With(selecting("select-zone", metav1.LabelSelectorOpExists)).Length(26).Obj(), "10.29.1.64/26")
 	})
 
 	It("asks for an exact block among those selected", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.Claim(team, "exact").Selecting("select-zone", "a").CIDR("10.29.1.128/25").Obj())
-		expectBound(ctx, claim, "10.29.1.128/25")
+		claim := served(ctx, build.Claim(team, "exact").Selecting("select-zone", "a").CIDR("10.29.1.128/25").Obj(), "10.29.1.128/25")
 		Expect(claim.Status.PoolRef.Name).To(Equal("select-a2"))
 	})
 

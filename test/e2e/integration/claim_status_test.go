@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	},
 		Entry("by an update", func(ctx context.Context, claim *v1alpha1.IPClaim) error { return k8s.Update(ctx, claim) }),
 		Entry("by a patch", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
-			return k8s.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Pending"}}`)))
+			return k8s.Patch(ctx, claim, build.Merge(`{"status":{"phase":"Pending"}}`))
 		}),
 		Entry("by a patch that removes a condition", func(ctx context.Context, claim *v1alpha1.IPClaim) error {
 			return k8s.Patch(ctx, claim, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/status/conditions/0"}]`)))
@@ -213,3 +214,70 @@ func unstructuredOf(obj client.Object) *unstructured.Unstructured {
 	u.SetGroupVersionKind(gvk)
 	return u
 }
+
+var _ = Describe("claim-lifecycle", Ordered, func() {
+	var team string
+
+	BeforeAll(func(ctx context.Context) {
+		team = specs.Namespace(ctx, k8s, "claim-lifecycle")
+		specs.Pool(ctx, k8s, build.Pool("lifecycle").CIDR("10.10.0.0/16").Obj())
+	})
+
+	It("answers each create call with a block, all of them disjoint and contained", func(ctx context.Context) {
+		pool := netip.MustParsePrefix("10.10.0.0/16")
+		var blocks []netip.Prefix
+		for _, bits := range []int32{24, 28, 20, 32, 24} {
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("size-").Pool("lifecycle").Length(bits).Obj())
+			block := netip.MustParsePrefix(claim.Spec.CIDR)
+			Expect(block.Bits()).To(Equal(int(bits)))
+			Expect(pool.Contains(block.Addr())).To(BeTrue())
+			for _, other := range blocks {
+				Expect(block.Overlaps(other)).To(BeFalse(), "%s and %s", block, other)
+			}
+			blocks = append(blocks, block)
+			Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		}
+		Eventually(available(ctx, "lifecycle")).Should(Equal("60911")) // 65536 - 256 - 16 - 4096 - 1 - 256
+	})
+
+	It("releases deleted claims, to the last address", func(ctx context.Context) {
+		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
+		Eventually(func() []v1alpha1.IPAllocation { return specs.RecordsIn(ctx, k8s, "lifecycle") }).Should(BeEmpty())
+		Eventually(available(ctx, "lifecycle")).Should(Equal("65536"))
+	})
+
+	It("supports delete-then-create on a full pool", func(ctx context.Context) {
+		specs.Pool(ctx, k8s, build.Pool("lifecycle-one").CIDR("10.11.0.0/32").Obj())
+		atOnce := 0
+		for range 50 {
+			claim := specs.Created(ctx, k8s, build.Claim(team, "").Generated("only-").Pool("lifecycle-one").Length(32).Obj())
+			if claim.Spec.CIDR != "" {
+				atOnce++
+			}
+			Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+			Expect(claim.Spec.CIDR).To(Equal("10.11.0.0/32"))
+			deleted(ctx, claim)
+		}
+		// The test does not wait for a release that takes longer than 250 ms, on a machine that is
+		// busy.
+		Expect(atOnce).To(BeNumerically(">", 25), "the release that is on its way is waited for")
+	})
+
+	It("keeps the block of a deleted claim for as long as a foreign finalizer holds it", func(ctx context.Context) {
+		specs.Pool(ctx, k8s, build.Pool("lifecycle-vm").CIDR("10.12.0.0/32").Obj())
+		vm := specs.Created(ctx, k8s, build.Claim(team, "vm").Pool("lifecycle-vm").Length(32).Finalizer("example.com/vm").Obj())
+		deleted(ctx, vm)
+		next := answered(ctx, build.Claim(team, "next").Pool("lifecycle-vm").Length(32).Obj(), "")
+		Expect(specs.RecordsIn(ctx, k8s, "lifecycle-vm")).To(HaveLen(1))
+		specs.Edited(ctx, k8s, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
+		Eventually(phase(ctx, next)).Should(Equal(v1alpha1.ClaimBound))
+		Expect(next.Spec.CIDR).To(Equal("10.12.0.0/32"))
+	})
+
+	It("answers a dry run with the block that it would give, and records nothing", func(ctx context.Context) {
+		claim := build.Claim(team, "dry").Pool("lifecycle").Length(24).Obj()
+		Expect(k8s.Create(ctx, claim, client.DryRunAll)).To(Succeed())
+		Expect(claim.Spec.CIDR).To(Equal("10.10.0.0/24"))
+		Expect(specs.RecordsIn(ctx, k8s, "lifecycle")).To(BeEmpty())
+	})
+})

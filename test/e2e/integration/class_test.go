@@ -6,9 +6,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -64,19 +63,20 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("serves a claim that names it, and records the class by which a block was handed out", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.Claim(team, "named").Class("class-plain").Length(24).Obj())
-		expectBound(ctx, claim, "10.32.0.0/24")
+		claim := served(ctx, build.Claim(team, "named").Class("class-plain").Length(24).Obj(), "10.32.0.0/24")
 		Expect(claim.Status.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
-		record := &v1alpha1.IPAllocation{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: team, Name: claim.Spec.AllocationName}, record)).To(Succeed())
+		Expect(recordsOf(ctx, claim)).To(ConsistOf(team + "/" + claim.Spec.AllocationName))
+		record := specs.Stored(ctx, k8s, specs.RecordOf(claim))
+		Expect(record.Spec.CIDR).To(Equal(claim.Spec.CIDR))
+		Expect(record.Spec.ClaimRef.Name).To(Equal("named"))
+		Expect(record.Finalizers).To(Equal([]string{v1alpha1.FinalizerHeld}))
 		Expect(record.Spec.ClassName).To(Equal("class-plain"))
 		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
 		Expect(record.Spec.RequestedBy).To(Equal("admin"))
 	})
 
 	It("fills in family, length and reclaim policy", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.Claim(team, "folded").Class("class-plain").Obj())
-		Expect(claim.Spec.CIDR).To(Equal("10.32.1.0/26"))
+		claim := answered(ctx, build.Claim(team, "folded").Class("class-plain").Obj(), "10.32.1.0/26")
 		Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(26))))
 		Expect(claim.Spec.ReclaimPolicy).To(Equal(v1alpha1.ReclaimDelete))
@@ -85,30 +85,21 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 	DescribeTable("refuses requests that it does not allow:", func(ctx context.Context, spec string, want refusal) {
 		expectRefused(ctx, written("IPClaim", team, unused(), spec), want)
 	},
-		Entry("larger blocks", `{className: class-plain, prefixLength: 19}`,
-			refusal{field: "spec.prefixLength", value: "19", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
-		Entry("smaller blocks", `{className: class-plain, prefixLength: 29}`,
-			refusal{field: "spec.prefixLength", value: "29", remedy: "class class-plain allows /20 to /28: ask for one of these"}),
 		Entry("no length if it has no default", `{className: class-bare}`,
 			refusal{field: "spec.prefixLength", remedy: "set it to the length of the block that you need, such as 32 for one address"}),
 		Entry("larger blocks than its pools hand out", `{className: class-bare, prefixLength: 17}`,
 			refusal{field: "spec.prefixLength", value: "17", remedy: "pool class-plain (10.32.0.0/18) hands out /18 to /32: ask for one of these"}),
-		Entry("a pool beside it", `{className: class-plain, poolRef: {name: class-plain}}`,
-			refusal{field: "spec", value: "className, poolRef, poolSelector", remedy: "exclude each other: keep one of them"}),
-		Entry("a selector beside it", `{className: class-plain, poolSelector: {matchLabels: {a: b}}}`,
-			refusal{field: "spec", value: "className, poolRef, poolSelector", remedy: "exclude each other: keep one of them"}),
 	)
 
 	It("allows the bounds themselves", func(ctx context.Context) {
-		Expect(specs.Created(ctx, k8s, build.Claim(team, "longest").Class("class-plain").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.1.64/28"))
-		Expect(specs.Created(ctx, k8s, build.Claim(team, "shortest").Class("class-plain").Length(20).Obj()).Spec.CIDR).To(Equal("10.32.16.0/20"))
+		answered(ctx, build.Claim(team, "longest").Class("class-plain").Length(28).Obj(), "10.32.1.64/28")
+		answered(ctx, build.Claim(team, "shortest").Class("class-plain").Length(20).Obj(), "10.32.16.0/20")
 	})
 
 	It("judges new claims by its present fields, and leaves bound ones alone", func(ctx context.Context) {
 		class := specs.Created(ctx, k8s, build.Class("class-edited").Length(26).Lengths(20, 28).Obj())
 		specs.Pool(ctx, k8s, build.Pool("class-edited").Domain("class").CIDR("10.32.64.0/18").Classes("class-edited").Obj())
-		bound := specs.Created(ctx, k8s, build.Claim(team, "edited").Class("class-edited").Length(28).Obj())
-		expectBound(ctx, bound, "10.32.64.0/28")
+		bound := served(ctx, build.Claim(team, "edited").Class("class-edited").Length(28).Obj(), "10.32.64.0/28")
 		Expect(patched(ctx, class, `{allowedPrefixLengths: {min: 24, max: 24}, defaultPrefixLength: 24}`)).To(Succeed())
 		Eventually(func() string { // as soon as the operator has seen it
 			claim := build.Claim(team, "edited-dry").Class("class-edited").Obj()
@@ -124,8 +115,8 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		specs.Pool(ctx, k8s, build.Pool("class-best").Domain("class").CIDR("10.32.128.0/24").Strategy(v1alpha1.StrategyFirstFit).Classes("class-best").Obj())
 		specs.Created(ctx, k8s, build.Claim(team, "best-held").Pool("class-best").CIDR("10.32.128.128/26").Obj())
 		specs.Created(ctx, k8s, build.Claim(team, "best-held-2").Pool("class-best").CIDR("10.32.128.192/27").Obj())
-		Expect(specs.Created(ctx, k8s, build.Claim(team, "best-by-class").Class("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.224/28"))
-		Expect(specs.Created(ctx, k8s, build.Claim(team, "best-by-pool").Pool("class-best").Length(28).Obj()).Spec.CIDR).To(Equal("10.32.128.0/28"))
+		answered(ctx, build.Claim(team, "best-by-class").Class("class-best").Length(28).Obj(), "10.32.128.224/28")
+		answered(ctx, build.Claim(team, "best-by-pool").Pool("class-best").Length(28).Obj(), "10.32.128.0/28")
 	})
 
 	Context("as the default", Ordered, func() {
@@ -140,8 +131,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		})
 
 		It("serves claims that name nothing, and is written into them", func(ctx context.Context) {
-			claim := specs.Created(ctx, k8s, build.Claim(team, "default").Obj())
-			expectBound(ctx, claim, "10.32.192.0/24")
+			claim := served(ctx, build.Claim(team, "default").Obj(), "10.32.192.0/24")
 			Expect(claim.Spec.ClassName).To(Equal("class-default"))
 			Expect(claim.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
 		})
@@ -150,8 +140,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			claim := specs.Created(ctx, k8s, build.Claim(team, "default-six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj())
 			expectBound(ctx, claim, "2001:db8:32::/64")
 			Expect(claim.Spec.ClassName).To(Equal("class-six"))
-			exact := specs.Created(ctx, k8s, build.Claim(team, "default-exact").CIDR("2001:db8:32:9::/64").Obj())
-			expectBound(ctx, exact, "2001:db8:32:9::/64")
+			exact := served(ctx, build.Claim(team, "default-exact").CIDR("2001:db8:32:9::/64").Obj(), "2001:db8:32:9::/64")
 			Expect(exact.Spec.ClassName).To(Equal("class-six"))
 		})
 
@@ -166,7 +155,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			second := build.Class("class-second").Length(24).Default().Obj()
 			why.expect(k8s.Create(ctx, second.DeepCopy()))
 			Expect(specs.IsGone(ctx, k8s, second)()).To(BeTrue())
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":"true"}}}`))
+			patch := build.Merge(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":"true"}}}`)
 			why.expect(k8s.Patch(ctx, build.Class("class-plain").Obj(), patch))
 		})
 
@@ -181,63 +170,26 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 			younger := unjudged(ctx, build.Class("class-younger").Length(24).Default().Obj())
 			DeferCleanup(withoutDefault, younger)
 			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, younger).Status.Conditions)["Ready"] }).Should(Equal("False/NotDefault"))
-			Expect(conditionOf(younger.Status.Conditions, "Ready").Message).To(Equal(
+			Expect(meta.FindStatusCondition(younger.Status.Conditions, "Ready").Message).To(Equal(
 				`the IPClass "class-default" is older and the default class for IPv4: remove the annotation of one of them`))
 			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, four).Status.Conditions)["Ready"] }).Should(Equal("True/Ready"))
 			Expect(specs.Created(ctx, k8s, build.Claim(team, "default-two").Obj()).Spec.ClassName).To(Equal("class-default"))
 		})
 
 		It("allows another once it is not the default any more", func(ctx context.Context) {
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":null}}}`))
+			patch := build.Merge(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":null}}}`)
 			Expect(k8s.Patch(ctx, four, patch)).To(Succeed())
 			next := specs.Created(ctx, k8s, build.Class("class-next").Length(24).Default().Obj())
 			DeferCleanup(withoutDefault, next)
 		})
 	})
 
-	It("cannot be deleted while a claim waits for it", func(ctx context.Context) {
-		class := specs.Created(ctx, k8s, build.Class("class-awaited").Length(24).Obj())
-		claim := specs.Created(ctx, k8s, build.Claim(team, "awaits").Class("class-awaited").Obj())
-		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
-		err := k8s.Delete(ctx, class)
-		Expect(err).To(Satisfy(apierrors.IsConflict), "%v", err)
-		Expect(err.Error()).To(ContainSubstring("class/awaits"))
-		deleted(ctx, claim)
-		Eventually(func() error { return k8s.Delete(ctx, class) }).Should(Succeed())
-	})
-
 	It("can be deleted while claims of it are bound", func(ctx context.Context) {
 		class := specs.Created(ctx, k8s, build.Class("class-leaving").Length(24).Obj())
 		specs.Pool(ctx, k8s, build.Pool("class-leaving").Domain("class").CIDR("10.32.129.0/24").Classes("class-leaving").Obj())
-		claim := specs.Created(ctx, k8s, build.Claim(team, "stays").Class("class-leaving").Obj())
-		expectBound(ctx, claim, "10.32.129.0/24")
+		claim := served(ctx, build.Claim(team, "stays").Class("class-leaving").Obj(), "10.32.129.0/24")
 		deleted(ctx, class)
 		Consistently(phase(ctx, claim), "500ms").Should(Equal(v1alpha1.ClaimBound))
-	})
-})
-
-var _ = Describe("class-platform-pool", Ordered, func() {
-	const ours, theirs = "class-platform-pool-ours", "class-platform-pool-theirs"
-	BeforeAll(func(ctx context.Context) {
-		specs.Created(ctx, k8s, build.NamespaceOf(platformProject, ours))
-		specs.Namespace(ctx, k8s, theirs)
-		specs.Created(ctx, k8s, build.Class("class-platform-pool").Length(32).Obj())
-		specs.Pool(ctx, k8s, build.Pool("class-platform-pool").CIDR("10.67.0.0/24").Classes("class-platform-pool").With(func(s *v1alpha1.IPPoolSpec) {
-			s.Visibility = v1alpha1.VisibilityPlatform
-		}).Obj())
-	})
-
-	It("backs a class for the platform's own claims", func(ctx context.Context) {
-		Expect(specs.Created(ctx, k8s, build.Claim(ours, "a").Class("class-platform-pool").Obj()).Spec.CIDR).To(Equal("10.67.0.0/32"))
-	})
-
-	It("does not back it for other claims, which wait for another pool", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.Claim(theirs, "a").Class("class-platform-pool").Obj())
-		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimPending))
-		Expect(reasons(claim.Status.Conditions)["Pending"]).To(Equal("True/NoPoolForClass"))
-		specs.Pool(ctx, k8s, build.Pool("class-platform-pool-for-all").CIDR("10.67.1.0/24").Classes("class-platform-pool").Obj())
-		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
-		Expect(claim.Spec.CIDR).To(Equal("10.67.1.0/32"))
 	})
 })
 
@@ -251,7 +203,7 @@ var _ = Describe("default-family", Ordered, ContinueOnFailure, func() {
 
 	annotated := func(ctx context.Context, class *v1alpha1.IPClass, value string) {
 		GinkgoHelper()
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":`+value+`}}}`))
+		patch := build.Merge(`{"metadata":{"annotations":{"ipam.cadastre.dev/is-default-class":` + value + `}}}`)
 		Expect(k8s.Patch(ctx, class, patch)).To(Succeed())
 	}
 
@@ -261,14 +213,7 @@ var _ = Describe("default-family", Ordered, ContinueOnFailure, func() {
 		specs.Pool(ctx, k8s, build.Pool("default-family-four").Domain("default-family").CIDR("10.67.0.0/24").Classes("default-family-a", "default-family-b").Obj())
 		six = specs.Created(ctx, k8s, build.Class("default-family-six").V6().Length(64).Default().Obj())
 		DeferCleanup(withoutDefault, six)
-		expectBound(ctx, specs.Created(ctx, k8s, build.Claim(team, "six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj()), "2001:db8:67::/64")
-	})
-
-	It("leaves a claim that names nothing waiting, and does not serve it from the other family", func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.Claim(team, "empty").Obj())
-		expectPending(ctx, claim, v1alpha1.ReasonNoDefaultClass, none)
-		Expect(claim.Spec.IPFamily).To(BeEmpty())
-		deleted(ctx, claim)
+		served(ctx, build.Claim(team, "six").With(func(s *v1alpha1.IPClaimSpec) { s.IPFamily = v1alpha1.IPv6 }).Obj(), "2001:db8:67::/64")
 	})
 
 	It("serves a claim that names nothing, while the default class is switched, by the next default alone", func(ctx context.Context) {
@@ -288,6 +233,7 @@ var _ = Describe("default-family", Ordered, ContinueOnFailure, func() {
 		}).Should(BeEmpty())
 		claim := specs.Created(ctx, k8s, build.Claim(team, "switched").Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonNoDefaultClass, none)
+		Expect(claim.Spec.IPFamily).To(BeEmpty(), "it is not served from the other family")
 		b := specs.Created(ctx, k8s, build.Class("default-family-b").Length(26).Default().Obj())
 		DeferCleanup(withoutDefault, b)
 		expectBound(ctx, claim, "10.67.0.0/26")

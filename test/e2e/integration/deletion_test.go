@@ -85,7 +85,7 @@ var _ = Describe("protection", Ordered, func() {
 	var team string
 	var claim *v1alpha1.IPClaim
 	record := func(ctx context.Context) *v1alpha1.IPAllocation {
-		return specs.Stored(ctx, k8s, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}})
+		return specs.Stored(ctx, k8s, specs.RecordOf(claim))
 	}
 	code := func(err error) int {
 		var status apierrors.APIStatus
@@ -97,8 +97,7 @@ var _ = Describe("protection", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		team = specs.Namespace(ctx, k8s, "protection")
 		specs.Pool(ctx, k8s, build.Pool("protection").CIDR("10.62.0.0/24").Obj())
-		claim = specs.Created(ctx, k8s, build.Claim(team, "held").Pool("protection").Length(32).Obj())
-		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		claim = specs.Bound(ctx, k8s, build.Claim(team, "held").Pool("protection").Length(32).Obj())
 	})
 
 	It("refuses a new record even from an administrator", func(ctx context.Context) {
@@ -149,7 +148,8 @@ var _ = Describe("protection", Ordered, func() {
 	It("refuses to delete a class for which claims wait", func(ctx context.Context) {
 		class := specs.Created(ctx, k8s, build.Class("protection").Length(32).Obj())
 		waiting := specs.Created(ctx, k8s, build.Claim(team, "waiting").Class("protection").Obj())
-		Eventually(func() error { return k8s.Delete(ctx, class, client.DryRunAll) }).Should(MatchError(ContainSubstring("is in use by 1 waiting claim (IPClaim protection/waiting): delete it first")))
+		Eventually(func() error { return k8s.Delete(ctx, class, client.DryRunAll) }).Should(And(
+			Satisfy(apierrors.IsConflict), MatchError(ContainSubstring("is in use by 1 waiting claim (IPClaim protection/waiting): delete it first"))))
 		deleted(ctx, waiting)
 		Eventually(func() error { return k8s.Delete(ctx, class) }).Should(Succeed())
 	})
@@ -161,8 +161,7 @@ var _ = Describe("protection", Ordered, func() {
 		for _, annotation := range []string{v1alpha1.AnnotationPaused, v1alpha1.AnnotationClusterAPIPaused} {
 			specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{annotation: ""} })
 			Eventually(func() string { return reasons(specs.Stored(ctx, k8s, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Paused"))
-			during := specs.Created(ctx, k8s, build.Claim(team, "").Generated("during-").Pool("protection-paused").Length(32).Obj())
-			Expect(during.Spec.CIDR).To(BeEmpty())
+			during := answered(ctx, build.Claim(team, "").Generated("during-").Pool("protection-paused").Length(32).Obj(), "")
 			Eventually(phase(ctx, during)).Should(Equal(v1alpha1.ClaimPending))
 			Expect(reasons(during.Status.Conditions)["Pending"]).To(Equal("True/PoolNotReady"))
 			specs.Edited(ctx, k8s, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })

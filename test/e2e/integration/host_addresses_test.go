@@ -103,18 +103,16 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 
 	It("gives one address to a claim without a length, if the pool has a network", func(ctx context.Context) {
 		pool := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "10.31.2.0/24", network: 24, gateway: "10.31.2.1"}))
-		claim := specs.Created(ctx, k8s, build.Claim(team, "one").Pool(pool.Name).Obj())
-		Expect(claim.Spec.CIDR).To(Equal("10.31.2.2/32"))
+		claim := answered(ctx, build.Claim(team, "one").Pool(pool.Name).Obj(), "10.31.2.2/32")
 		Expect(claim.Spec.PrefixLength).To(HaveValue(Equal(int32(32))))
 		six := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "2001:db8:31:2::/64", network: 64, gateway: "2001:db8:31:2::1"}))
-		Expect(specs.Created(ctx, k8s, build.Claim(team, "one-six").Pool(six.Name).Obj()).Spec.CIDR).To(Equal("2001:db8:31:2::2/128"))
+		answered(ctx, build.Claim(team, "one-six").Pool(six.Name).Obj(), "2001:db8:31:2::2/128")
 	})
 
 	It("does so by class too, if all pools of the class have a network", func(ctx context.Context) {
 		specs.Created(ctx, k8s, build.Class("hosts-class").Obj())
 		specs.Pool(ctx, k8s, build.Pool("hosts-class").Domain("hosts-class").CIDR("10.31.3.0/24").Network(24, "10.31.3.254").Classes("hosts-class").Obj())
-		claim := specs.Created(ctx, k8s, build.Claim(team, "by-class").Class("hosts-class").Obj())
-		Expect(claim.Spec.CIDR).To(Equal("10.31.3.1/32"))
+		answered(ctx, build.Claim(team, "by-class").Class("hosts-class").Obj(), "10.31.3.1/32")
 	})
 
 	It("gives no block that contains a gateway or an edge", func(ctx context.Context) {
@@ -127,8 +125,7 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 
 	It("withholds the old gateway while an address is held that was handed out with it", func(ctx context.Context) {
 		pool := specs.Pool(ctx, k8s, hosts(hostPool{cidr: "10.31.5.0/29", network: 29, gateway: "10.31.5.1"}))
-		first := specs.Created(ctx, k8s, build.Claim(team, "gateway-1").Pool(pool.Name).Obj())
-		Expect(first.Spec.CIDR).To(Equal("10.31.5.2/32"))
+		first := answered(ctx, build.Claim(team, "gateway-1").Pool(pool.Name).Obj(), "10.31.5.2/32")
 		Expect(patched(ctx, pool, `{network: {gateway: 10.31.5.3}}`)).To(Succeed())
 		dry := func(cidr string) func() error {
 			return func() error {
@@ -138,13 +135,81 @@ var _ = Describe("host-addresses", Ordered, ContinueOnFailure, func() {
 		Eventually(dry("10.31.5.3/32")).Should(MatchError(ContainSubstring("10.31.5.3/32 is not handed out"))) // as soon as the operator has seen it
 		Expect(dry("10.31.5.1/32")()).To(MatchError(ContainSubstring("10.31.5.1/32 is not handed out")))
 		Eventually(func() []string { return specs.Stored(ctx, k8s, pool).Status.FormerGateways }).Should(Equal([]string{"10.31.5.1"}))
-		second := specs.Created(ctx, k8s, build.Claim(team, "gateway-2").Pool(pool.Name).Obj())
-		Expect(second.Spec.CIDR).To(Equal("10.31.5.4/32"))
+		second := answered(ctx, build.Claim(team, "gateway-2").Pool(pool.Name).Obj(), "10.31.5.4/32")
 		Expect(second.Status.Network.Gateway).To(Equal("10.31.5.3"))
 		Expect(specs.Stored(ctx, k8s, first).Status.Network.Gateway).To(Equal("10.31.5.1"))
 		deleted(ctx, first)
 		Eventually(dry("10.31.5.1/32")).Should(Succeed())
-		Expect(specs.Created(ctx, k8s, build.Claim(team, "gateway-3").Pool(pool.Name).Obj()).Spec.CIDR).To(Equal("10.31.5.1/32"))
+		answered(ctx, build.Claim(team, "gateway-3").Pool(pool.Name).Obj(), "10.31.5.1/32")
 		Eventually(func() []string { return specs.Stored(ctx, k8s, pool).Status.FormerGateways }).Should(BeEmpty())
+	})
+})
+
+// This topic has 10.30.0.0/16 and 2001:db8:30::/47 of a separate routing domain.
+var _ = Describe("family-mismatch", Ordered, ContinueOnFailure, func() {
+	const team = "family-mismatch"
+	ofFamily := func(family v1alpha1.IPFamily) func(*v1alpha1.IPClaimSpec) {
+		return func(s *v1alpha1.IPClaimSpec) { s.IPFamily = family }
+	}
+
+	BeforeAll(func(ctx context.Context) {
+		specs.Namespace(ctx, k8s, team)
+		specs.Created(ctx, k8s, build.Class("family-four").Length(28).Obj())
+		specs.Created(ctx, k8s, build.Class("family-six").V6().Length(64).Obj())
+		// Both back both classes: pools of the wrong family are passed over.
+		specs.Pool(ctx, k8s, build.Pool("family-a6").Domain("family-mismatch").CIDR("2001:db8:30::/48").Classes("family-four", "family-six").Label("family", "any").Obj())
+		specs.Pool(ctx, k8s, build.Pool("family-b4").Domain("family-mismatch").CIDR("10.30.0.0/24").Classes("family-four", "family-six").Label("family", "any").Obj())
+	})
+
+	It("serves a claim from those pools of its class that are of the class's family", func(ctx context.Context) {
+		four := served(ctx, build.Claim(team, "four").Class("family-four").Obj(), "10.30.0.0/28")
+		Expect(four.Spec.IPFamily).To(Equal(v1alpha1.IPv4))
+		six := served(ctx, build.Claim(team, "six").Class("family-six").Obj(), "2001:db8:30::/64")
+		Expect(six.Spec.IPFamily).To(Equal(v1alpha1.IPv6))
+	})
+
+	It("counts for a class only the pools of its family", func(ctx context.Context) {
+		four := build.Class("family-four").Obj()
+		Eventually(func() *v1alpha1.Capacity { return specs.Stored(ctx, k8s, four).Status.Capacity }).Should(HaveValue(Equal(
+			v1alpha1.Capacity{Total: "256", Allocated: "16", Available: "240", Withheld: "0", OutOfRange: "0"})))
+		Expect(four.Status.Pools).To(Equal(int32(1)))
+	})
+
+	It("accepts the family of the class, pool or CIDR", func(ctx context.Context) {
+		served(ctx, build.Claim(team, "same-class").Class("family-four").With(ofFamily(v1alpha1.IPv4)).Obj(), "10.30.0.16/28")
+		served(ctx, build.Claim(team, "same-pool").Pool("family-a6").With(ofFamily(v1alpha1.IPv6)).Length(64).Obj(), "2001:db8:30:1::/64")
+		served(ctx, build.Claim(team, "same-cidr").Pool("family-b4").With(ofFamily(v1alpha1.IPv4)).CIDR("10.30.0.128/25").Obj(), "10.30.0.128/25")
+	})
+
+	DescribeTable("refuses a claim, and records nothing for it,", func(ctx context.Context, spec string, want refusal) {
+		expectRefused(ctx, written("IPClaim", team, unused(), spec), want)
+	},
+		Entry("of IPv6 that names an IPv4 class", `{className: family-four, ipFamily: IPv6}`,
+			refusal{field: "spec.ipFamily", value: `"IPv6"`, remedy: "class family-four hands out IPv4: remove ipFamily, or name another class"}),
+		Entry("of IPv4 that names an IPv6 class", `{className: family-six, ipFamily: IPv4}`,
+			refusal{field: "spec.ipFamily", value: `"IPv4"`, remedy: "class family-six hands out IPv6: remove ipFamily, or name another class"}),
+		Entry("of IPv6 that names an IPv4 pool", `{poolRef: {name: family-b4}, ipFamily: IPv6, prefixLength: 64}`,
+			refusal{field: "spec.ipFamily", value: `"IPv6"`, remedy: "pool family-b4 is IPv4: name a pool of the family that you need"}),
+		Entry("of IPv4 that names an IPv6 pool", `{poolRef: {name: family-a6}, ipFamily: IPv4, prefixLength: 28}`,
+			refusal{field: "spec.ipFamily", value: `"IPv4"`, remedy: "pool family-a6 is IPv6: name a pool of the family that you need"}),
+		Entry("for an IPv6 block of an IPv4 pool", `{poolRef: {name: family-b4}, cidr: "2001:db8:30::/64"}`,
+			refusal{field: "spec.cidr", value: `"2001:db8:30::/64"`}),
+		Entry("for an IPv4 block of an IPv6 pool", `{poolRef: {name: family-a6}, cidr: 10.30.0.64/28}`,
+			refusal{field: "spec.cidr", value: `"10.30.0.64/28"`}),
+	)
+
+	It("makes a claim of a class that only pools of the other family back wait for a pool of it", func(ctx context.Context) {
+		class := specs.Created(ctx, k8s, build.Class("family-lonely").Length(28).Obj())
+		specs.Pool(ctx, k8s, build.Pool("family-lonely-six").Domain("family-mismatch").CIDR("2001:db8:31::/48").Classes("family-lonely").Obj())
+		claim := answered(ctx, build.Claim(team, "lonely").Class("family-lonely").Obj(), "")
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions)["Pending"] }).Should(Equal("True/NoPoolForClass"))
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, class).Status.Conditions)["Ready"] }).Should(Equal("True/NoPools"))
+		specs.Created(ctx, k8s, build.Pool("family-lonely-four").Domain("family-mismatch").CIDR("10.30.9.0/28").Classes("family-lonely").Obj())
+		expectBound(ctx, claim, "10.30.9.0/28")
+	})
+
+	It("serves a claim that selects pools of both families from those of the family that it states", func(ctx context.Context) {
+		served(ctx, build.Claim(team, "select-four").Selecting("family", "any").With(ofFamily(v1alpha1.IPv4)).Length(32).Obj(), "10.30.0.32/32")
+		served(ctx, build.Claim(team, "select-six").Selecting("family", "any").With(ofFamily(v1alpha1.IPv6)).Length(64).Obj(), "2001:db8:30:2::/64")
 	})
 })

@@ -181,7 +181,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 
 	It("allows changes to labels, annotations and finalizers of all objects", func(ctx context.Context) {
 		for _, obj := range []client.Object{build.Pool("fixed-root").Obj(), build.Class("fixed-class").Obj(), build.Claim(team, "by-pool").Obj(), build.Claim(team, "pending-pool").Obj()} {
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"yes"},"annotations":{"example.com/note":"kept"}}}`))
+			patch := build.Merge(`{"metadata":{"labels":{"seen":"yes"},"annotations":{"example.com/note":"kept"}}}`)
 			Expect(k8s.Patch(ctx, obj, patch)).To(Succeed())
 			Expect(obj.GetLabels()).To(HaveKeyWithValue("seen", "yes"))
 			Expect(obj.GetAnnotations()).To(HaveKeyWithValue("example.com/note", "kept"))

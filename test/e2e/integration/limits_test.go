@@ -10,9 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -184,8 +182,7 @@ var _ = Describe("retain is allowed", func() {
 		}
 		specs.Created(ctx, k8s, build.Claim(team, "may").Pool("retain-may").Length(32).With(retains).Obj())
 		By("refusing an update to it too")
-		claim := specs.Created(ctx, k8s, build.Claim(team, "later").Class("retain-not").Obj())
-		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		claim := specs.Bound(ctx, k8s, build.Claim(team, "later").Class("retain-not").Obj())
 		Expect(specs.Update(ctx, k8s, k8s, claim, func(c *v1alpha1.IPClaim) { retains(&c.Spec) })).To(MatchError(apierrors.IsInvalid, "a refusal"))
 	})
 
@@ -193,10 +190,9 @@ var _ = Describe("retain is allowed", func() {
 		team := specs.Namespace(ctx, k8s, "retain-refused")
 		specs.Pool(ctx, k8s, build.Pool("retain-refused").CIDR("10.124.2.0/28").Classes("retain-refused").Obj())
 		specs.Created(ctx, k8s, build.Class("retain-refused").Length(32).With(func(s *v1alpha1.IPClassSpec) { s.ReclaimPolicy = v1alpha1.ReclaimRetain }).Obj())
-		claim := specs.Created(ctx, k8s, build.Claim(team, "db").Class("retain-refused").Obj())
-		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimBound))
+		claim := specs.Bound(ctx, k8s, build.Claim(team, "db").Class("retain-refused").Obj())
 		deleted(ctx, claim)
-		record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: claim.Spec.AllocationName}}
+		record := specs.RecordOf(claim)
 		Eventually(func() v1alpha1.AllocationState { return specs.Stored(ctx, k8s, record).Spec.State }).Should(Equal(v1alpha1.AllocationRetained))
 		refuses(ctx, team)
 		deletes := func(s *v1alpha1.IPClaimSpec) { s.ReclaimPolicy = v1alpha1.ReclaimDelete }
@@ -225,25 +221,7 @@ var _ = Describe("retain is allowed", func() {
 // has recorded their block.
 func refuses(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "refuses-" + namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"ipclaims"}},
-				}}},
-			},
-			Validations: []admissionv1.Validation{{Expression: "!has(object.metadata.labels) || !('refuse' in object.metadata.labels)", Message: "it has the label refuse"}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
+	policy, binding := build.Refusal("refuses-"+namespace, "refuse", namespace)
 	specs.Created(ctx, k8s, policy)
 	specs.Created(ctx, k8s, binding)
 	DeferCleanup(func(ctx context.Context) {

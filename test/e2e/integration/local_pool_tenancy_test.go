@@ -2,12 +2,14 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,14 +25,10 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 
 	mayUse := func(ctx context.Context, pools ...string) {
 		role := "local-use-" + pools[0]
-		specs.Created(ctx, k8s, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: []rbacv1.PolicyRule{{
+		specs.Created(ctx, k8s, build.ClusterRole(role, rbacv1.PolicyRule{
 			APIGroups: []string{"ipam.cadastre.dev"}, Resources: []string{"ippools"}, ResourceNames: pools, Verbs: []string{"use"},
-		}}})
-		specs.Created(ctx, k8s, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}},
-		})
+		}))
+		specs.Created(ctx, k8s, build.ClusterBinding(role, role, build.User("bob")))
 	}
 	// tells returns all that a pool or a claim reports of itself, except its name.
 	tells := func(conditions []metav1.Condition, name string) string {
@@ -81,7 +79,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 			Eventually(phase(ctx, none)).Should(Equal(v1alpha1.ClaimPending))
 			Expect(tells(claim.Status.Conditions, name)).To(Equal(tells(none.Status.Conditions, "none")))
 		}
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "by-class").Class("local-tenancy").Obj()).Spec.CIDR).To(Equal("10.76.0.0/32"))
+		answered(ctx, build.Claim(red, "by-class").Class("local-tenancy").Obj(), "10.76.0.0/32")
 	})
 
 	It("is not shown by the class that it backs", func(ctx context.Context) {
@@ -103,7 +101,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("blocks no other pool while it waits for a parent that it may not use", func(ctx context.Context) {
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "not-overtaking").Pool("local-shared").Length(24).Obj()).Spec.CIDR).To(Equal("10.76.0.0/24"))
+		answered(ctx, build.Claim(red, "not-overtaking").Pool("local-shared").Length(24).Obj(), "10.76.0.0/24")
 	})
 
 	// tried returns the result that a pool would get, if it were created; answers are remembered
@@ -123,7 +121,7 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(bob.Create(ctx, child)).To(Succeed())
 		Expect(child.Spec.CIDR).To(Equal("10.76.16.0/24"))
 		specs.Ready(ctx, k8s, child)
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "in-child").LocalPool("child").Length(32).Obj()).Spec.CIDR).To(Equal("10.76.16.0/32"))
+		answered(ctx, build.Claim(red, "in-child").LocalPool("child").Length(32).Obj(), "10.76.16.0/32")
 		own := build.Pool("own-project").Child("local-reds", 24).In(red)
 		Eventually(tried(ctx, own)).WithTimeout(30e9).Should(Equal("10.76.48.0/24"))
 		Expect(bob.Create(ctx, own)).To(Succeed())
@@ -164,3 +162,114 @@ var _ = Describe("local-pool-tenancy", Ordered, ContinueOnFailure, func() {
 		Expect(err).To(MatchError(ContainSubstring("held by LocalIPPool local-red/child")), "its own project")
 	})
 })
+
+// unfinalized removes all finalizers from an object.
+func unfinalized(ctx context.Context, obj client.Object) {
+	GinkgoHelper()
+	Expect(k8s.Patch(ctx, obj, build.Merge(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+}
+
+// This topic uses 10.77.0.0/16 in the platform's default domain.
+var _ = Describe("local-pool-end", Ordered, Serial, ContinueOnFailure, func() {
+	It("is not deleted while it is in use, and releases its own block when it is deleted", func(ctx context.Context) {
+		team := specs.Namespace(ctx, k8s, "local-end")
+		specs.Pool(ctx, k8s, build.Pool("local-end").CIDR("10.77.0.0/24").Obj())
+		pool := specs.Created(ctx, k8s, build.Pool("used").Child("local-end", 28).In(team))
+		Expect(pool.Spec.CIDR).To(Equal("10.77.0.0/28"))
+		specs.Ready(ctx, k8s, pool)
+		claim := specs.Created(ctx, k8s, build.Claim(team, "user").LocalPool("used").Length(32).Obj())
+		refused := k8s.Delete(ctx, pool)
+		Expect(refused).To(MatchError(apierrors.IsConflict, "a conflict"))
+		Expect(refused.Error()).To(ContainSubstring("is in use by 1 allocation (IPClaim local-end/user): delete it first"))
+		deleted(ctx, claim)
+		unwanted(ctx, pool)
+		Eventually(specs.IsGone(ctx, k8s, localRecord(team, "used"))).Should(BeTrue())
+		Eventually(available(ctx, "local-end")).Should(Equal("256"))
+	})
+
+	It("keeps its CIDR while its blocks are in use, when it was forced away, and finds them when it is made again", func(ctx context.Context) {
+		team := specs.Namespace(ctx, k8s, "local-forced")
+		pool := specs.Pool(ctx, k8s, build.Pool("forced").CIDR("10.77.0.0/30").In(team))
+		claim := specs.Bound(ctx, k8s, build.Claim(team, "stays").LocalPool("forced").Length(32).Obj())
+		Expect(k8s.Delete(ctx, pool)).To(MatchError(apierrors.IsConflict, "a conflict"))
+		// The operator is not asked about objects that go with their namespace, or their owner.
+		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
+		unfinalized(ctx, pool) // before its deletion begins it would be put back
+		Eventually(specs.IsGone(ctx, k8s, pool)).Should(BeTrue())
+		Consistently(specs.IsGone(ctx, k8s, localRecord(team, "forced"))).WithTimeout(2 * orphanGrace).Should(BeFalse())
+		Expect(k8s.Create(ctx, build.Pool("other").CIDR("10.77.0.0/24").In(team))).To(MatchError(apierrors.IsConflict, "a conflict"))
+		specs.Pool(ctx, k8s, build.Pool("forced").CIDR("10.77.0.0/30").In(team))
+		answered(ctx, build.Claim(team, "next").LocalPool("forced").Length(32).Obj(), "10.77.0.1/32")
+		Expect(specs.Stored(ctx, k8s, claim).Spec.CIDR).To(Equal("10.77.0.0/32"))
+		By("releasing it with its last block, when it is forced away again")
+		Expect(asTheCluster().Delete(ctx, pool)).To(Succeed())
+		unfinalized(ctx, pool)
+		Eventually(specs.IsGone(ctx, k8s, pool)).Should(BeTrue())
+		Expect(k8s.DeleteAllOf(ctx, &v1alpha1.IPClaim{}, client.InNamespace(team))).To(Succeed())
+		Eventually(specs.IsGone(ctx, k8s, localRecord(team, "forced"))).Should(BeTrue())
+		specs.Pool(ctx, k8s, build.Pool("other").CIDR("10.77.0.0/24").In(team))
+	})
+
+	It("goes if it is moved to another cluster, and hands out nothing until it does", func(ctx context.Context) {
+		team := specs.Namespace(ctx, k8s, "local-moved")
+		pool := build.Pool("moved").CIDR("10.77.0.0/30").In(team)
+		pool.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+		specs.Pool(ctx, k8s, pool)
+		claim := specs.Created(ctx, k8s, build.Claim(team, "stays").LocalPool("moved").Length(32).Obj())
+		deleted(ctx, pool)
+		Eventually(func() v1alpha1.PoolPhase { return specs.Stored(ctx, k8s, pool).Status.Phase }).Should(Equal(v1alpha1.PoolTerminating))
+		Expect(specs.Created(ctx, k8s, build.Claim(team, "waits").LocalPool("moved").Length(32).Obj()).Spec.CIDR).To(BeEmpty())
+		deleted(ctx, claim)
+		Eventually(specs.IsGone(ctx, k8s, pool)).Should(BeTrue())
+	})
+
+	It("goes with its namespace, after its claims", func(ctx context.Context) {
+		team := specs.Namespace(ctx, k8s, "local-gone")
+		specs.Pool(ctx, k8s, build.Pool("local-gone").CIDR("10.77.1.0/24").Obj())
+		specs.Created(ctx, k8s, build.Pool("root").CIDR("10.0.0.0/8").In(team))
+		specs.Created(ctx, k8s, build.Pool("child").Beside("root", 16).In(team))
+		specs.Created(ctx, k8s, build.Pool("grandchild").Beside("child", 24).In(team))
+		specs.Created(ctx, k8s, build.Pool("of-the-platform").Child("local-gone", 28).In(team))
+		for i, pool := range []string{"root", "child", "grandchild", "of-the-platform"} {
+			claim := specs.Created(ctx, k8s, build.Claim(team, fmt.Sprintf("claim-%d", i)).LocalPool(pool).Length(32).Obj())
+			Expect(claim.Spec.CIDR).NotTo(BeEmpty())
+		}
+		vm := specs.Created(ctx, k8s, build.Claim(team, "vm").LocalPool("of-the-platform").Length(32).Finalizer("example.com/vm").Obj())
+		gone := build.Namespace(team)
+		deleted(ctx, gone)
+
+		Eventually(specs.IsGone(ctx, k8s, build.Pool("root").In(team))).Should(BeTrue())
+		held := specs.Stored(ctx, k8s, build.Pool("of-the-platform").In(team))
+		Expect(held.DeletionTimestamp).NotTo(BeNil())
+		Expect(cidrs(specs.RecordsIn(ctx, k8s, "of-the-platform"))).To(Equal([]string{vm.Spec.CIDR}))
+		Expect(available(ctx, "local-gone")()).To(Equal("240"))
+		specs.Edited(ctx, k8s, vm, func(c *v1alpha1.IPClaim) { c.Finalizers = nil })
+		Eventually(specs.IsGone(ctx, k8s, gone)).WithTimeout(60e9).Should(BeTrue())
+		for _, pool := range []string{"root", "child", "grandchild", "of-the-platform"} {
+			Eventually(specs.IsGone(ctx, k8s, localRecord(team, pool))).Should(BeTrue())
+		}
+		Eventually(available(ctx, "local-gone")).Should(Equal("256"))
+	})
+
+	It("leaves nothing behind if the operator missed its deletion", func(ctx context.Context) {
+		team := specs.Namespace(ctx, k8s, "local-unseen")
+		specs.Pool(ctx, k8s, build.Pool("local-unseen").CIDR("10.77.2.0/24").Obj())
+		pool := specs.Pool(ctx, k8s, build.Pool("unseen").Child("local-unseen", 28).In(team))
+		stays := specs.Pool(ctx, k8s, build.Pool("stays").Child("local-unseen", 28).In(team))
+		Expect(running.Managers[0].Kill()).To(Succeed())
+		unfinalized(ctx, pool)
+		deleted(ctx, pool)
+		Expect(specs.Stored(ctx, k8s, localRecord(team, "unseen")).Spec.CIDR).To(Equal(pool.Spec.CIDR))
+		Expect(running.Managers[0].Restart(ctx)).To(Succeed())
+		Eventually(specs.IsGone(ctx, k8s, localRecord(team, "unseen"))).Should(BeTrue())
+		Expect(specs.Stored(ctx, k8s, localRecord(team, "stays")).Spec.CIDR).To(Equal(stays.Spec.CIDR))
+		Eventually(available(ctx, "local-unseen")).Should(Equal("240"))
+	})
+})
+
+// asTheCluster returns a client under the name of the kube-controller-manager, as which the
+// namespace controller and the garbage collector delete.
+func asTheCluster() client.Client {
+	GinkgoHelper()
+	return running.As("system:kube-controller-manager", "system:masters")
+}

@@ -7,8 +7,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,8 +42,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	// resolution of one second.
 	waiting := func(ctx context.Context, namespace, name, pool string) *v1alpha1.IPClaim {
 		GinkgoHelper()
-		claim := specs.Created(ctx, k8s, build.Claim(namespace, name).Pool(pool).Length(32).Obj())
-		Expect(claim.Spec.CIDR).To(BeEmpty())
+		claim := answered(ctx, build.Claim(namespace, name).Pool(pool).Length(32).Obj(), "")
 		Eventually(phase(ctx, claim)).Should(Equal(v1alpha1.ClaimExhausted))
 		return claim
 	}
@@ -85,7 +86,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 			"Ready": "False/RecordRefused", "Bound": "False/RecordRefused", "Pending": "True/RecordRefused", "Exhausted": "False/RecordRefused",
 		}))
 		Expect(stuck.Status.Phase).To(Equal(v1alpha1.ClaimPending))
-		Expect(conditionOf(stuck.Status.Conditions, v1alpha1.ConditionPending).Message).To(
+		Expect(meta.FindStatusCondition(stuck.Status.Conditions, v1alpha1.ConditionPending).Message).To(
 			MatchRegexp(`^the IPAllocation cannot be recorded: .* is forbidden: exceeded quota: none, .*: remove the cause; others are served first until it can$`))
 
 		deleted(ctx, quota)
@@ -96,8 +97,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 	It("serves the claim behind a child pool that was deleted while it was read live", func(ctx context.Context) {
 		specs.Pool(ctx, k8s, build.Pool("stuck-parent").Domain("stuck").CIDR("10.29.3.0/29").Obj())
 		holder := specs.Created(ctx, k8s, build.Claim(team, "child-holder").Pool("stuck-parent").Length(30).Obj())
-		other := specs.Created(ctx, k8s, build.Claim(team, "child-other").Pool("stuck-parent").Length(30).Obj())
-		Expect(other.Spec.CIDR).To(Equal("10.29.3.4/30"))
+		answered(ctx, build.Claim(team, "child-other").Pool("stuck-parent").Length(30).Obj(), "10.29.3.4/30")
 		child := specs.Created(ctx, k8s, build.Pool("stuck-child").Child("stuck-parent", 30).Obj())
 		Expect(child.Spec.CIDR).To(BeEmpty())
 		behind := specs.Created(ctx, k8s, build.Claim(team, "behind-child").Pool("stuck-parent").Length(30).Obj())
@@ -169,3 +169,31 @@ var _ = Describe("stuck outside", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("namespace watched has reached its limit of 2 waiting claims: delete some, or wait until they are bound")))
 	})
 })
+
+// Reasons that no other topic meets.
+var _ = Describe("conditions", Ordered, func() {
+	It("show that a pool is being deleted while it is in use", func(ctx context.Context) {
+		team := specs.Namespace(ctx, k8s, "conditions")
+		pool := specs.Pool(ctx, k8s, build.Pool("conditions").CIDR("10.68.0.0/32").Obj())
+		claim := specs.Created(ctx, k8s, build.Claim(team, "all-of-it").Pool("conditions").Length(32).Obj())
+		By("forcing the deletion past the webhook, as if it did not run")
+		webhooks := deleteWebhook(ctx)
+		Eventually(func() error { return k8s.Delete(ctx, pool) }).Should(Succeed()) // as soon as the API server has seen it
+		Expect(k8s.Create(ctx, webhooks)).To(Succeed())
+		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, pool).Status.Conditions)["Ready"] }).Should(Equal("False/Terminating"))
+		Expect(pool.Status.Phase).To(Equal(v1alpha1.PoolTerminating))
+		deleted(ctx, claim)
+		Eventually(func() error { return client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(pool), pool)) }).Should(Succeed())
+	})
+})
+
+// deleteWebhook deletes the validating webhooks, as if they did not run, and returns them to be
+// created again.
+func deleteWebhook(ctx context.Context) *admissionv1.ValidatingWebhookConfiguration {
+	GinkgoHelper()
+	webhooks := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cadastre-validating-webhook-configuration"}}
+	specs.Stored(ctx, k8s, webhooks)
+	deleted(ctx, webhooks.DeepCopy())
+	webhooks.ResourceVersion, webhooks.UID = "", ""
+	return webhooks
+}

@@ -9,12 +9,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
@@ -29,11 +28,9 @@ func documented(path, text string) []*unstructured.Unstructured {
 		if !strings.Contains(block[1], text) {
 			continue
 		}
-		for manifest := range strings.SplitSeq(block[1], "\n---\n") {
-			obj := &unstructured.Unstructured{}
-			Expect(yaml.Unmarshal([]byte(manifest), &obj.Object)).To(Succeed())
-			objs = append(objs, obj)
-		}
+		found, err := manifests.Decode([]byte(block[1]))
+		Expect(err).NotTo(HaveOccurred())
+		objs = append(objs, found...)
 	}
 	Expect(objs).NotTo(BeEmpty(), "%s has no example with %s", path, text)
 	return objs
@@ -47,12 +44,8 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		specs.Created(ctx, k8s, build.NamespaceOf(project, namespace))
 	}
 	bind := func(ctx context.Context, role string, rules ...rbacv1.PolicyRule) {
-		Expect(k8s.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules})).To(Succeed())
-		Expect(k8s.Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-		})).To(Succeed())
+		specs.Created(ctx, k8s, build.ClusterRole(role, rules...))
+		specs.Created(ctx, k8s, build.ClusterBinding(role, role, build.User("alice")))
 	}
 	// pendingWith waits until a claim is pending without a block, and returns its reason for that.
 	pendingWith := func(ctx context.Context, claim *v1alpha1.IPClaim) string {
@@ -90,8 +83,8 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("serves a consumer's own project, by name and by class", func(ctx context.Context) {
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "own-pool").Pool("tenancy-consumer").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.0.0/32"))
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "own-class").Class("tenancy-consumer").Obj()).Spec.CIDR).To(Equal("10.60.0.1/32"))
+		answered(ctx, build.Claim(red, "own-pool").Pool("tenancy-consumer").Length(32).Obj(), "10.60.0.0/32")
+		answered(ctx, build.Claim(red, "own-class").Class("tenancy-consumer").Obj(), "10.60.0.1/32")
 	})
 
 	It("answers for pools that may not be used as for missing ones", func(ctx context.Context) {
@@ -105,8 +98,8 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("serves the platform's project from platform pools, by class before all others", func(ctx context.Context) {
-		Expect(specs.Created(ctx, k8s, build.Claim(platform, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.1.0/32"))
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "by-class").Class("tenancy-shared").Obj()).Spec.CIDR).To(Equal("10.60.2.0/32"))
+		answered(ctx, build.Claim(platform, "by-class").Class("tenancy-shared").Obj(), "10.60.1.0/32")
+		answered(ctx, build.Claim(red, "by-class").Class("tenancy-shared").Obj(), "10.60.2.0/32")
 	})
 
 	It("selects no pool by labels if it takes the verb use to name it", func(ctx context.Context) {
@@ -155,7 +148,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("serves a pool's own project without a grant", func(ctx context.Context) {
-		Expect(specs.Created(ctx, k8s, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.3.0/32"))
+		answered(ctx, build.Claim(blue, "owner").Pool("tenancy-owned").Length(32).Obj(), "10.60.3.0/32")
 	})
 
 	It("matches a project by the label alone if a namespace has that label", func(ctx context.Context) {
@@ -170,7 +163,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		specs.Pool(ctx, k8s, build.Pool("tenancy-alone").CIDR("10.60.5.0/24").With(func(s *v1alpha1.IPPoolSpec) {
 			s.Visibility, s.Project = v1alpha1.VisibilityConsumer, alone
 		}).Obj())
-		Expect(specs.Created(ctx, k8s, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.5.0/32"))
+		answered(ctx, build.Claim(alone, "own").Pool("tenancy-alone").Length(32).Obj(), "10.60.5.0/32")
 	})
 
 	It("keeps the label to users that may assign the project, by the policy of the documentation", func(ctx context.Context) {
@@ -200,6 +193,8 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		claim := specs.Created(ctx, k8s, build.Claim(blue, "hidden").Class("tenancy-hidden").Obj())
 		expectPending(ctx, claim, v1alpha1.ReasonNoPoolForClass,
 			`no IPv4 pool that this namespace may use backs the IPClass "tenancy-hidden": add the class to the classNames of one, or change the visibility of one that backs it`)
+		specs.Pool(ctx, k8s, build.Pool("tenancy-hidden-not").CIDR("10.60.10.0/24").Classes("tenancy-hidden").Obj())
+		expectBound(ctx, claim, "10.60.10.0/32")
 	})
 
 	It("does not select by label a pool that the namespace may not use", func(ctx context.Context) {
@@ -211,7 +206,7 @@ var _ = Describe("tenancy", Ordered, ContinueOnFailure, func() {
 		labeled("tenancy-label-red", "10.60.7.0/24", "red")
 		stranger := specs.Created(ctx, k8s, build.Claim(blue, "selects").Selecting("tenancy", "selected").Length(32).Obj())
 		Expect(pendingWith(ctx, stranger)).To(Equal("True/PoolNotFound"))
-		Expect(specs.Created(ctx, k8s, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj()).Spec.CIDR).To(Equal("10.60.7.0/32"))
+		answered(ctx, build.Claim(red, "selects").Selecting("tenancy", "selected").Length(32).Obj(), "10.60.7.0/32")
 		labeled("tenancy-label-blue", "10.60.8.0/24", "blue")
 		expectBound(ctx, stranger, "10.60.8.0/32")
 	})

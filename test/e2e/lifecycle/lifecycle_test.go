@@ -7,21 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/changes"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
@@ -89,16 +93,9 @@ func (w *world) loadWhile(t *testing.T, named string, times int, end func(*clust
 // no answer.
 func (w *world) askedAgain(t *testing.T) int {
 	t.Helper()
-	k8s, err := kubernetes.NewForConfig(w.Config())
-	suite.Must(t, err)
-	text, err := k8s.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	suite.Must(t, err)
-	const metric = `apiserver_admission_webhook_fail_open_count{name="create.ipclaim.ipam.cadastre.dev",type="admit"} `
-	for line := range strings.Lines(string(text)) {
-		if count, is := strings.CutPrefix(line, metric); is {
-			n, err := strconv.Atoi(strings.TrimSpace(count))
-			suite.Must(t, err)
-			return n
+	for _, metric := range w.APIServerMetrics()["apiserver_admission_webhook_fail_open_count"].GetMetric() {
+		if maps.Equal(suite.Labels(metric), map[string]string{"name": "create.ipclaim.ipam.cadastre.dev", "type": "admit"}) {
+			return int(metric.GetCounter().GetValue())
 		}
 	}
 	return 0
@@ -106,26 +103,20 @@ func (w *world) askedAgain(t *testing.T) int {
 
 // load represents clients that create claims, one after another.
 type load struct {
-	stop    chan struct{}
+	stop    atomic.Bool
 	clients sync.WaitGroup
 
-	mu      sync.Mutex
-	grown   chan struct{}
+	mu      changes.Mutex
 	created int
 	slowest time.Duration
 	refused []error
 }
 
 func begin(t *testing.T, k8s client.Client, named string, clients int) *load {
-	l := &load{stop: make(chan struct{}), grown: make(chan struct{})}
+	l := &load{}
 	for n := range clients {
 		l.clients.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-l.stop:
-					return
-				default:
-				}
+			for i := 0; !l.stop.Load(); i++ {
 				began := time.Now()
 				err := k8s.Create(t.Context(), build.Claim("team", fmt.Sprintf("%s-%d-%d", named, n, i)).Pool("p").Length(32).Obj())
 				l.count(err, time.Since(began))
@@ -144,29 +135,21 @@ func (l *load) count(err error, took time.Duration) {
 		return
 	}
 	l.created++
-	close(l.grown)
-	l.grown = make(chan struct{})
+	l.mu.Changed()
 }
 
 // awaitMore waits until so many more have been created.
 func (l *load) awaitMore(t *testing.T, more int) {
 	t.Helper()
-	late := time.After(60 * time.Second)
+	ctx, end := context.WithTimeout(t.Context(), 60*time.Second)
+	defer end()
 	l.mu.Lock()
 	want := l.created + more
 	l.mu.Unlock()
-	for {
+	if !l.mu.Await(ctx, func() bool { return l.created >= want }) {
 		l.mu.Lock()
-		created, grown := l.created, l.grown
-		l.mu.Unlock()
-		if created >= want {
-			return
-		}
-		select {
-		case <-grown:
-		case <-late:
-			t.Fatalf("%d created, want %d; refused: %v", created, want, l.refused)
-		}
+		defer l.mu.Unlock()
+		t.Fatalf("%d created, want %d; refused: %v", l.created, want, l.refused)
 	}
 }
 
@@ -186,7 +169,7 @@ func (l *load) mayFail(t *testing.T, most int) {
 }
 
 func (l *load) end() {
-	close(l.stop)
+	l.stop.Store(true)
 	l.clients.Wait()
 }
 
@@ -262,4 +245,56 @@ func readyz(ctx context.Context, m *cluster.Manager) string {
 	}
 	body, err := io.ReadAll(response.Body)
 	return fmt.Sprint(response.StatusCode, string(body), errors.Join(err, response.Body.Close()))
+}
+
+// losesTheLease gives the lease to another holder, for long: the leader ends and is started again,
+// no replica reconciles, and both replicas answer.
+func (w *world) losesTheLease(t *testing.T) {
+	ctx := t.Context()
+	for _, m := range w.Managers {
+		m.Args = append(m.Args, "--leader-elect-lease-duration=2s")
+		suite.Must(t, m.Restart(ctx))
+	}
+	pool, waits := build.Pool("late").CIDR("10.200.0.0/24").Obj(), build.Claim("team", "waits").Pool("late").Length(32).Obj()
+	suite.Must(t, w.Create(ctx, waits))
+
+	leader := w.Leader()
+	w.writeLease(t, "somebody")
+	w.Await("the leader ends", func(context.Context) bool { return !leader.Running() })
+	suite.Must(t, leader.Start(ctx)) // as a kubelet does
+	suite.Must(t, w.Create(ctx, pool))
+	for i := range 40 {
+		claim := build.Claim("team", fmt.Sprintf("without-leader-%d", i)).Pool("p").Length(32).Obj()
+		suite.Must(t, w.Create(ctx, claim))
+		if claim.Status.Phase != v1alpha1.ClaimBound {
+			t.Errorf("%s is %s while no replica leads", claim.Name, claim.Status.Phase)
+		}
+	}
+	suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(pool), pool))
+	suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(waits), waits))
+	if pool.Status.Phase == v1alpha1.PoolReady || waits.Status.Phase == v1alpha1.ClaimBound {
+		t.Errorf("while no replica leads the new pool is %s, and the claim that waits for it %s", pool.Status.Phase, waits.Status.Phase)
+	}
+
+	w.writeLease(t, "")
+	w.Bound(waits)
+	for _, m := range w.Managers {
+		if !m.Running() {
+			t.Errorf("%s has ended", m.Name)
+		}
+	}
+}
+
+// writeLease gives the lease to a holder for an hour; to none if that is empty.
+func (w *world) writeLease(t *testing.T, holder string) {
+	t.Helper()
+	suite.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		list := &coordinationv1.LeaseList{}
+		if err := w.List(t.Context(), list, client.InNamespace(cluster.Namespace)); err != nil {
+			return err
+		}
+		lease, now := &list.Items[0], metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &holder, new(int32(3600)), &now
+		return w.Update(t.Context(), lease)
+	}))
 }

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,8 +119,7 @@ func releasedHolder(s *scene) { s.Deleted(build.Claim(s.name, "holder").Obj()) }
 func deletedClaim(s *scene)   { s.Deleted(build.Claim(s.name, s.name).Obj()) }
 
 func retainedClaim(s *scene) {
-	retain := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"reclaimPolicy":"Retain"}}`))
-	suite.Must(s, s.Patch(s.Context(), build.Claim(s.name, s.name).Obj(), retain))
+	suite.Must(s, s.Patch(s.Context(), build.Claim(s.name, s.name).Obj(), build.Merge(`{"spec":{"reclaimPolicy":"Retain"}}`)))
 }
 
 func isBound(s *scene) bool    { return s.claim().Status.Phase == v1alpha1.ClaimBound }

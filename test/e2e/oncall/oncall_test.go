@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -34,11 +33,7 @@ func TestOnCall(t *testing.T) {
 	w.alerts, err = alerts.ReadAlerts(root)
 	suite.Must(t, err)
 	w.token = w.Account("prometheus")
-	w.Created(&rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
-	})
+	w.Created(build.ClusterBinding("prometheus", "cadastre-metrics-reader", build.ServiceAccount("default", "prometheus")))
 	worldFor := func(t *testing.T) *world {
 		testWorld := *w
 		testWorld.World = w.For(t)

@@ -145,17 +145,12 @@ func TestRestoreOfDumpWithoutAllocations(t *testing.T) {
 	saved := w.dump()
 	paused := func(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		obj = obj.DeepCopy()
-		annotations := obj.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[v1alpha1.AnnotationPaused] = "true"
-		obj.SetAnnotations(annotations)
+		w.Expect(unstructured.SetNestedField(obj.Object, "true", "metadata", "annotations", v1alpha1.AnnotationPaused)).To(Succeed())
 		return obj
 	}
 	unpause := func(r *restoration) {
 		for _, pool := range saved.objectsOf(pools, locals) {
-			pause := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPaused+`":null}}}`))
+			pause := build.Merge(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationPaused + `":null}}}`)
 			r.w.Expect(r.w.Patch(r.w.Context(), pool.DeepCopy(), pause)).To(Succeed())
 		}
 	}

@@ -1,3 +1,6 @@
+// Package restore brings a cluster back: from a snapshot of etcd that was taken under load, from a
+// dump without IPAllocations, and, while claims arrive, from the previous build of the operator to
+// this one. The results are read from the API server alone.
 package restore
 
 import (
@@ -7,12 +10,17 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"testing"
+	"time"
 
+	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/changes"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -36,17 +44,16 @@ type load struct {
 	end  context.CancelFunc
 	done sync.WaitGroup
 
-	mu                    sync.Mutex
+	mu                    changes.Mutex
 	created, deleted, cut int
 	lost                  int // creates that were cut at each attempt
 	refused               []error
-	grown                 chan struct{} // closed when anything was created since
 }
 
 // begin starts so many clients that create and delete until stop.
 func (w *world) begin(name string, clients int, seed uint64) *load {
 	ctx, end := context.WithCancel(w.Context())
-	l := &load{w: w, seed: seed, end: end, grown: make(chan struct{})}
+	l := &load{w: w, seed: seed, end: end}
 	for n := range clients {
 		random := rand.New(rand.NewPCG(seed, uint64(n)))
 		as := w.Client(w.Config())
@@ -114,8 +121,7 @@ func (l *load) count(ctx context.Context, err error, done *int) {
 	case ctx.Err() != nil:
 	case err == nil:
 		*done++
-		close(l.grown)
-		l.grown = make(chan struct{})
+		l.mu.Changed()
 	case isCut(err):
 		l.cut++
 	case apierrors.IsNotFound(err) && done == &l.deleted: // it was, before the restore
@@ -136,21 +142,71 @@ func (l *load) creates(more int) {
 	l.w.Helper()
 	l.mu.Lock()
 	want := l.created + more
-	for l.created < want {
-		grown := l.grown
-		l.mu.Unlock()
-		select {
-		case <-grown:
-		case <-l.w.Context().Done():
-			l.w.Fatal("the load ended")
-		}
-		l.mu.Lock()
-	}
 	l.mu.Unlock()
+	if !l.mu.Await(l.w.Context(), func() bool { return l.created >= want }) {
+		l.w.Fatal("the load ended")
+	}
 }
 
 func (l *load) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Sprintf("seed %d: %d created, %d deleted, %d connections cut, %d creates lost, %d refused %v", l.seed, l.created, l.deleted, l.cut, l.lost, len(l.refused), l.refused[:min(3, len(l.refused))])
+}
+
+// orphanGrace is short here: tests wait for it.
+const orphanGrace = 4 * time.Second
+
+// team is the namespace of all claims.
+const team = "team"
+
+// world holds a cluster with a client, for one test.
+type world struct {
+	*suite.World
+	*WithT
+}
+
+func start(t *testing.T, options cluster.Options) *world {
+	t.Helper()
+	options.ClusterAPICRDs = true
+	options.OrphanGrace = orphanGrace
+	w := &world{World: suite.Start(t, options), WithT: newGomega(t)}
+	w.Namespace(team)
+	return w
+}
+
+func newGomega(t *testing.T) *WithT {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	return g
+}
+
+// agrees waits until all stored objects agree.
+func (w *world) agrees() {
+	w.Helper()
+	begin := time.Now()
+	w.Eventually(func() ([]string, error) { return w.wrong(w.Context(), nil) }).Should(BeEmpty())
+	w.Logf("all agrees after %v", time.Since(begin).Round(time.Millisecond))
+}
+
+// serves creates claims and expects that they are served, with blocks that no other claim has.
+func (w *world) serves(prefix string) {
+	w.Helper()
+	for i := range 30 {
+		claim := build.Claim(team, fmt.Sprintf("%s-%d", prefix, i)).Pool(claimsPool).Length(int32(26 + i%7)).Obj()
+		w.Created(claim, build.AddressClaim(team, claim.Name).Pool(hostsPool).Obj())
+		w.Expect(claim.Spec.CIDR).NotTo(BeEmpty(), "%s is %s and says %+v", claim.Name, claim.Status.Phase, claim.Status.Conditions)
+	}
+	w.agrees()
+}
+
+// list calls List, and fails the test in no other way than by its error.
+func (w *world) list(ctx context.Context, lists ...client.ObjectList) error {
+	for _, l := range lists {
+		if err := w.List(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -27,18 +27,24 @@ const (
 	pathSecret         = "cadastre-webhook-path"
 )
 
+// configurations returns those of the operator's webhooks.
+func (w *world) configurations() (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	w.Helper()
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: mutatingWebhooks}, mutating))
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: validatingWebhooks}, validating))
+	return mutating, validating
+}
+
 // clientConfigs returns those of all webhooks, by name. The one name that is in both configurations
 // stands for the mutating webhook.
 func (w *world) clientConfigs() map[string]admissionregistrationv1.WebhookClientConfig {
 	w.Helper()
 	configs := map[string]admissionregistrationv1.WebhookClientConfig{}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: validatingWebhooks}, validating))
+	mutating, validating := w.configurations()
 	for _, webhook := range validating.Webhooks {
 		configs[webhook.Name] = webhook.ClientConfig
 	}
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: mutatingWebhooks}, mutating))
 	for _, webhook := range mutating.Webhooks {
 		configs[webhook.Name] = webhook.ClientConfig
 	}

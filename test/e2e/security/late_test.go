@@ -109,36 +109,22 @@ func (l *late) ends() {
 // lateUser lets a user create claims of all kinds and pools in namespaces.
 func (w *world) lateUser(name string, namespaces ...string) {
 	w.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{ipamv1.GroupVersion.Group}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"*"}},
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipclaims", "localippools"}, Verbs: []string{"*"}},
-	}}
-	w.Created(role)
-	as := w.As(name)
+	w.Created(build.ClusterRole(name,
+		rbacv1.PolicyRule{APIGroups: []string{ipamv1.GroupVersion.Group}, Resources: []string{"ipaddressclaims"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipclaims", "localippools"}, Verbs: []string{"*"}},
+	))
 	for _, namespace := range namespaces {
-		w.Created(&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		})
-		w.Await("the binding counts", func(ctx context.Context) bool {
-			return as.List(ctx, &v1alpha1.IPClaimList{}, client.InNamespace(namespace)) == nil
-		})
+		w.bound(name, namespace, name)
 	}
 }
 
 // mayUse gives a user the right to use pools.
 func (w *world) mayUse(user string, pools ...string) {
 	w.Helper()
-	w.Created(
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + pools[0]}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: pools, Verbs: []string{"use"},
-		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + pools[0]},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user + "-" + pools[0]},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		})
+	name := user + "-" + pools[0]
+	w.Created(build.ClusterBinding(name, name, build.User(user)), build.ClusterRole(name, rbacv1.PolicyRule{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: pools, Verbs: []string{"use"},
+	}))
 }
 
 // deployer is a service account.
@@ -176,14 +162,13 @@ func (w *world) aLateRightCounts() {
 
 	labeled := w.waits("late-user", "late-labeled", "late-hidden")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late-labeled"}}
-	suite.Must(w, w.Patch(w.Context(), namespace, client.RawPatch("application/merge-patch+json",
-		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`))))
+	suite.Must(w, w.Patch(w.Context(), namespace, build.Merge(`{"metadata":{"labels":{"`+v1alpha1.LabelProject+`":"late-owner"}}}`)))
 	labeled.isServed()
 	labeled.ends()
 
 	seen := w.waits("late-user", "late-seen", "late-shown")
 	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "late-shown"}}
-	suite.Must(w, w.Patch(w.Context(), pool, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"visibility":"Shared","project":null}}`))))
+	suite.Must(w, w.Patch(w.Context(), pool, build.Merge(`{"spec":{"visibility":"Shared","project":null}}`)))
 	seen.isServed()
 	seen.ends()
 }
@@ -200,7 +185,7 @@ func (w *world) nobodyForges(l *late) {
 	w.Deleted(forged)
 	for _, obj := range l.all() {
 		for _, name := range []string{v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationUseGranted} {
-			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+name+`":"system:serviceaccount:other:other"}}}`))
+			patch := build.Merge(`{"metadata":{"annotations":{"` + name + `":"system:serviceaccount:other:other"}}}`)
 			err := as.Patch(ctx, obj.DeepCopyObject().(client.Object), patch)
 			if !apierrors.IsForbidden(err) && (err == nil || !strings.Contains(err.Error(), "is written by the operator alone")) {
 				w.Errorf("%T: %s is forged: %v", obj, name, err)

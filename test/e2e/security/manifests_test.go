@@ -1,10 +1,6 @@
 package security
 
 import (
-	"bytes"
-	"context"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,40 +8,21 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // rendered returns the objects of a kustomization.
 func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	root := suite.ModuleRoot(t)
-	kubectl, err := cluster.Binary("kubectl")
+	objs, err := manifests.Decode([]byte(suite.Kustomized(t, dir)))
 	suite.Must(t, err)
-	out, err := exec.CommandContext(context.Background(), kubectl, "kustomize", filepath.Join(root, dir)).Output()
-	suite.Must(t, err)
-	var objs []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
-		obj := &unstructured.Unstructured{}
-		if err := decoder.Decode(&obj.Object); err != nil {
-			break
-		}
-		objs = append(objs, obj)
-	}
 	if len(objs) < 20 {
 		t.Fatalf("%s renders %d objects", dir, len(objs))
 	}
 	return objs
-}
-
-func as[T any](t *testing.T, obj *unstructured.Unstructured) *T {
-	t.Helper()
-	typed := new(T)
-	suite.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed))
-	return typed
 }
 
 func TestManifestsAreSecure(t *testing.T) {
@@ -56,18 +33,18 @@ func TestManifestsAreSecure(t *testing.T) {
 				switch obj.GetKind() {
 				case "Deployment":
 					deployments++
-					checkPod(t, &as[appsv1.Deployment](t, obj).Spec.Template.Spec)
+					checkPod(t, &must.As[appsv1.Deployment](t, obj).Spec.Template.Spec)
 				case "Namespace":
 					if obj.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
 						t.Error("the namespace does not enforce restricted Pods")
 					}
 				case "MutatingWebhookConfiguration":
-					for _, hook := range as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks {
+					for _, hook := range must.As[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks {
 						checkTime(t, hook.Name, hook.TimeoutSeconds)
 						checkClient(t, hook.Name, hook.ClientConfig)
 					}
 				case "ValidatingWebhookConfiguration":
-					for _, hook := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
+					for _, hook := range must.As[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
 						checkTime(t, hook.Name, hook.TimeoutSeconds)
 						checkClient(t, hook.Name, hook.ClientConfig)
 					}

@@ -8,6 +8,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // rightsOfPeople has the roles for people, each right as "verb resource", and the built-in roles to
@@ -44,11 +46,11 @@ var rightsOfPeople = map[string]struct {
 func TestUserRolesMatchListedRights(t *testing.T) {
 	found := map[string]bool{}
 	for _, obj := range rendered(t, "config/default") {
-		if obj.GetKind() != "ClusterRole" || !strings.HasPrefix(obj.GetName(), "ipam-") {
-			continue
+		if obj.GetKind() != "ClusterRole" || strings.HasPrefix(obj.GetName(), "cadastre-") {
+			continue // the rights of the operator, or to its metrics
 		}
 		found[obj.GetName()] = true
-		role, want := as[rbacv1.ClusterRole](t, obj), rightsOfPeople[obj.GetName()]
+		role, want := must.As[rbacv1.ClusterRole](t, obj), rightsOfPeople[obj.GetName()]
 		if diff := gocmp.Diff(lines(want.rights), rightsIn(t, role)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", role.Name, diff)
 		}
@@ -117,7 +119,7 @@ func TestChecksByWebhookAloneFailClosed(t *testing.T) {
 	for _, obj := range rendered(t, "config/default") {
 		switch obj.GetKind() {
 		case "MutatingWebhookConfiguration":
-			hooks := as[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks
+			hooks := must.As[admissionregistrationv1.MutatingWebhookConfiguration](t, obj).Webhooks
 			for _, hook := range hooks {
 				note("mutating ", hook.Name, hook.FailurePolicy)
 			}
@@ -128,50 +130,12 @@ func TestChecksByWebhookAloneFailClosed(t *testing.T) {
 				t.Errorf("create.ipclaim is webhook %d and retry.ipclaim webhook %d: it is to come after", first, again)
 			}
 		case "ValidatingWebhookConfiguration":
-			for _, hook := range as[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
+			for _, hook := range must.As[admissionregistrationv1.ValidatingWebhookConfiguration](t, obj).Webhooks {
 				note("validating ", hook.Name, hook.FailurePolicy)
 			}
 		}
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestPoliciesExemptOperatorAlone checks that the operator alone is exempt from the
-// policies that guard the objects that it writes.
-func TestPoliciesExemptOperatorAlone(t *testing.T) {
-	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
-	guarded := map[string]string{
-		"cadastre-allocations": "ipam.cadastre.dev: ipallocations CREATE UPDATE",
-		"cadastre-filled-in":   "ipam.cadastre.dev: ipclaims ippools localippools UPDATE; ipam.cluster.x-k8s.io: ipaddressclaims UPDATE",
-	}
-	for _, obj := range rendered(t, "config/default") {
-		want, ok := guarded[obj.GetName()]
-		if !ok || obj.GetKind() != "ValidatingAdmissionPolicy" {
-			continue
-		}
-		delete(guarded, obj.GetName())
-		spec := as[admissionregistrationv1.ValidatingAdmissionPolicy](t, obj).Spec
-		if len(spec.MatchConditions) != 1 || spec.MatchConditions[0].Expression != operator {
-			t.Errorf("%s exempts others than the operator: %v", obj.GetName(), spec.MatchConditions)
-		}
-		if *spec.FailurePolicy != admissionregistrationv1.Fail {
-			t.Errorf("%s passes requests that it cannot judge", obj.GetName())
-		}
-		var got []string
-		for _, rule := range spec.MatchConstraints.ResourceRules {
-			text := rule.APIGroups[0] + ": " + strings.Join(rule.Resources, " ")
-			for _, operation := range rule.Operations {
-				text += " " + string(operation)
-			}
-			got = append(got, text)
-		}
-		if strings.Join(got, "; ") != want || len(spec.MatchConstraints.ExcludeResourceRules) > 0 {
-			t.Errorf("%s guards %q, want %q", obj.GetName(), got, want)
-		}
-	}
-	for name := range guarded {
-		t.Errorf("there is no policy %s", name)
 	}
 }

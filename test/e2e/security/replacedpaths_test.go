@@ -177,15 +177,9 @@ func (w *world) judgedByWebhooks(replicas []*pathReplica) {
 		addresses = append(addresses, server.Listener.Addr().String())
 		bundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	}
-	before, err := balancer.Listen("127.0.0.1:0", addresses...)
+	before, err := balancer.Start("127.0.0.1:0", addresses...)
 	suite.Must(w, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = before.Serve(ctx) })
-	w.Cleanup(func() {
-		stop()
-		serving.Wait()
-	})
+	w.Cleanup(func() { suite.Must(w, before.Stop()) })
 
 	none, equivalent, address := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Equivalent, "https://"+before.Addr().String()
 	config := admissionregistrationv1.WebhookClientConfig{URL: &address, CABundle: bundle}

@@ -1,15 +1,22 @@
+// Package security checks the documented rights of the operator and of tenants.
 package security
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"testing"
 
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
@@ -88,15 +95,7 @@ func (w *world) rightsAreUsed() {
 		}
 	}
 	w.Logf("%d requests; %d rights granted, %d used", len(audited), len(granted), len(used))
-	w.Logf("used: %v", slices.Sorted(maps.Keys(texts(used))))
-}
-
-func texts(rights map[right]bool) map[string]bool {
-	all := map[string]bool{}
-	for r := range rights {
-		all[r.String()] = true
-	}
-	return all
+	w.Logf("used: %v", slices.Collect(maps.Keys(used)))
 }
 
 // granted returns the rights of the operator's service account, one by one.
@@ -154,4 +153,117 @@ func (w *world) rules(namespace string, ref rbacv1.RoleRef) []rbacv1.PolicyRule 
 	role := &rbacv1.ClusterRole{}
 	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: ref.Name}, role))
 	return role.Rules
+}
+
+// world holds a cluster with a client, for one test.
+type world struct{ *suite.World }
+
+func TestSecurity(t *testing.T) {
+	w := suite.Start(t, cluster.Options{
+		Managers: 2, ControllerManager: true, Audit: true,
+		ManagerArgs: []string{"--orphan-grace=2s", fmt.Sprint("--unclaimed-limit=", unclaimedLimit)}, APIServerFlags: map[string]string{"enable-admission-plugins": "OwnerReferencesPermissionEnforcement"},
+	})
+	for _, step := range []struct {
+		name string
+		do   func(*world)
+	}{
+		{"metrics and profiles are for users that may get them", (*world).diagnosticsAreGuarded},
+		{"an answer is the same for taken and for forbidden blocks", (*world).answersAreAlike},
+		{"a request of any size is answered", (*world).sizeIsBounded},
+		{"a request that does not end is answered", (*world).timeIsBounded},
+		{"a namespace whose claims are never stored is stopped, and no other", (*world).unboundIsBounded},
+		{"webhooks answer no path without the secret", (*world).onlyTheSecretIsAnswered},
+		{"a path that was replaced is answered for a minute, and no create fails in that time", (*world).pathsAreReplaced},
+		{"manifests that others apply change neither path nor bundle", (*world).manifestsLeavePathsAlone},
+		{"everything that the operator does", (*world).everythingIsDone},
+		{"a right that comes late counts for service accounts, and no edit grants it", (*world).aLateRightCounts},
+		{"an object can be edited and deleted, whatever its spec", (*world).everythingIsEditable},
+		{"the operator uses the rights that it has, and has those that it uses", (*world).rightsAreUsed},
+	} {
+		t.Run(step.name, func(t *testing.T) { step.do(&world{w.For(t)}) })
+	}
+}
+
+// everythingIsDone lets the operator do all that it can: it needs every right for something.
+func (w *world) everythingIsDone() {
+	w.Namespace("all")
+	waits := build.Pool("all-child").Child("all-root", 29).Obj()
+	w.Created(waits) // no parent yet
+	w.Created(build.Class("all").Length(32).Obj(), build.Class("all-kept").Length(32).With(func(s *v1alpha1.IPClassSpec) {
+		s.ReclaimPolicy, s.RetentionPeriod = v1alpha1.ReclaimRetain, &metav1.Duration{Duration: 3600e9}
+	}).Obj())
+	w.Pools(build.Pool("all-root").CIDR("10.8.0.0/28").Classes("all", "all-kept").Obj())
+	w.Ready(waits)
+	w.aClaimWaits()
+	w.aBlockIsKept()
+	w.Created(build.NamespaceOf("others", "all-others"))
+	w.Pools(build.Pool("all-owned").CIDR("10.8.1.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "others" }).Obj())
+	asked := build.Claim("all", "grant").Pool("all-owned").Length(32).Obj()
+	w.Created(asked) // an administrator may use it
+	w.Bound(asked)
+	w.clusterAPIComes()
+	w.addressesAreMended()
+	w.Created(build.Claim("all", "nothing").Class("no-such-class").Obj())
+	w.Created(build.Claim("all", "nowhere").Pool("no-such-pool").Length(32).Obj())
+
+	suite.Must(w, w.DeleteAllOf(w.Context(), &v1alpha1.IPClaim{}, client.InNamespace("all")))
+	w.Deleted(waits)
+	w.Await("the child is gone", func(ctx context.Context) bool {
+		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKeyFromObject(waits), waits)) == nil && waits.DeletionTimestamp != nil || w.Get(ctx, client.ObjectKeyFromObject(waits), waits) != nil
+	})
+	for _, m := range w.Managers { // each leads once
+		suite.Must(w, m.Restart(w.Context()))
+	}
+}
+
+// aClaimWaits makes a claim that the leader binds, when another is deleted.
+func (w *world) aClaimWaits() {
+	large, late := build.Claim("all", "large").Class("all").Length(29).Obj(), build.Claim("all", "late").Class("all").Length(29).Obj()
+	w.Created(large, late)
+	w.Deleted(large)
+	w.Bound(late)
+	w.Deleted(late)
+}
+
+// aBlockIsKept retains a block, and lets a claim of that name take it again.
+func (w *world) aBlockIsKept() {
+	kept := build.Claim("all", "kept").Class("all-kept").Obj()
+	w.Created(kept)
+	block := kept.Spec.CIDR
+	w.Bound(kept)
+	w.Retained("all", "kept")
+	again := build.Claim("all", "kept").Class("all-kept").Obj()
+	w.Created(again)
+	if again.Spec.CIDR != block {
+		w.Errorf("kept %s, and given %s", block, again.Spec.CIDR)
+	}
+	w.Bound(again)
+}
+
+// clusterAPIComes creates claims of Cluster API that are served, from a namespace's own pool too.
+func (w *world) clusterAPIComes() {
+	suite.Must(w, w.InstallClusterAPICRDs(w.Context()))
+	local := build.Pool("all-local").CIDR("10.8.2.0/24").In("all")
+	w.Created(local)
+	theirs := build.AddressClaim("all", "theirs").Pool("all-owned").Obj()
+	ofLocal := build.AddressClaim("all", "theirs-local").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "all-local").Obj()
+	w.Created(theirs, ofLocal)
+	w.Served(theirs, ofLocal)
+	w.Deleted(theirs, ofLocal)
+	w.Gone(theirs, ofLocal)
+	w.letGoOf(local)
+	w.aClaimIsToldOf()
+}
+
+// aClaimIsToldOf makes an IPAddressClaim that waits, and awaits the event about it.
+func (w *world) aClaimIsToldOf() {
+	claim := build.AddressClaim("all", "in-vain").Pool("nowhere").Obj()
+	w.Created(claim)
+	w.Await("an event shows why the IPAddressClaim waits", func(ctx context.Context) bool {
+		events := &eventsv1.EventList{}
+		return w.List(ctx, events, client.InNamespace("all")) == nil &&
+			slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == claim.UID })
+	})
+	w.Deleted(claim)
+	w.Gone(claim)
 }

@@ -3,6 +3,7 @@ package security
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,4 +115,47 @@ func (w *world) replace(label string, spec any, status map[string]any) (string, 
 	file := filepath.Join(w.TempDir(), "claim.yaml")
 	suite.Must(w, os.WriteFile(file, text, 0o600))
 	return w.Kubectl(w.Context(), "replace", "--filename", file)
+}
+
+// unclaimedLimit is the highest number of records of a namespace without a claim or a pool.
+const unclaimedLimit = 10
+
+// unboundIsBounded sends claims of a namespace that another policy refuses when each has its block
+// already: the namespace is stopped before it has taken all blocks, and no other namespace is.
+func (w *world) unboundIsBounded() {
+	w.Namespace("greedy")
+	w.Namespace("modest")
+	w.Pools(build.Pool("bounded").CIDR("10.10.0.0/20").Obj())
+	greedy := w.Client(cluster.NoRetry(w.Config()))
+	refused := func(name string) *v1alpha1.IPClaim {
+		claim := build.Claim("greedy", name).Pool("bounded").Length(28).Obj()
+		claim.Labels = map[string]string{"refuse": "me"}
+		return claim
+	}
+	policy, binding := build.Refusal("refuse-labeled", "refuse", "")
+	w.Created(policy, binding)
+	w.Await("the policy is in force", func(ctx context.Context) bool {
+		err := greedy.Create(ctx, refused("rehearsed"), client.DryRunAll)
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "refuse-labeled")
+	})
+
+	var err error
+	made := 0
+	for ; made <= 10*unclaimedLimit && !apierrors.IsTooManyRequests(err); made++ {
+		if err = greedy.Create(w.Context(), refused(fmt.Sprint("refused-", made))); err == nil {
+			w.Fatal("the policy lets it pass")
+		}
+	}
+	if made <= unclaimedLimit || !apierrors.IsTooManyRequests(err) {
+		w.Errorf("after %d claims that were not stored: %v, want that it is too many, after more than %d", made, err, unclaimedLimit)
+	}
+	modest := build.Claim("modest", "served").Pool("bounded").Length(28).Obj()
+	w.Created(modest)
+	if modest.Spec.CIDR == "" {
+		w.Error("another namespace is not served in that time")
+	}
+	w.Await("the namespace is served again, as its records are collected", func(ctx context.Context) bool {
+		claim := build.Claim("greedy", "served").Pool("bounded").Length(28).Obj()
+		return greedy.Create(ctx, claim) == nil && claim.Spec.CIDR != ""
+	})
 }

@@ -362,7 +362,7 @@ func (h *hostile) finalizers(ctx context.Context, report func(error)) {
 	}
 	report(h.client.Delete(ctx, claim))
 	if h.random.IntN(10) > 0 {
-		report(h.client.Patch(ctx, claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+		report(h.client.Patch(ctx, claim, build.Merge(`{"metadata":{"finalizers":null}}`)))
 	}
 }
 
@@ -393,7 +393,7 @@ func (h *hostile) records(ctx context.Context) error {
 	case 1:
 		return h.client.Delete(ctx, record)
 	}
-	return h.client.Patch(ctx, record, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+	return h.client.Patch(ctx, record, build.Merge(`{"metadata":{"finalizers":null}}`))
 }
 
 // notATenants sends requests to which the role edit has no right.
@@ -419,7 +419,7 @@ func (h *hostile) edit(ctx context.Context, report func(error)) {
 	}
 	for range 10 {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, h.random.Uint64())
-		report(h.client.Patch(ctx, claim, client.RawPatch("application/merge-patch+json", []byte(patch))))
+		report(h.client.Patch(ctx, claim, build.Merge(patch)))
 	}
 }
 

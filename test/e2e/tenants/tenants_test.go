@@ -74,10 +74,10 @@ func TestHostileTenantIsContained(t *testing.T) {
 
 // attack lets the hostile tenant misuse the operator beside the honest one: for as long as storm
 // states, and on a slow machine for longer, until it was no tame misuse.
-func attack(w *world, good *honest, r *register, seed uint64, storm time.Duration) (creates, tally) {
+func attack(w *world, good *honest, r *register, seed uint64, storm time.Duration) (creates, *answers) {
 	ctx, stop := context.WithCancel(w.Context())
 	defer stop()
-	all := &answers{tally: tally{}}
+	all := &answers{by: map[string]map[string]*answerCount{}}
 	var attacking sync.WaitGroup
 	for n := range attackers {
 		h := newHostile(w, good, random(seed, uint64(n)), all)
@@ -96,29 +96,15 @@ func attack(w *world, good *honest, r *register, seed uint64, storm time.Duratio
 	for _, missing := range tame(during) {
 		w.Errorf("the misuse was too tame: %s", missing)
 	}
-	return during, all.tally
+	return during, all
 }
 
-// answers holds those that the clients of the hostile tenant get.
+// answers counts those that the clients of the hostile tenant get.
 type answers struct {
-	mu    sync.Mutex
-	tally tally
+	mu sync.Mutex
+	// by has the counts by kind of misuse and answer.
+	by map[string]map[string]*answerCount
 }
-
-func (a *answers) count(misuse, answer string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tally.count(misuse, answer, err)
-}
-
-func (a *answers) tame() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.tally.tame()
-}
-
-// tally counts answers, by kind of misuse and answer.
-type tally map[string]map[string]*answerCount
 
 // answerCount holds the answers of one kind to one kind of misuse.
 type answerCount struct {
@@ -127,37 +113,39 @@ type answerCount struct {
 	example string
 }
 
-func (t tally) count(misuse, answer string, err error) {
-	if t[misuse] == nil {
-		t[misuse] = map[string]*answerCount{}
+func (a *answers) count(misuse, answer string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by[misuse] == nil {
+		a.by[misuse] = map[string]*answerCount{}
 	}
-	if t[misuse][answer] == nil {
-		t[misuse][answer] = &answerCount{}
+	if a.by[misuse][answer] == nil {
+		a.by[misuse][answer] = &answerCount{}
 		if err != nil {
-			t[misuse][answer].example = err.Error()
+			a.by[misuse][answer].example = err.Error()
 		}
 	}
-	t[misuse][answer].count++
+	a.by[misuse][answer].count++
 }
 
-func (t tally) sum() (n int) {
-	for misuse := range t {
-		n += t.countMisuse(misuse)
+func (a *answers) sum() (n int) {
+	for misuse := range a.by {
+		n += a.countMisuse(misuse)
 	}
 	return n
 }
 
 // countMisuse counts the requests of one kind of misuse.
-func (t tally) countMisuse(misuse string) (n int) {
-	for _, entry := range t[misuse] {
+func (a *answers) countMisuse(misuse string) (n int) {
+	for _, entry := range a.by[misuse] {
 		n += entry.count
 	}
 	return n
 }
 
 // countAnswer counts the requests that were answered like that.
-func (t tally) countAnswer(answer string) (n int) {
-	for _, all := range t {
+func (a *answers) countAnswer(answer string) (n int) {
+	for _, all := range a.by {
 		if entry := all[answer]; entry != nil {
 			n += entry.count
 		}
@@ -166,13 +154,13 @@ func (t tally) countAnswer(answer string) (n int) {
 }
 
 // String returns a line for each kind of misuse, and one for each kind of refusal of it.
-func (t tally) String() string {
+func (a *answers) String() string {
 	var lines []string
-	for _, misuse := range slices.Sorted(maps.Keys(t)) {
-		line := fmt.Sprintf("%-28s %6d", misuse, t.countMisuse(misuse))
+	for _, misuse := range slices.Sorted(maps.Keys(a.by)) {
+		line := fmt.Sprintf("%-28s %6d", misuse, a.countMisuse(misuse))
 		var examples []string
-		for _, answer := range slices.Sorted(maps.Keys(t[misuse])) {
-			entry := t[misuse][answer]
+		for _, answer := range slices.Sorted(maps.Keys(a.by[misuse])) {
+			entry := a.by[misuse][answer]
 			line += fmt.Sprintf("  %s: %d", answer, entry.count)
 			if entry.example != "" {
 				examples = append(examples, fmt.Sprintf("    %s: %.200s", answer, entry.example))
@@ -184,14 +172,16 @@ func (t tally) String() string {
 }
 
 // tame returns the missing kinds of misuse and of answers.
-func (t tally) tame() (missing []string) {
+func (a *answers) tame() (missing []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, m := range misuses {
-		if n := t.countMisuse(m.name); n < leastOfEach() {
+		if n := a.countMisuse(m.name); n < leastOfEach() {
 			missing = append(missing, fmt.Sprintf("%d requests of %q", n, m.name))
 		}
 	}
 	for _, answer := range []string{stored, limitReached, quotaExceeded, tooManyUnclaimed, notAllowed, invalid} {
-		if t.countAnswer(answer) == 0 {
+		if a.countAnswer(answer) == 0 {
 			missing = append(missing, fmt.Sprintf("nothing was answered by %q", answer))
 		}
 	}
@@ -199,9 +189,9 @@ func (t tally) tame() (missing []string) {
 }
 
 // judge fails if there was an answer that no client should get.
-func (t tally) judge(test *testing.T) {
+func (a *answers) judge(test *testing.T) {
 	test.Helper()
-	for misuse, all := range t {
+	for misuse, all := range a.by {
 		if entry := all[defect]; entry != nil {
 			test.Errorf("%s: %d times, such as %s", misuse, entry.count, entry.example)
 		}
@@ -214,20 +204,10 @@ func (t tally) judge(test *testing.T) {
 func random(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 
 // usualStorm returns how long the misuse lasts if STORM is not set.
-func usualStorm() time.Duration {
-	if testing.Short() {
-		return 20 * time.Second
-	}
-	return 40 * time.Second
-}
+func usualStorm() time.Duration { return suite.Sized(40*time.Second, 20*time.Second) }
 
 // leastOfEach returns the lowest number of tries of each kind of misuse.
-func leastOfEach() int {
-	if testing.Short() {
-		return 2
-	}
-	return 5
-}
+func leastOfEach() int { return suite.Sized(5, 2) }
 
 func seedOf(t *testing.T) uint64 {
 	t.Helper()

@@ -1,16 +1,13 @@
 package tenants
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -73,10 +70,7 @@ func hostileNamespaces() []string { return []string{hostileNamespace, quotaNames
 // prepare makes the namespaces, the users and the pools.
 func prepare(running *suite.World) *world {
 	running.Helper()
-	w := &world{World: running}
-	for _, m := range w.Managers {
-		w.processes = append(w.processes, m.PID())
-	}
+	w := &world{World: running, processes: running.Processes()}
 	w.Created(build.NamespaceOf("honest", honestNamespace), build.Editor("alice", honestNamespace))
 	for _, name := range hostileNamespaces() {
 		w.Created(build.NamespaceOf(hostileProject, name), build.Editor("mallory", name))
@@ -129,15 +123,7 @@ func (w *world) quota(namespace string, claims int64) {
 // refuseLabeled installs a rule of the platform that refuses objects with the label.
 func (w *world) refuseLabeled() {
 	w.Helper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform-rule"}}
-	rule := admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"ipclaims"}},
-	}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}}}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "!('" + refusedLabel + "' in object.metadata.?labels.orValue({}))", Message: "the platform refuses it"}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "platform-rule"}}
-	binding.Spec.PolicyName, binding.Spec.ValidationActions = policy.Name, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	policy, binding := build.Refusal("platform-rule", refusedLabel, "")
 	w.Created(policy, binding)
 	probe := build.Claim(crowdNamespace, "probe").Class("missing").Obj()
 	probe.Labels = map[string]string{refusedLabel: "true"}
@@ -157,15 +143,10 @@ func ignoreConflict(err error) error {
 // being killed.
 func (w *world) judgeProcesses() {
 	w.Helper()
-	most := int64(float64(w.memoryLimit()) * memoryShare)
-	for i, m := range w.Managers {
-		log, err := os.ReadFile(m.LogPath())
-		suite.Must(w, err)
-		if !m.Running() || m.PID() != w.processes[i] || bytes.Contains(log, []byte("panic")) {
-			w.Errorf("%s ended or panicked: see %s", m.Name, m.LogPath())
-			continue
-		}
-		peak := peakMemory(w, m.PID())
+	most := int(float64(w.memoryLimit()) * memoryShare)
+	w.Unharmed(w.processes)
+	for _, m := range w.Managers {
+		peak := suite.Memory(w, m.PID(), "VmHWM")
 		w.Logf("%s: %d MiB at most", m.Name, peak>>20)
 		if peak > most {
 			w.Errorf("%s took %d MiB, more than %d MiB", m.Name, peak>>20, most>>20)
@@ -182,21 +163,6 @@ func (w *world) memoryLimit() int64 {
 	deployment := &appsv1.Deployment{}
 	suite.Must(w, yaml.UnmarshalStrict(manifest, deployment))
 	return deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
-}
-
-// peakMemory returns the most that a process had in memory (VmHWM of proc(5)), in bytes.
-func peakMemory(t testing.TB, pid int) int64 {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	suite.Must(t, err)
-	for line := range strings.Lines(string(status)) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
-	}
-	t.Fatalf("no VmHWM in %s", status)
-	return 0
 }
 
 // judgeEnd removes the hostile tenant, and fails if that leaves anything behind, or if the honest
@@ -286,8 +252,7 @@ func (w *world) finishClaims(namespace string) {
 	suite.Must(w, w.List(w.Context(), claims, client.InNamespace(namespace)))
 	for _, claim := range claims.Items {
 		if slices.Contains(claim.Finalizers, ownFinalizer) {
-			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-			suite.Must(w, client.IgnoreNotFound(w.Patch(w.Context(), &claim, patch)))
+			suite.Must(w, client.IgnoreNotFound(w.Patch(w.Context(), &claim, build.Merge(`{"metadata":{"finalizers":null}}`))))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -200,7 +201,7 @@ func (w *world) isNotSampled() {
 	if sent := spansOf("quiet-"); len(sent) > 0 {
 		w.Errorf("spans are sent of %d requests that are not sampled", len(sent))
 	}
-	if sent, _ := w.collector.Spans(func(s collector.Span) bool { return s.Trace == quiet.id }); len(sent) > 0 {
+	if sent := w.collector.Spans(func(s collector.Span) bool { return s.Trace == quiet.id }); len(sent) > 0 {
 		w.Errorf("%d spans are sent of a trace that is not sampled: %+v", len(sent), sent[0])
 	}
 	for _, manager := range w.Managers {
@@ -263,7 +264,7 @@ func (w *world) tables() (attributes map[string][]string, types map[string]strin
 // as docs/tracing.md warns.
 func (w *world) pathSecret() string {
 	w.Helper()
-	spans, _ := w.collector.Spans(func(s collector.Span) bool {
+	spans := w.collector.Spans(func(s collector.Span) bool {
 		return s.Service == apiServer && strings.Contains(fmt.Sprint(s.Attributes["url.full"]), "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim")
 	})
 	if len(spans) == 0 {
@@ -280,10 +281,11 @@ func (w *world) hangs() {
 	client, n := w.begin(true), 0
 	for range rounds {
 		for _, state := range []struct {
-			name           string
-			hangs, refuses bool
-		}{{"works", false, false}, {"hangs", true, false}, {"refuses", false, true}} {
-			w.collector.setState(state.hangs, state.refuses)
+			name  string
+			begin func() (end func())
+		}{{"works", func() func() { return func() {} }}, {"hangs", w.collector.Hang}, {"refuses", w.disconnected}} {
+			end := sync.OnceFunc(state.begin())
+			w.Cleanup(end)
 			for range creates {
 				n++
 				claim := build.Claim("team", fmt.Sprint("timed-", n)).Pool("offices").Length(32).Obj()
@@ -294,9 +296,9 @@ func (w *world) hangs() {
 					w.Fatalf("while the collector %s a claim is %s", state.name, claim.Status.Phase)
 				}
 			}
+			end()
 		}
 	}
-	w.collector.setState(false, false)
 	median := func(name string) time.Duration {
 		slices.Sort(took[name])
 		return took[name][len(took[name])/2]

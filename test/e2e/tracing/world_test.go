@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/balancer"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/collector"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -20,16 +21,31 @@ import (
 // world holds a cluster of which all parts send their spans to one collector.
 type world struct {
 	*suite.World
-	collector *slow
+	collector *collector.Collector
+	// way leads to the collector.
+	way *balancer.Balancer
 }
 
 func start(t *testing.T) *world {
-	to := newSlow(t)
-	return &world{collector: to, World: suite.Start(t, cluster.Options{
-		Managers: 2, ClusterAPICRDs: true, TracesTo: to.Address,
-		ManagerArgs: []string{"--tracing-endpoint=http://" + to.Address, "--tracing-sampling-rate-per-million=1000000"},
+	to, err := collector.Start(true)
+	suite.Must(t, err)
+	t.Cleanup(to.Stop)
+	way, err := balancer.Start("127.0.0.1:0", to.Address)
+	suite.Must(t, err)
+	t.Cleanup(func() { suite.Must(t, way.Stop()) })
+	address := way.Addr().String()
+	return &world{collector: to, way: way, World: suite.Start(t, cluster.Options{
+		Managers: 2, ClusterAPICRDs: true, TracesTo: address,
+		ManagerArgs: []string{"--tracing-endpoint=http://" + address, "--tracing-sampling-rate-per-million=1000000"},
 		ManagerEnv:  []string{"OTEL_BSP_SCHEDULE_DELAY=50"},
 	})}
+}
+
+// disconnected cuts the collector's connections and lets it take no other, until end is called.
+func (w *world) disconnected() (end func()) {
+	w.way.Withdraw(w.collector.Address)
+	w.way.Cut(w.collector.Address)
+	return func() { w.way.Restore(w.collector.Address) }
 }
 
 // header sends requests as those of a trace that another client began.
@@ -83,7 +99,7 @@ func (w *world) spans(root trace, what string, are func(collector.Spans) bool) c
 
 // received returns the spans of a trace, and of traces that are linked to it.
 func (w *world) received(root trace) collector.Spans {
-	all, _ := w.collector.Spans(func(collector.Span) bool { return true })
+	all := w.collector.Spans(func(collector.Span) bool { return true })
 	traces := []string{root.id}
 	for i := 0; i < len(traces); i++ {
 		for _, span := range all {
@@ -101,10 +117,9 @@ func isOf(all []collector.Span, id, trace string) bool {
 
 // operatorSpans returns the operator's spans of a name, of any trace, that fit.
 func (w *world) operatorSpans(name string, fits func(collector.Span) bool) collector.Spans {
-	spans, _ := w.collector.Spans(func(s collector.Span) bool {
+	return w.collector.Spans(func(s collector.Span) bool {
 		return s.Service == operator && strings.HasPrefix(s.Name, name) && fits(s)
 	})
-	return spans
 }
 
 // has reports whether a span has an attribute with this value, as text.

@@ -3,15 +3,22 @@
 package uninstall
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/cadastre-dev/cadastre/internal/operator"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/changes"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/installed"
 )
 
 const claims = `apiVersion: ipam.cluster.x-k8s.io/v1beta2
@@ -43,9 +50,6 @@ metadata: {name: later, namespace: tenant}
 spec: {address: 198.18.7.5, claimRef: {name: later}, poolRef: {apiGroup: ipam.cadastre.dev, kind: IPPool, name: removed}}
 `
 
-// policy lists the objects that remove-finalizers installs, and the last step of the docs deletes.
-const policy = "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterrolebindings"
-
 // addresses lists Cluster API's kinds by their full names: Kubernetes also has IPAddresses.
 const addresses = "ipaddressclaims.ipam.cluster.x-k8s.io,ipaddresses.ipam.cluster.x-k8s.io"
 
@@ -69,29 +73,15 @@ func (w *world) apply(manifest string) {
 	w.kubectl("apply", "--server-side", "-f", path)
 }
 
-// removeFinalizers acts as `kubectl exec deploy/cadastre-controller-manager -- /manager
-// remove-finalizers` does in a cluster, once the operator has the right to it.
-func (w *world) removeFinalizers() {
-	w.Helper()
-	w.kubectl("create", "clusterrolebinding", "cadastre-removal", "--clusterrole=cadastre-removal", "--serviceaccount="+cluster.Namespace+":"+cluster.ServiceAccount)
-	asOperator, err := w.OperatorConfig(w.Context())
-	suite.Must(w, err)
-	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
-	suite.Must(w, operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output()))
-}
-
 // isNotPermitted fails if the operator can install the policy of the removal before the right
 // to that is bound, or any other.
 func (w *world) isNotPermitted() {
 	w.Helper()
-	asOperator, err := w.OperatorConfig(w.Context())
-	suite.Must(w, err)
-	o := operator.Options{Namespace: cluster.Namespace, ServiceAccount: cluster.ServiceAccount}
-	err = operator.RemoveFinalizers(w.Context(), asOperator, o, w.Output())
+	err := installed.RemoveFinalizers(w.World, cluster.Namespace, cluster.ServiceAccount)
 	if err == nil || !strings.Contains(err.Error(), "kubectl create clusterrolebinding cadastre-removal") {
 		w.Errorf("finalizers are removed without the right: %v", err)
 	}
-	if there := w.kubectl("get", policy, "-o", "name"); strings.Contains(there, "cadastre-removal") {
+	if there := w.kubectl("get", installed.RemovalKinds, "-o", "name"); strings.Contains(there, installed.RemovalName) {
 		w.Errorf("without the right it has installed %s", there)
 	}
 }
@@ -128,26 +118,26 @@ func TestDeletionCompletesWithoutOperator(t *testing.T) {
 	w.apply(pools)
 	w.served("machine", "removed")
 	clients := w.keepClaiming()
-	clients.awaitStored()
+	clients.await(clients.stored)
 
 	asAdministrator := exec.CommandContext(t.Context(), filepath.Join(root, "bin/manager"), "--kubeconfig="+w.Kubeconfig(), "remove-finalizers")
 	if out, err := asAdministrator.CombinedOutput(); err == nil || !strings.Contains(string(out), "in a pod of the operator") {
 		t.Fatalf("an administrator may remove finalizers: %v: %s", err, out)
 	}
-	if there := w.kubectl("get", policy, "-o", "name"); strings.Contains(there, "cadastre-removal") {
+	if there := w.kubectl("get", installed.RemovalKinds, "-o", "name"); strings.Contains(there, installed.RemovalName) {
 		t.Errorf("refused, it has installed %s", there)
 	}
 
 	w.isNotPermitted()
-	w.removeFinalizers()
+	installed.PrepareRemoval(w.World, cluster.Namespace, cluster.ServiceAccount)
 	w.kubectl("-n", "tenant", "label", addresses, "machine", "changed=after")
 	w.isRefused(laterPool, laterAddress, strings.NewReplacer("NAME", "later", "POOL", "removed").Replace(claims))
-	clients.awaitRefused()
+	clients.await(clients.refused)
 	w.expectFree(addresses + ",ipallocations,ippools,localippools")
 
 	w.kubectl("delete", "--timeout=120s", "--ignore-not-found", "-k", filepath.Join(root, "config/default"))
 	suite.Must(w, w.Managers[0].Stop()) // in a cluster it goes with its Deployment
-	w.kubectl("delete", policy, "cadastre-removal")
+	installed.FinishRemoval(w.World)
 	w.kubectl("-n", "tenant", "get", addresses, "machine") // it is Cluster API's, and stays
 	w.kubectl("delete", "namespace", "tenant", "--timeout=60s")
 	if left := w.kubectl("get", addresses, "-A", "-o", "name"); left != "" {
@@ -180,5 +170,67 @@ func TestSamplesCanBeDeletedAsApplied(t *testing.T) {
 	w.kubectl("wait", "--for=delete", "ipallocations", "--all", "-A", "--timeout=30s")
 	if left := w.kubectl("get", kinds, "-A", "-o", "name"); left != "" {
 		t.Errorf("left over:\n%s", left)
+	}
+}
+
+// refusal is the answer while the operator is removed.
+const refusal = "Cadastre is being removed: nothing new is handed out"
+
+// claimants continue to claim by both kinds of claims, until the test ends.
+type claimants struct {
+	*world
+	mu changes.Mutex
+	// stored and refused count claims by kind.
+	stored, refused map[string]int
+}
+
+// keepClaiming starts a client for each kind of claim.
+func (w *world) keepClaiming() *claimants {
+	w.Helper()
+	c := &claimants{world: w, stored: map[string]int{}, refused: map[string]int{}}
+	cfg := cluster.NoRetry(w.Config())
+	cfg.QPS, cfg.Burst = 20, 1
+	k8s, err := client.New(cfg, client.Options{Scheme: w.Scheme()})
+	suite.Must(w, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	w.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	for kind, claim := range map[string]func(string) client.Object{
+		"IPClaim": func(name string) client.Object { return build.Claim("tenant", name).Pool("busy").Length(32).Obj() },
+		"IPAddressClaim": func(name string) client.Object {
+			return build.AddressClaim("tenant", name).Pool("busy").Obj()
+		},
+	} {
+		running.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				c.count(kind, k8s.Create(ctx, claim(fmt.Sprint("client-", n))))
+			}
+		})
+	}
+	return c
+}
+
+func (c *claimants) count(kind string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.stored[kind]++
+	case strings.Contains(err.Error(), refusal):
+		c.refused[kind]++
+	default:
+		return
+	}
+	c.mu.Changed()
+}
+
+// await waits until claims of both kinds have been counted.
+func (c *claimants) await(counts map[string]int) {
+	c.Helper()
+	if !c.mu.Await(c.Context(), func() bool { return len(counts) == 2 }) {
+		c.Fatal("the test has ended before")
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // Authority signs certificates that are valid for an hour.
@@ -32,11 +34,11 @@ func New(t testing.TB) Authority {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
+	must.Succeed(t, err)
 	certificate, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return Authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
@@ -48,11 +50,11 @@ func (a Authority) Issue(t testing.TB, usage x509.ExtKeyUsage, names ...string) 
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{usage},
 	}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, own.Public(), a.key)
-	must(t, err)
+	must.Succeed(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(own)
-	must(t, err)
+	must.Succeed(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
@@ -88,13 +90,6 @@ plugins:
 func write(t testing.TB, dir, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	must(t, os.WriteFile(path, content, 0o600))
+	must.Succeed(t, os.WriteFile(path, content, 0o600))
 	return path
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

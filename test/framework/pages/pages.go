@@ -19,7 +19,6 @@
 package pages
 
 import (
-	"bufio"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -103,13 +102,7 @@ func Read(root, path string) (*Page, error) {
 
 // Lines returns the lines of the document, without their ends.
 func (p *Page) Lines() []string {
-	var lines []string
-	scanner := bufio.NewScanner(strings.NewReader(p.Text))
-	scanner.Buffer(nil, len(p.Text)+1)
-	for scanner.Scan() {
-		lines = append(lines, scanner.Text())
-	}
-	return lines
+	return strings.Split(strings.TrimSuffix(p.Text, "\n"), "\n")
 }
 
 // Replace returns the document with other texts in some of its blocks.

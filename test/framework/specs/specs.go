@@ -2,13 +2,17 @@
 package specs
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,10 +87,38 @@ func Ready[T v1alpha1.Pool](ctx context.Context, c client.Client, pool T) T {
 	return pool
 }
 
+// Bound creates a claim, waits until it has its block, and returns it.
+func Bound(ctx context.Context, c client.Client, claim *v1alpha1.IPClaim) *v1alpha1.IPClaim {
+	ginkgo.GinkgoHelper()
+	Created(ctx, c, claim)
+	gomega.Eventually(func() v1alpha1.ClaimPhase { return Stored(ctx, c, claim).Status.Phase }).Should(gomega.Equal(v1alpha1.ClaimBound))
+	return claim
+}
+
+// RecordOf returns an IPAllocation with the name of a claim's, to be read or deleted.
+func RecordOf(claim *v1alpha1.IPClaim) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Spec.AllocationName}}
+}
+
 // RecordsIn returns the IPAllocations of a pool.
 func RecordsIn(ctx context.Context, c client.Client, pool string) []v1alpha1.IPAllocation {
 	ginkgo.GinkgoHelper()
 	list := &v1alpha1.IPAllocationList{}
 	gomega.Expect(c.List(ctx, list, client.MatchingFields{"spec.poolRef.name": pool})).To(gomega.Succeed())
 	return list.Items
+}
+
+// EventsOf returns the events of an object, by type and reason, each kind of them once.
+func EventsOf(ctx context.Context, k8s client.Client, obj client.Object) []string {
+	ginkgo.GinkgoHelper()
+	events := &eventsv1.EventList{}
+	gomega.Expect(k8s.List(ctx, events, client.InNamespace(cmp.Or(obj.GetNamespace(), metav1.NamespaceDefault)))).To(gomega.Succeed())
+	var all []string
+	for _, e := range events.Items {
+		if e.Regarding.UID == obj.GetUID() {
+			all = append(all, e.Type+" "+e.Reason)
+		}
+	}
+	slices.Sort(all)
+	return all
 }

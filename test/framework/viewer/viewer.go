@@ -3,20 +3,17 @@ package viewer
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -97,30 +94,13 @@ func (v *Viewer) Errors(t testing.TB) string {
 // Memory returns how many bytes of the process are resident now.
 func (v *Viewer) Memory(t testing.TB) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.process.Process.Pid))
-	suite.Must(t, err)
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmRSS:" {
-			kib, err := strconv.Atoi(fields[1])
-			suite.Must(t, err)
-			return kib * 1024
-		}
-	}
-	t.Fatal("the system does not report the memory of the process")
-	return 0
+	return suite.Memory(t, v.process.Process.Pid, "VmRSS")
 }
 
 // Kubeconfig writes a kubeconfig, of which the context has a name and a namespace.
 func Kubeconfig(t testing.TB, config *rest.Config, context, namespace string) string {
 	t.Helper()
-	file := clientcmdapi.NewConfig()
-	file.Clusters[context] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	file.AuthInfos[context] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
-	}
-	file.Contexts[context] = &clientcmdapi.Context{Cluster: context, AuthInfo: context, Namespace: namespace}
-	file.CurrentContext = context
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	suite.Must(t, clientcmd.WriteToFile(*file, path))
+	suite.Must(t, cluster.WriteKubeconfig(path, config, context, namespace))
 	return path
 }

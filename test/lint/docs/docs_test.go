@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 	"github.com/cadastre-dev/cadastre/test/framework/pages"
 )
 
@@ -23,9 +24,7 @@ const (
 func all(t *testing.T) map[string]*pages.Page {
 	t.Helper()
 	read, err := pages.All(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	byPath := map[string]*pages.Page{}
 	for _, page := range read {
 		byPath[page.Path] = page
@@ -170,11 +169,26 @@ var knownLanguages = map[string]bool{"sh": true, "console": true, "yaml": true, 
 // generated, indents its examples: TestCommandExamplesAreValid reads those.
 var command = regexp.MustCompile(`(?m)^(\$ |kubectl (get|apply|create|delete|patch)|helm |make )`)
 
+// TestDocumentedTestsExist checks that the documents name no test that is gone.
+func TestDocumentedTestsExist(t *testing.T) {
+	tests := declared(t)
+	for file, page := range all(t) {
+		if path.Dir(file) != "docs" && file != "README.md" && file != "test/README.md" {
+			continue
+		}
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(page.Text, -1) {
+			if !tests[name] {
+				t.Errorf("%s names %s, which does not exist", file, name)
+			}
+		}
+	}
+}
+
 // declared returns the names of all tests.
 func declared(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
@@ -185,8 +199,6 @@ func declared(t *testing.T) map[string]bool {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return names
 }

@@ -10,34 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// TestDocumentedTestsExist checks that the documents name no test that is gone.
-func TestDocumentedTestsExist(t *testing.T) {
-	declaredTests := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	root := os.DirFS("../../..")
-	err := fs.WalkDir(root, ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := fs.ReadFile(root, path)
-		for _, match := range declared.FindAllSubmatch(source, -1) {
-			declaredTests[string(match[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, text := range documents(t) {
-		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
-			if !declaredTests[name] {
-				t.Errorf("%s names %s, which does not exist", path, name)
-			}
-		}
-	}
-}
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
+)
 
 // TestDocumentedCodePlacesExist checks that the documents name no function, method or other
 // declaration, as in `path/file.go:Function` and `path/file.go:Type.Method`, that is gone from its
@@ -69,15 +44,11 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := os.DirFS("../../..")
 	paths, err := fs.Glob(root, "docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	texts := map[string]string{}
 	for _, path := range append(paths, "README.md", "test/README.md") {
 		text, err := fs.ReadFile(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		texts[path] = string(text)
 	}
 	return texts

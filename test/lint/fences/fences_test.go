@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 const module = "github.com/cadastre-dev/cadastre"
@@ -114,12 +116,8 @@ func TestDeprecatedPackagesAreNotImported(t *testing.T) {
 func readLinters(t *testing.T) (config linters) {
 	t.Helper()
 	text, err := os.ReadFile("../../../.golangci.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(text, &config))
 	return config
 }
 
@@ -201,13 +199,9 @@ func goList(t *testing.T, args ...string) []string {
 // .dockerignore admits, the directory of each.
 func TestImageIncludesManagerPackages(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ignored, err := os.ReadFile("../../../.dockerignore")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var copied []string
 	for _, match := range regexp.MustCompile(`(?m)^COPY (\S+) (\S+)$`).FindAllStringSubmatch(string(dockerfile), -1) {
 		if match[1] == match[2] && strings.Contains(string(ignored), "\n!"+match[1]+"\n") {
@@ -216,19 +210,10 @@ func TestImageIncludesManagerPackages(t *testing.T) {
 	}
 	for _, pkg := range goList(t, "-deps", "./cmd/manager") {
 		within, ours := strings.CutPrefix(pkg, module+"/")
-		if ours && !coveredBy(copied, within) {
+		if ours && !slices.ContainsFunc(copied, func(dir string) bool { return strings.HasPrefix(within+"/", dir+"/") }) {
 			t.Errorf("the image is built without %s: it copies %q", within, copied)
 		}
 	}
-}
-
-func coveredBy(dirs []string, pkg string) bool {
-	for _, dir := range dirs {
-		if strings.HasPrefix(pkg+"/", dir+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // requirements holds the parts of the output of `go mod edit -json` on a go.mod that are read.
@@ -263,12 +248,8 @@ func TestExampleProviderIsExternalWithSameVersions(t *testing.T) {
 func readRequirements(t *testing.T, file string) requirements {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", "../../../"+file).Output()
-	if err != nil {
-		t.Fatalf("reading %s: %v", file, err)
-	}
+	must.Succeed(t, err)
 	var read requirements
-	if err := json.Unmarshal(out, &read); err != nil {
-		t.Fatalf("reading %s: %v", file, err)
-	}
+	must.Succeed(t, json.Unmarshal(out, &read))
 	return read
 }

@@ -1,58 +1,21 @@
 package fences
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
-)
+	"k8s.io/apimachinery/pkg/util/sets"
 
-// TestUserRolesMatchIntendedRights compares the roles for people with the intended rights: a
-// change of one is made here, too.
-func TestUserRolesMatchIntendedRights(t *testing.T) {
-	const all, reads = "create,delete,deletecollection,get,list,patch,update,watch", "get,list,watch"
-	want := map[string][]string{
-		"ipam-admin": {
-			all + " ipclaims,localippools,ippools,ipclasses", "use ippools", "delete," + reads + " ipallocations",
-		},
-		"ipam-pool-admin": {
-			"create,delete,get,list,patch,update,watch ippools,ipclasses", reads + " ipclaims,localippools,ipallocations",
-		},
-		"ipam-user":         {all + " ipclaims,localippools", reads + " ipallocations", "aggregated to admin", "aggregated to edit"},
-		"ipam-class-viewer": {reads + " ipclasses"},
-		"ipam-viewer":       {reads + " ipclaims,localippools,ipallocations", "aggregated to view"},
-	}
-	got := map[string][]string{}
-	for _, role := range read[rbacv1.ClusterRole](t, "../../../config/rbac/users/roles.yaml") {
-		for _, rule := range role.Rules {
-			if !slices.Equal(rule.APIGroups, []string{"ipam.cadastre.dev"}) || len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
-				t.Errorf("%s: the rule %v is of something else", role.Name, rule)
-			}
-			got[role.Name] = append(got[role.Name], strings.Join(rule.Verbs, ",")+" "+strings.Join(rule.Resources, ","))
-		}
-		for label := range role.Labels {
-			to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-")
-			if !ok {
-				t.Errorf("%s has the label %s", role.Name, label)
-			}
-			got[role.Name] = append(got[role.Name], "aggregated to "+to)
-		}
-	}
-	sort := cmp.Transformer("sorted", func(lines []string) []string { return slices.Sorted(slices.Values(lines)) })
-	if diff := cmp.Diff(want, got, sort); diff != "" {
-		t.Errorf("the roles are not those:\n%s", diff)
-	}
-}
+	"github.com/cadastre-dev/cadastre/hack/apireference"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
+)
 
 // TestPoliciesExemptOnlyOperator compares the resources of the policies, and the users
 // to which they do not apply.
@@ -67,9 +30,7 @@ func TestPoliciesExemptOnlyOperator(t *testing.T) {
 	}
 	got := map[string][]string{}
 	files, err := filepath.Glob("../../../config/policy/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range append(files, "../../../config/policy/mutating/kept.yaml") {
 		// The compared fields are the same in policies that validate and that mutate.
 		for _, policy := range read[admissionregistrationv1.ValidatingAdmissionPolicy](t, file) {
@@ -87,6 +48,9 @@ func TestPoliciesExemptOnlyOperator(t *testing.T) {
 			for _, condition := range policy.Spec.MatchConditions {
 				lines = append(lines, condition.Expression)
 			}
+			for _, rule := range policy.Spec.MatchConstraints.ExcludeResourceRules {
+				lines = append(lines, fmt.Sprint("not ", rule))
+			}
 			got[policy.Name] = append(lines, string(*policy.Spec.FailurePolicy))
 		}
 	}
@@ -95,65 +59,58 @@ func TestPoliciesExemptOnlyOperator(t *testing.T) {
 	}
 }
 
-// TestWebhookFailurePoliciesAreIntended compares which requests are refused if the webhook cannot be
-// asked, and which pass.
-func TestWebhookFailurePoliciesAreIntended(t *testing.T) {
-	want := map[string]admissionregistrationv1.FailurePolicyType{
-		"create.ipclaim.ipam.cadastre.dev":        admissionregistrationv1.Ignore, // is tried again by the next one
-		"retry.ipclaim.ipam.cadastre.dev":         admissionregistrationv1.Fail,
-		"create.ippool.ipam.cadastre.dev":         admissionregistrationv1.Fail,
-		"create.localippool.ipam.cadastre.dev":    admissionregistrationv1.Fail,
-		"keep.ippool.ipam.cadastre.dev":           admissionregistrationv1.Ignore, // restore the fields left out
-		"keep.localippool.ipam.cadastre.dev":      admissionregistrationv1.Ignore,
-		"default.ipclass.ipam.cadastre.dev":       admissionregistrationv1.Fail,
-		"grant.ipaddressclaim.ipam.cadastre.dev":  admissionregistrationv1.Fail,
-		"ipclass.ipam.cadastre.dev":               admissionregistrationv1.Fail,
-		"create.ipaddress.ipam.cadastre.dev":      admissionregistrationv1.Ignore,
-		"create.ipaddressclaim.ipam.cadastre.dev": admissionregistrationv1.Ignore,
-		"update.ipclass.ipam.cadastre.dev":        admissionregistrationv1.Ignore,
-
-		"MutatingWebhookConfiguration update.ipclaim.ipam.cadastre.dev":   admissionregistrationv1.Ignore, // restores the fields left out
-		"ValidatingWebhookConfiguration update.ipclaim.ipam.cadastre.dev": admissionregistrationv1.Fail,
-
-		"delete.ipallocation.ipam.cadastre.dev": admissionregistrationv1.Fail,
-		"update.ippool.ipam.cadastre.dev":       admissionregistrationv1.Fail,
-		"update.localippool.ipam.cadastre.dev":  admissionregistrationv1.Fail,
-		"delete.ipclass.ipam.cadastre.dev":      admissionregistrationv1.Ignore,
-		"delete.ippool.ipam.cadastre.dev":       admissionregistrationv1.Ignore,
-		"delete.localippool.ipam.cadastre.dev":  admissionregistrationv1.Ignore,
-	}
-	got := map[string]admissionregistrationv1.FailurePolicyType{}
-	for _, configuration := range read[admissionregistrationv1.ValidatingWebhookConfiguration](t, "../../../config/webhook/manifests.yaml") {
-		for _, hook := range configuration.Webhooks { // of both kinds, as far as this goes
-			name := hook.Name
-			if name == "update.ipclaim.ipam.cadastre.dev" {
-				name = configuration.Kind + " " + name
-			}
-			got[name] = *hook.FailurePolicy
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the webhooks fail otherwise:\n%s", diff)
-	}
-}
-
 // read returns the objects of a manifest.
 func read[T any](t *testing.T, file string) []T {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	must.Succeed(t, err)
+	objects, err := manifests.Decode(content)
+	must.Succeed(t, err)
+	all := make([]T, len(objects))
+	for i, obj := range objects {
+		all[i] = *must.As[T](t, obj)
 	}
-	var all []T
-	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		var one T
-		err := documents.Decode(&one)
-		if errors.Is(err, io.EOF) {
-			return all
+	return all
+}
+
+// withoutEvent has the reasons without an event, and the explanation.
+var withoutEvent = map[string]string{
+	"HasRoom":         "of the condition Exhausted: that of Ready changes too",
+	"Recorded":        "of the condition Allocated: that of Ready changes too",
+	"Terminating":     "the event DeletionBlocked says by how many blocks; nothing remains of other pools",
+	"NoPools":         "of a class",
+	"NotDefault":      "of a class",
+	"NotServed":       "no controller of this operator serves the claim",
+	"ClusterNotFound": "the condition of the IPAddressClaim says it",
+}
+
+// TestDocumentedEventsMatchAPI compares the table of events with the constants of the
+// API: a new reason has an event, or stands above.
+func TestDocumentedEventsMatchAPI(t *testing.T) {
+	_, table, _ := strings.Cut(documents(t)["docs/operations.md"], "<!-- events:begin -->")
+	table, _, _ = strings.Cut(table, "<!-- events:end -->")
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| [A-Z][^|]*\| (?:Normal|Warning) \| ([^|]*) \|`).FindAllStringSubmatch(table, -1) {
+		for reason := range strings.SplitSeq(row[1], ", ") {
+			documented[strings.Trim(reason, "`")] = true
 		}
-		if err != nil {
-			t.Fatal(err)
+	}
+	api, err := apireference.Read("../../..")
+	must.Succeed(t, err)
+	stated := sets.KeySet(api.Reasons).Insert(api.Events...)
+	for reason := range stated {
+		if documented[reason] == (withoutEvent[reason] != "") {
+			t.Errorf("the reason %s is in the table of events: %t, and among those without event: %t", reason, documented[reason], withoutEvent[reason] != "")
 		}
-		all = append(all, one)
+	}
+	for reason := range documented {
+		if !stated.Has(reason) {
+			t.Errorf("the table of events has %q, which is no reason", reason)
+		}
+	}
+	for reason := range withoutEvent {
+		if !stated.Has(reason) {
+			t.Errorf("there is no reason %s any more", reason)
+		}
 	}
 }

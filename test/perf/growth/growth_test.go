@@ -5,23 +5,22 @@
 package growth
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/tools/cover"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -76,11 +75,7 @@ func (c counts) total() float64 {
 
 // grown lists the files with the largest difference.
 func (c counts) grown(from counts) string {
-	var files []string
-	for file := range c {
-		files = append(files, file)
-	}
-	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(c[b]-from[b], c[a]-from[a]) })
+	files := slices.SortedFunc(maps.Keys(c), func(a, b string) int { return cmp.Compare(c[b]-from[b], c[a]-from[a]) })
 	var b strings.Builder
 	for _, file := range files[:min(len(files), 8)] {
 		fmt.Fprintf(&b, "  %s: %.0f -> %.0f\n", file, from[file], c[file])
@@ -164,27 +159,13 @@ func (w *world) count(t *testing.T) counts {
 	text := filepath.Join(dir, "counts.txt")
 	out, err := exec.CommandContext(w.Context(), "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+text).CombinedOutput()
 	w.Expect(err).NotTo(HaveOccurred(), string(out))
-	return w.read(text)
-}
-
-// read adds up lines such as "file.go:10.2,12.3 2 40": two statements, executed
-// 40 times.
-func (w *world) read(path string) counts {
-	file, err := os.Open(path)
+	files, err := cover.ParseProfiles(text)
 	w.Expect(err).NotTo(HaveOccurred())
-	defer file.Close()
 	found := counts{}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 3 {
-			continue
+	for _, file := range files {
+		for _, block := range file.Blocks {
+			found[file.FileName] += float64(block.NumStmt*block.Count) / claims
 		}
-		name, _, _ := strings.Cut(fields[0], ":")
-		statements, err := strconv.ParseFloat(fields[1], 64)
-		w.Expect(err).NotTo(HaveOccurred())
-		times, err := strconv.ParseFloat(fields[2], 64)
-		w.Expect(err).NotTo(HaveOccurred())
-		found[name] += statements * times / claims
 	}
 	return found
 }

@@ -2,7 +2,6 @@
 package scrape
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -12,11 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
@@ -38,19 +32,11 @@ const (
 // TestManagerScrapeIsCheap measures with 1,000 pools and 100,000 IPAllocations, TLS and the
 // metrics of the libraries included. $RECORDS is their number: a hundred for each pool.
 func TestManagerScrapeIsCheap(t *testing.T) {
-	count := 100_000
-	if testing.Short() {
-		count = 2_000
-	}
-	count = suite.Setting(t, "RECORDS", count, strconv.Atoi)
+	count := suite.Setting(t, "RECORDS", suite.Sized(100_000, 2_000), strconv.Atoi)
 	pools := count / 100
 	w := suite.Start(t, cluster.Options{Managers: 1, ManagerArgs: []string{"--orphan-grace=24h"}}) // the blocks have no holders
 	w.Patience = 10 * time.Minute
-	w.Created(&rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "scrapes"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cadastre-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
-	})
+	w.Created(build.ClusterBinding("scrapes", "cadastre-metrics-reader", build.ServiceAccount("default", "prometheus")))
 	token := w.Account("prometheus")
 	for i := range records.Namespaces {
 		w.Namespace(records.Namespace(i))
@@ -103,11 +89,8 @@ func scraped(t *testing.T, w *suite.World, token string) map[string]float64 {
 	if code != http.StatusOK {
 		t.Fatalf("a scrape is answered with %d: %s", code, text)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	suite.Must(t, err)
 	sums := map[string]float64{}
-	for name, family := range families {
+	for name, family := range suite.Families(t, text) {
 		for _, m := range family.Metric {
 			sums[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}

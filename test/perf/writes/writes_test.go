@@ -3,20 +3,14 @@
 package writes
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"maps"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,8 +110,7 @@ func TestWaitingClaimCostsExpectedWrites(t *testing.T) {
 	w.costs(t, "a claim that waits", map[string]int{"POST ipclaims": claims}, waits)
 	w.mostEvents = 0
 	w.costs(t, "a change of their pool", map[string]int{"PATCH ippools": 1}, func() {
-		edit := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allowRetain":true}}`))
-		w.Expect(w.Patch(w.Context(), full, edit)).To(Succeed())
+		w.Expect(w.Patch(w.Context(), full, build.Merge(`{"spec":{"allowRetain":true}}`))).To(Succeed())
 	})
 	w.Namespace("served")
 	w.costs(t, "a claim of another pool, while they wait", map[string]int{"POST ipallocations": claims, "POST ipclaims": claims}, func() {
@@ -172,7 +165,6 @@ func sum(counts map[string]int) int {
 type world struct {
 	Gomega
 	*suite.World
-	metrics *kubernetes.Clientset
 	// mostEvents bounds the number of events, if they are bounded by time.
 	mostEvents int
 	// own holds this test's own lists since costs were last counted.
@@ -182,8 +174,7 @@ type world struct {
 func start(t *testing.T) *world {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(time.Minute)
-	running := suite.Start(t, cluster.Options{Managers: 1})
-	return &world{Gomega: g, World: running, metrics: kubernetes.NewForConfigOrDie(running.Config()), own: map[string]int{}}
+	return &world{Gomega: g, World: suite.Start(t, cluster.Options{Managers: 1}), own: map[string]int{}}
 }
 
 // create creates claims with several clients, and waits until all are Bound.
@@ -218,11 +209,14 @@ func (w *world) release(namespace string) {
 	for i := range list.Items {
 		w.Expect(w.Delete(w.Context(), &list.Items[i])).To(Succeed())
 	}
-	w.Eventually(func() int {
-		records := &v1alpha1.IPAllocationList{}
-		w.list(records, namespace)
-		return len(records.Items)
-	}).Should(BeZero())
+	w.Eventually(func() int { return w.records(namespace) }).Should(BeZero())
+}
+
+// records returns the number of records in a namespace.
+func (w *world) records(namespace string) int {
+	list := &v1alpha1.IPAllocationList{}
+	w.list(list, namespace)
+	return len(list.Items)
 }
 
 func (w *world) list(list client.ObjectList, namespace string) {
@@ -249,33 +243,22 @@ func (w *world) settled() {
 	}).WithPolling(1500 * time.Millisecond).Should(BeTrue())
 }
 
-var counter = regexp.MustCompile(`^apiserver_request_total\{(.*)\} (\S+)$`)
-
-// paced reports whether a request is written at its own pace, for any number of claims.
-func paced(request string) bool {
-	return strings.HasSuffix(request, " ippools/status") || strings.HasSuffix(request, " ipclasses/status")
-}
-
-// requests returns all that claims may have caused, by verb and resource, but for those with their
-// own pace.
+// requests returns all that claims may have caused, by verb and resource, but for those that are
+// written at their own pace, for any number of claims.
 func (w *world) requests() map[string]int {
 	counts := w.requestCounts()
-	maps.DeleteFunc(counts, func(request string, _ int) bool { return paced(request) })
+	maps.DeleteFunc(counts, func(request string, _ int) bool {
+		return strings.HasSuffix(request, " ippools/status") || strings.HasSuffix(request, " ipclasses/status")
+	})
 	return counts
 }
 
 // requestCounts returns the requests that the API server has counted of our kinds and of those by which
 // operators communicate: events and reviews.
 func (w *world) requestCounts() map[string]int {
-	text, err := w.metrics.RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
-	w.Expect(err).NotTo(HaveOccurred())
 	counts := map[string]int{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		match := counter.FindStringSubmatch(lines.Text())
-		if match == nil {
-			continue
-		}
-		labels := labelsOf(match[1])
+	for _, metric := range w.APIServerMetrics()["apiserver_request_total"].GetMetric() {
+		labels := suite.Labels(metric)
 		switch labels["group"] {
 		case v1alpha1.GroupVersion.Group, ipamv1.GroupVersion.Group, "events.k8s.io", "authorization.k8s.io", "authentication.k8s.io":
 		default:
@@ -287,21 +270,9 @@ func (w *world) requestCounts() map[string]int {
 			continue
 		}
 		request := labels["verb"] + " " + strings.TrimSuffix(labels["resource"]+"/"+labels["subresource"], "/")
-		count, err := strconv.ParseFloat(match[2], 64)
-		w.Expect(err).NotTo(HaveOccurred())
-		counts[request] += int(count)
+		counts[request] += int(metric.GetCounter().GetValue())
 	}
 	return counts
-}
-
-var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
-
-func labelsOf(text string) map[string]string {
-	labels := map[string]string{}
-	for _, match := range label.FindAllStringSubmatch(text, -1) {
-		labels[match[1]] = match[2]
-	}
-	return labels
 }
 
 // createAddresses creates so many of Cluster API's claims, if they do not exist.
@@ -339,9 +310,5 @@ func (w *world) releaseAddresses(namespace string, count int) {
 		claim := build.AddressClaim(namespace, fmt.Sprintf("c-%d", i)).Obj()
 		w.Expect(w.Delete(w.Context(), claim)).To(Succeed())
 	}
-	w.Eventually(func() int {
-		records := &v1alpha1.IPAllocationList{}
-		w.list(records, namespace)
-		return len(records.Items)
-	}).Should(Equal(1)) // that of the first
+	w.Eventually(func() int { return w.records(namespace) }).Should(Equal(1)) // that of the first
 }

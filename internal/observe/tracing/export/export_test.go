@@ -123,7 +123,7 @@ func TestSpansHaveResourceAttributes(t *testing.T) {
 	p := provider(t, to.Address, PerMillion, &log)
 	runSpans(t.Context(), p, 1)
 	p.Close()
-	spans, _ := to.Spans(func(collector.Span) bool { return true })
+	spans := to.Spans(func(collector.Span) bool { return true })
 	if len(spans) != 1 {
 		t.Fatalf("the collector has %d spans, want 1", len(spans))
 	}

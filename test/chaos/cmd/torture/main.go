@@ -1,8 +1,8 @@
-// Torture runs the torture harness, for `make torture`, and writes its figures into
-// a document, for `make torture-report`.
+// Torture runs the torture harness, for `make torture`, and prints its figures, for
+// `make torture-report`.
 //
-//	torture [flags]                    runs
-//	torture report REPORT DOCUMENT     writes the figures of a run into a document
+//	torture [flags]           runs
+//	torture report REPORT     prints the figures of a run
 package main
 
 import (
@@ -41,11 +41,13 @@ func main() {
 		return nil
 	})
 	flag.Parse()
-	if flag.Arg(0) == "report" && flag.NArg() == 3 {
-		if err := write(flag.Arg(1), flag.Arg(2)); err != nil {
+	if flag.Arg(0) == "report" && flag.NArg() == 2 {
+		report, err := torture.ReadReport(flag.Arg(1))
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "torture:", err)
 			os.Exit(2)
 		}
+		fmt.Print(report.Markdown())
 		return
 	}
 	if config.Seed == 0 {
@@ -68,12 +70,4 @@ func run(config torture.Config) int {
 	}
 	fmt.Printf("torture: no violation in %d allocations and %d faults (seed %d)\n", report.Figures.Allocations, report.Faults, config.Seed)
 	return 0
-}
-
-func write(report, document string) error {
-	r, err := torture.ReadReport(report)
-	if err != nil {
-		return err
-	}
-	return r.WriteInto(document)
 }

@@ -161,7 +161,7 @@ func conflicts(h *holding) bool {
 func (w *Witness) IsHeld(uid string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	made := w.lives.record(uid)
+	made := w.lives.records[uid]
 	if made == nil {
 		return false
 	}

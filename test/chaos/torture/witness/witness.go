@@ -38,6 +38,7 @@ package witness
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -131,7 +132,8 @@ func New(excused func(since time.Time) bool) *Witness {
 		addressClaims: map[string]*holding{}, addresses: map[string]*Object{}, byHolder: map[string]map[string]*Object{},
 		byUID: map[string]*holding{}, forced: map[string]bool{}, dispossessed: map[*holding]bool{},
 		waiting:  map[string]map[string]*holding{},
-		attempts: newAttempts(), lives: newLives(),
+		attempts: attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}, rehearsed: map[string]bool{}},
+		lives:    lives{taken: map[string]time.Time{}, records: map[string]*Object{}, madeAt: map[string]time.Time{}},
 	}
 }
 
@@ -207,7 +209,7 @@ func (w *Witness) violated(e Event, what string, objects ...*Object) {
 
 func spaceOf(spaces map[string]*space, place string) *space {
 	if spaces[place] == nil {
-		spaces[place] = newSpace()
+		spaces[place] = &space{at: map[netip.Prefix]map[string]bool{}, below: map[netip.Prefix]int{}}
 	}
 	return spaces[place]
 }

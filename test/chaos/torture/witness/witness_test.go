@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 // story passes stored objects to a witness, one revision after the other.
@@ -23,6 +25,12 @@ func begin(t *testing.T) *story {
 	return s
 }
 
+// scene runs a story as a subtest.
+func scene(t *testing.T, name string, events func(*story)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { events(begin(t)) })
+}
+
 // stores stores an object: its metadata, its spec, and the rest of its fields.
 func (s *story) stores(kind, name, uid, rest string) {
 	s.t.Helper()
@@ -32,9 +40,7 @@ func (s *story) stores(kind, name, uid, rest string) {
 		raw = "{" + rest + "}"
 	}
 	after, err := Read([]byte(raw))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	s.tell(kind, name, after)
 }
 
@@ -47,9 +53,7 @@ func (s *story) tell(kind, name string, after *Object) {
 		delete(s.objects, kind+name)
 	}
 	e := Event{Revision: s.witness.Revision() + 1, Seen: s.at, Kind: kind, Before: before, After: after}
-	if err := s.witness.Take(e); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.witness.Take(e))
 }
 
 func (s *story) records(name, claim, uid, block string) {
@@ -86,8 +90,7 @@ func (s *story) finds(want ...string) {
 }
 
 func TestTwoHoldersAreFound(t *testing.T) {
-	t.Run("of blocks that only touch are no violation", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "of blocks that only touch are no violation", func(s *story) {
 		s.allocates("a", "10.0.0.0/25")
 		s.allocates("b", "10.0.0.128/25")
 		s.finds()
@@ -102,16 +105,14 @@ func TestTwoHoldersAreFound(t *testing.T) {
 			s.finds("TWO HOLDERS in pool pool")
 		})
 	}
-	t.Run("are none if the first is gone", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "are none if the first is gone", func(s *story) {
 		s.allocates("a", "10.0.0.0/24")
 		s.loses(Claims, "a")
 		s.loses(Records, "a-r")
 		s.allocates("b", "10.0.0.0/25")
 		s.finds()
 	})
-	t.Run("are two also if the first is being deleted", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "are two also if the first is being deleted", func(s *story) {
 		s.allocates("a", "10.0.0.0/24")
 		s.stores(Claims, "a", "c-a", `"metadata":{"namespace":"team","name":"a","uid":"c-a","deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24","poolRef":{"name":"pool"},"allocationName":"a-r"}`)
 		s.allocates("b", "10.0.0.0/25")
@@ -120,19 +121,16 @@ func TestTwoHoldersAreFound(t *testing.T) {
 }
 
 func TestClaimAndRecordMustMatch(t *testing.T) {
-	t.Run("a claim without one", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "a claim without one", func(s *story) {
 		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
 		s.finds("has no record of its block")
 	})
-	t.Run("a claim whose record has another block", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "a claim whose record has another block", func(s *story) {
 		s.records("a-r", "a", "r-a", "10.0.1.0/24")
 		s.claims("a", "c-a", "10.0.0.0/24", "a-r")
 		s.finds("has no record of its block")
 	})
-	t.Run("released under a claim", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "released under a claim", func(s *story) {
 		s.allocates("a", "10.0.0.0/24")
 		s.loses(Records, "a-r")
 		s.finds("was released while it holds the block")
@@ -190,8 +188,7 @@ func TestOvertakingIsFound(t *testing.T) {
 	t.Run("a larger block may be passed", func(t *testing.T) {
 		overtaking(t, false, time.Minute, 27).finds()
 	})
-	t.Run("if there is room for many, no claim waits for others", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "if there is room for many, no claim waits for others", func(s *story) {
 		s.stores(Pools, "pool", "p", `"metadata":{"name":"pool","uid":"p"},"spec":{"cidr":"10.0.0.0/16","routingDomain":"d"}`)
 		s.waits("first", "c-1", 28, "Exhausted")
 		s.passes(time.Minute)
@@ -223,32 +220,27 @@ func TestAnswersMustMatchStore(t *testing.T) {
 		s.records("a-r", "a", "r-a", block)
 		s.stores(Claims, "a", "c-a", fmt.Sprintf(`"metadata":{"namespace":"team","name":"a","uid":"c-a","annotations":{"torture/attempt":"1"}},"spec":{"cidr":%q,"poolRef":{"name":"pool"},"allocationName":"a-r"}`, block))
 	}
-	t.Run("that are stored as they were given", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "that are stored as they were given", func(s *story) {
 		answered(s, "10.0.0.0/24", 2)
 		stored(s, "10.0.0.0/24")
 		s.finds()
 	})
-	t.Run("that name another block", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "that name another block", func(s *story) {
 		stored(s, "10.0.0.0/24")
 		answered(s, "10.0.1.0/24", 2)
 		s.finds("attempt 1 was answered")
 	})
-	t.Run("that are never stored", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "that are never stored", func(s *story) {
 		answered(s, "10.0.0.0/24", 1)
 		s.records("b-r", "b", "r-b", "10.0.0.0/24")
 		s.finds("was never stored")
 	})
-	t.Run("that refuse, and are stored", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "that refuse, and are stored", func(s *story) {
 		stored(s, "10.0.0.0/24")
 		s.witness.Never("1", "refused")
 		s.finds("attempt 1 is stored")
 	})
-	t.Run("to a dry run, which is recorded", func(t *testing.T) {
-		s := begin(t)
+	scene(t, "to a dry run, which is recorded", func(s *story) {
 		s.witness.Rehearsed("team", "a")
 		s.records("b-r", "b", "r-b", "10.0.1.0/24")
 		s.finds()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/document"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
@@ -78,13 +79,9 @@ func rowOf(table, first string) []string {
 
 func TestSavedReportYieldsSameDocument(t *testing.T) {
 	path := t.TempDir() + "/bench.json"
-	if err := report().Save(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report().Save(path))
 	loaded, err := figures.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, want := document.Markdown(loaded), document.Markdown(report()); got != want {
 		t.Errorf("from the file:\n%s\nwant:\n%s", got, want)
 	}

@@ -6,7 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/client-go/rest"
 
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
@@ -61,16 +68,7 @@ func (w *World) request(c contender, path string) load.Request {
 // round creates the objects of one contender in a new namespace, and waits until all
 // is done.
 func (w *World) round(ctx context.Context, c contender, shape load.Shape, limit load.Limit) (outcome, error) {
-	namespace, err := w.namespace(ctx)
-	if err != nil {
-		return outcome{}, err
-	}
-	path := fmt.Sprintf(c.collection, namespace)
-	test := c.done
-	if test == nil {
-		test = created
-	}
-	seen, err := w.sight(ctx, path, test)
+	path, seen, err := w.watched(ctx, c)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -94,6 +92,20 @@ func (w *World) round(ctx context.Context, c contender, shape load.Shape, limit 
 	return result, ctx.Err()
 }
 
+// watched returns the path of the objects of a contender in a new namespace, which it watches.
+func (w *World) watched(ctx context.Context, c contender) (path string, seen *sightings, err error) {
+	namespace, err := w.namespace(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	path, test := fmt.Sprintf(c.collection, namespace), c.done
+	if test == nil {
+		test = func(*object) bool { return true }
+	}
+	seen, err = w.sight(ctx, path, test)
+	return path, seen, err
+}
+
 // outcome holds the results of a round.
 type outcome struct {
 	load.Round
@@ -103,8 +115,6 @@ type outcome struct {
 	// cpu is the time that the parts used for each request, in milliseconds.
 	cpu map[string]float64
 }
-
-func (o outcome) addTo(s *figures.Series) { s.Add(o.Round, o.done, o.cpu) }
 
 // plan describes a measurement.
 type plan struct {
@@ -120,17 +130,24 @@ type plan struct {
 func (w *World) measure(ctx context.Context, contenders []contender, p plan) error {
 	for i := range p.rounds {
 		for j := range contenders {
-			c := contenders[(i+j)%len(contenders)]
-			result, err := w.round(ctx, c, p.shape, p.limit)
-			if err != nil {
-				return fmt.Errorf("%s %s, %s: %w", c.scenario, c.variant, p.shape, err)
+			if _, err := w.record(ctx, contenders[(i+j)%len(contenders)], p, i); err != nil {
+				return err
 			}
-			series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: p.shape.String(), At: p.at})
-			result.addTo(series)
-			w.reportRound(series, i, p.rounds)
 		}
 	}
 	return nil
+}
+
+// record plays one of the rounds of a contender, and adds it to the report.
+func (w *World) record(ctx context.Context, c contender, p plan, round int) (outcome, error) {
+	result, err := w.round(ctx, c, p.shape, p.limit)
+	if err != nil {
+		return result, fmt.Errorf("%s %s, %s: %w", c.scenario, c.variant, p.shape, err)
+	}
+	series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: p.shape.String(), At: p.at})
+	series.Add(result.Round, result.done, result.cpu)
+	w.reportRound(series, round, p.rounds)
+	return result, nil
 }
 
 // reportRound prints the last round of a series.
@@ -147,4 +164,77 @@ func (w *World) reportRound(s *figures.Series, round, rounds int) {
 		text += fmt.Sprintf(", %d failed: %s", s.Failures, s.Error)
 	}
 	w.say("%s", text)
+}
+
+// wire holds a separate connection to the API server, as every client has one. It
+// sends and receives JSON as it is, so that the clients' own work, which is done
+// on the same machine, stays small and the same for all kinds.
+type wire struct {
+	host string
+	http *http.Client
+	// traced makes each request begin a trace, which is to be recorded.
+	traced bool
+}
+
+func newWire(config *rest.Config) (*wire, error) {
+	// Clients with the same configuration share connections; a separate dialer
+	// prevents that.
+	config.Dial = (&net.Dialer{}).DialContext
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &wire{host: strings.TrimSuffix(config.Host, "/"), http: client}, nil
+}
+
+// do sends a request and returns the answer, of which a status other than 2xx is
+// an error.
+func (w *wire) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	response, err := w.open(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode/100 != 2 {
+		return answer, &statusError{response.StatusCode, answer}
+	}
+	return answer, nil
+}
+
+// send sends an object, and discards the answer.
+func (w *wire) send(ctx context.Context, method, path string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = w.do(ctx, method, path, body)
+	return err
+}
+
+func (w *wire) open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, w.host+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	if w.traced {
+		id := uuid.New()
+		request.Header.Set("Traceparent", fmt.Sprintf("00-%x-%x-01", id[:], id[:8]))
+	}
+	return w.http.Do(request)
+}
+
+// statusError represents an answer that is not 2xx.
+type statusError struct {
+	code   int
+	answer []byte
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("HTTP %d: %s", e.code, bytes.TrimSpace(e.answer[:min(len(e.answer), 300)]))
 }

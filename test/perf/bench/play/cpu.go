@@ -1,13 +1,27 @@
 package play
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"fmt"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
 // tick is the unit of CPU time in /proc, on all systems that have it.
@@ -93,4 +107,142 @@ func (w *World) awaitIdle(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// newToken makes an account with all rights, and returns a token of it.
+func (w *World) newToken(ctx context.Context) (string, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: "bench"}}
+	if err := w.k8s.Create(ctx, account); err != nil {
+		return "", err
+	}
+	binding := build.ClusterBinding("bench", "cluster-admin", build.ServiceAccount(account.Namespace, account.Name))
+	if err := w.k8s.Create(ctx, binding); err != nil {
+		return "", err
+	}
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(24 * 3600))}}
+	if err := w.k8s.SubResource("token").Create(ctx, account, token); err != nil {
+		return "", fmt.Errorf("requesting a token: %w", err)
+	}
+	return token.Status.Token, nil
+}
+
+// askManager returns the answer of a manager at its address for metrics, whose certificate it
+// signs itself.
+func (w *World) askManager(ctx context.Context, m *cluster.Manager, path string) ([]byte, error) {
+	as := &rest.Config{Host: "https://" + m.MetricsAddress, BearerToken: w.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	client, err := rest.HTTPClientFor(as)
+	if err != nil {
+		return nil, err
+	}
+	return (&wire{host: as.Host, http: client}).do(ctx, http.MethodGet, path, nil)
+}
+
+// metrics returns the metrics of a manager, by name and labels as they are written.
+func (w *World) metrics(ctx context.Context, m *cluster.Manager) (map[string]float64, error) {
+	text, err := w.askManager(ctx, m, "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("metrics of %s: %w", m.Name, err)
+	}
+	return readMetrics(text), nil
+}
+
+func readMetrics(text []byte) map[string]float64 {
+	found := map[string]float64{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		line := lines.Text()
+		if space := strings.LastIndexByte(line, ' '); space > 0 && line[0] != '#' {
+			if value, err := strconv.ParseFloat(line[space+1:], 64); err == nil {
+				found[line[:space]] = value
+			}
+		}
+	}
+	return found
+}
+
+// leader returns the manager that leads; nil if none reports that it does.
+func (w *World) leader(ctx context.Context) (*cluster.Manager, error) {
+	for _, m := range w.cluster.Managers {
+		if !m.Running() {
+			continue
+		}
+		found, err := w.metrics(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		if found[`leader_election_master_status{name="cadastre.ipam.cadastre.dev"}`] == 1 {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+// profile takes profiles of the API server and of the manager while claims are
+// created.
+func (w *World) profile(ctx context.Context) error {
+	if w.options.Profile == "" {
+		return nil
+	}
+	if err := os.MkdirAll(w.options.Profile, 0o755); err != nil {
+		return err
+	}
+	if err := w.take(ctx, "/metrics", "metrics-before"); err != nil {
+		return err
+	}
+	if err := w.idle(ctx); err != nil {
+		return err
+	}
+	var taking errgroup.Group
+	taking.Go(func() error {
+		return w.measure(ctx, []contender{byPool("by-pool")}, plan{closed(8), load.Limit{For: 14 * time.Second}, 1, 0})
+	})
+	for _, takeProfile := range []func(context.Context, string, string) error{w.take, w.takeOfManager} {
+		taking.Go(func() error { return takeProfile(ctx, "/debug/pprof/profile?seconds=10", "cpu") })
+	}
+	if err := taking.Wait(); err != nil {
+		return err
+	}
+	for _, name := range []string{"allocs", "mutex", "heap"} {
+		if err := w.take(ctx, "/debug/pprof/"+name, name); err != nil {
+			return err
+		}
+		if err := w.takeOfManager(ctx, "/debug/pprof/"+name, name); err != nil {
+			return err
+		}
+	}
+	return w.take(ctx, "/metrics", "metrics-after")
+}
+
+// idle reports the time that the parts use without requests.
+func (w *World) idle(ctx context.Context) error {
+	const long = 4 // seconds
+	before := w.cpuTimes()
+	timer := time.NewTimer(long * time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	for part, used := range w.spent(before, long) {
+		w.say("idle     %s: %.0f ms of CPU a second", part, used)
+	}
+	return ctx.Err()
+}
+
+// take saves the answer of the API server.
+func (w *World) take(ctx context.Context, path, name string) error {
+	answer, err := w.watch.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.options.Profile, "apiserver."+name), answer, 0o644)
+}
+
+// takeOfManager saves the answer of the first manager.
+func (w *World) takeOfManager(ctx context.Context, path, name string) error {
+	answer, err := w.askManager(ctx, w.cluster.Managers[0], path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.options.Profile, "manager."+name), answer, 0o644)
 }

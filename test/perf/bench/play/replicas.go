@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/cadastre-dev/cadastre/internal/testing/changes"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
@@ -26,17 +27,14 @@ func (w *World) severalReplicas(ctx context.Context) error {
 				return err
 			}
 			c := byPool("replicas")
+			c.scenario, c.variant = "replicas", fmt.Sprint(n)
 			if _, err := w.round(ctx, c, closed(32), load.Limit{For: 500 * time.Millisecond}); err != nil { // warms up
 				return err
 			}
 			for _, shape := range []load.Shape{closed(8), closed(32)} {
-				result, err := w.round(ctx, c, shape, w.slice())
-				if err != nil {
+				if _, err := w.record(ctx, c, plan{shape, w.slice(), either(w, 4, 1), 0}, i); err != nil {
 					return err
 				}
-				series := w.report.Of(figures.Key{Scenario: "replicas", Variant: fmt.Sprint(n), Shape: shape.String()})
-				result.addTo(series)
-				w.reportRound(series, i, either(w, 4, 1))
 			}
 		}
 	}
@@ -107,8 +105,7 @@ func (w *World) kill(ctx context.Context, c contender, series *figures.Series) (
 	if err != nil {
 		return 0, 0, err
 	}
-	path := fmt.Sprintf(c.collection, namespace)
-	seen, err := w.sight(ctx, path, c.done)
+	path, seen, err := w.watched(ctx, c)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -170,7 +167,7 @@ func (w *World) create(ctx context.Context, c contender, namespace string, creat
 
 // instants holds the times of creates that succeeded, and the errors of the others.
 type instants struct {
-	mu   sync.Mutex
+	mu   changes.Mutex
 	at   []time.Time
 	errs []error
 }
@@ -183,19 +180,20 @@ func (i *instants) note(err error) {
 		return
 	}
 	i.at = append(i.at, time.Now())
+	i.mu.Changed()
 }
 
 // await waits for so many more.
 func (i *instants) await(ctx context.Context, more int) error {
-	count := func() int {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return len(i.at)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	i.mu.Lock()
+	target := len(i.at) + more
+	i.mu.Unlock()
+	if !i.mu.Await(ctx, func() bool { return len(i.at) >= target }) {
+		return ctx.Err()
 	}
-	target := count() + more
-	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return count() >= target, nil
-	})
+	return nil
 }
 
 // longestGap returns the longest time between two creates, from an instant on.

@@ -2,9 +2,12 @@ package play
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
@@ -99,4 +102,109 @@ func (w *World) afresh(ctx context.Context, contenders ...contender) error {
 		}
 	}
 	return nil
+}
+
+// ablation measures claims with one part after the other taken away, to see the cost of
+// each. It is not part of a full run.
+func (w *World) ablation(ctx context.Context) error {
+	plain := bare()
+	plain.scenario = "ablation"
+	steps := []struct {
+		without string
+		take    func(context.Context) error
+	}{
+		{"everything there", func(context.Context) error { return nil }},
+		{"no policies", w.dropPolicies},
+		{"nor rules of IPAllocation", func(ctx context.Context) error { return w.dropRules(ctx, "ipallocations.ipam.cadastre.dev") }},
+		{"nor rules of IPClaim", func(ctx context.Context) error { return w.dropRules(ctx, "ipclaims.ipam.cadastre.dev") }},
+	}
+	for _, step := range steps {
+		if err := step.take(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.without, err)
+		}
+		if _, err := w.round(ctx, byPool("by-pool"), closed(8), load.Limit{Count: 300}); err != nil { // warms up
+			return err
+		}
+		c := byPool("by-pool")
+		c.scenario, c.variant = "ablation", step.without
+		if err := w.measure(ctx, []contender{plain, c}, plan{closed(8), load.Limit{Count: 1000}, 3, 0}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) dropPolicies(ctx context.Context) error {
+	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"} {
+		obj := &unstructured.Unstructured{}
+		obj.SetAPIVersion("admissionregistration.k8s.io/v1")
+		obj.SetKind(kind)
+		if err := w.k8s.DeleteAllOf(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropRules takes the CEL rules out of a kind.
+func (w *World) dropRules(ctx context.Context, name string) error {
+	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + name
+	text, err := w.watch.do(ctx, "GET", path, nil)
+	if err != nil {
+		return err
+	}
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil {
+		return err
+	}
+	withoutRules(object)
+	return w.watch.send(ctx, "PUT", path, object)
+}
+
+// addressClaims measures Cluster API's claims, each until it has its address,
+// with more and more addresses in use, beside plain creates.
+func (w *World) addressClaims(ctx context.Context) error {
+	if !w.capi {
+		w.report.Note("capi: left out, because the kinds of Cluster API are not installed or not served")
+		w.say("capi     left out: IPAddressClaims are not served")
+		return nil
+	}
+	if err := w.afresh(ctx, bare(), addressClaim()); err != nil {
+		return err
+	}
+	used := 0
+	for _, level := range either(w, []int{0, 1000, 4000, 16000}, []int{0, 300}) {
+		for used < level {
+			measured, err := w.round(ctx, addressClaim(), closed(32), load.Limit{Count: min(level-used, 3000)})
+			if err != nil {
+				return err
+			}
+			used += len(measured.Latencies)
+		}
+		for range either(w, 3, 1) {
+			before := w.held
+			if err := w.measure(ctx, []contender{bare(), addressClaim()}, plan{closed(32), w.slice(), 1, level}); err != nil {
+				return err
+			}
+			used += w.held - before
+		}
+	}
+	return nil
+}
+
+// serves reports whether a controller gives an IPAddressClaim its address.
+func (w *World) serves(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c := addressClaim()
+	path, seen, err := w.watched(ctx, c)
+	if err != nil {
+		return false
+	}
+	defer seen.stop()
+	if _, err := w.watch.do(ctx, "POST", path, c.body(0)); err != nil {
+		return false
+	}
+	_, err = seen.awaitName(ctx, "c-000000")
+	return err == nil
 }

@@ -10,6 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/changes"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/collector"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
 // object holds the fields that the scenarios read in any object.
@@ -28,8 +34,6 @@ type object struct {
 // done reports whether an object has all that its maker wanted.
 type done func(*object) bool
 
-func created(*object) bool { return true }
-
 func bound(o *object) bool { return o.Status.Phase == "Bound" }
 
 func addressed(o *object) bool { return o.Status.AddressRef.Name != "" }
@@ -40,10 +44,9 @@ type sightings struct {
 	test done
 	stop func()
 
-	mu       sync.Mutex
-	at       map[string]time.Time
-	progress chan struct{}
-	err      error
+	mu  changes.Mutex
+	at  map[string]time.Time
+	err error
 }
 
 // awaitAtMost bounds the wait for what follows from a round.
@@ -59,11 +62,11 @@ func (w *World) sight(ctx context.Context, path string, test done) (*sightings, 
 		cancel()
 		return nil, err
 	}
-	s := &sightings{test: test, at: map[string]time.Time{}, progress: make(chan struct{}, 1), stop: cancel}
+	s := &sightings{test: test, at: map[string]time.Time{}, stop: cancel}
 	go func() {
 		for s.read(ctx, body); ctx.Err() == nil; s.read(ctx, body) {
 			if body, err = w.events(ctx, path); err != nil {
-				s.fail(err)
+				s.note(func() { s.err = err })
 				return
 			}
 		}
@@ -102,85 +105,156 @@ func (s *sightings) read(ctx context.Context, body io.ReadCloser) {
 		if err := events.Decode(&event); err != nil {
 			return
 		}
-		if event.Object.Metadata.Name != "" && s.test(&event.Object) {
-			s.see(event.Object.Metadata.Name)
+		name := event.Object.Metadata.Name
+		if name == "" || !s.test(&event.Object) {
+			continue
 		}
+		s.note(func() {
+			if _, ok := s.at[name]; !ok {
+				s.at[name] = time.Now()
+			}
+		})
 	}
 }
 
-func (s *sightings) see(name string) {
+// note changes what was seen, and wakes the waiter.
+func (s *sightings) note(change func()) {
 	s.mu.Lock()
-	if _, ok := s.at[name]; !ok {
-		s.at[name] = time.Now()
-	}
-	s.mu.Unlock()
-	s.tell()
-}
-
-func (s *sightings) fail(err error) {
-	s.mu.Lock()
-	s.err = err
-	s.mu.Unlock()
-	s.tell()
-}
-
-func (s *sightings) tell() {
-	select {
-	case s.progress <- struct{}{}:
-	default:
-	}
+	defer s.mu.Unlock()
+	change()
+	s.mu.Changed()
 }
 
 // await waits until so many are done and returns when the last one was.
 func (s *sightings) await(ctx context.Context, count int) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, awaitAtMost)
-	defer cancel()
-	for {
-		seen, last, err := s.state()
-		switch {
-		case seen >= count:
-			return last, nil
-		case err != nil:
-			return last, err
+	return s.until(ctx, fmt.Sprintf("%d objects", count), func() (last time.Time, done bool) {
+		for _, at := range s.at {
+			if at.After(last) {
+				last = at
+			}
 		}
-		select {
-		case <-s.progress:
-		case <-ctx.Done():
-			return last, fmt.Errorf("%d of %d were done: %w", seen, count, ctx.Err())
-		}
-	}
+		return last, len(s.at) >= count
+	})
 }
 
 // awaitName waits until one object is done and returns when it was.
 func (s *sightings) awaitName(ctx context.Context, name string) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, awaitAtMost)
-	defer cancel()
-	for {
-		s.mu.Lock()
-		at, ok := s.at[name]
-		err := s.err
-		s.mu.Unlock()
-		switch {
-		case ok:
-			return at, nil
-		case err != nil:
-			return at, err
-		}
-		select {
-		case <-s.progress:
-		case <-ctx.Done():
-			return at, fmt.Errorf("%s was not done: %w", name, ctx.Err())
-		}
-	}
+	return s.until(ctx, name, func() (time.Time, bool) {
+		at, done := s.at[name]
+		return at, done
+	})
 }
 
-func (s *sightings) state() (seen int, last time.Time, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, at := range s.at {
-		if at.After(last) {
-			last = at
+// until waits until a condition on what was seen is true, and returns its time.
+func (s *sightings) until(ctx context.Context, what string, done func() (time.Time, bool)) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, awaitAtMost)
+	defer cancel()
+	var seen int
+	var ok bool
+	if !s.mu.Await(ctx, func() bool {
+		at, ok = done()
+		seen, err = len(s.at), s.err
+		return ok || err != nil
+	}) {
+		return at, fmt.Errorf("waiting until %s are done (%d are): %w", what, seen, ctx.Err())
+	}
+	if ok {
+		return at, nil
+	}
+	return at, err
+}
+
+const (
+	// scrapedEvery is the interval of scrapes: 15 times as often as is usual.
+	scrapedEvery = time.Second
+	// fewestSpans is the least number of spans of a traced create: admission, allocate, find, record,
+	// the request to the API server, and confirm.
+	fewestSpans = 6
+)
+
+// observed measures claims by a manager without metrics and traces, by one whose metrics are
+// scraped, and by one that traces every create besides: a round each in turn. Clients trace all
+// their requests, and the API server, which does not trace, passes that on. It is not part of a
+// full run.
+func (w *World) observed(ctx context.Context) error {
+	to, err := collector.Start(false)
+	if err != nil {
+		return err
+	}
+	defer to.Stop()
+	// The flags of their variants in figures.Observed.
+	without, traced := w.cluster.Managers[0], w.cluster.Managers[2]
+	without.Args = append(without.Args, "--metrics-bind-address=0")
+	traced.Args = append(traced.Args, "--tracing-endpoint=http://"+to.Address)
+	for _, wire := range w.wires {
+		wire.traced = true
+	}
+	for i := range either(w, 9, 2) {
+		for j := range figures.Observed {
+			if err := w.observedRound(ctx, (i+j)%len(figures.Observed), i, to); err != nil {
+				return err
+			}
 		}
 	}
-	return len(s.at), last, s.err
+	return nil
+}
+
+// observedRound runs one manager alone for a round.
+func (w *World) observedRound(ctx context.Context, which, round int, to *collector.Collector) error {
+	for _, m := range w.cluster.Managers {
+		if err := m.Stop(); err != nil {
+			return err
+		}
+	}
+	manager := w.cluster.Managers[which]
+	if err := manager.Start(ctx); err != nil {
+		return err
+	}
+	c := byPool("by-pool")
+	c.scenario, c.variant = "observed", figures.Observed[which]
+	if _, err := w.round(ctx, c, closed(8), load.Limit{Count: 200}); err != nil { // warms up
+		return err
+	}
+	if err := w.awaitIdle(ctx); err != nil {
+		return err
+	}
+	if which > 0 {
+		defer w.scraped(ctx, manager)()
+	}
+	before := to.Count()
+	limit := load.Limit{For: either(w, 5*time.Second, 2*time.Second)}
+	result, err := w.record(ctx, c, plan{closed(8), limit, either(w, 9, 2), 0}, round)
+	if err != nil {
+		return err
+	}
+	if err := manager.Stop(); err != nil { // it sends what it has recorded
+		return err
+	}
+	if sent, creates := to.Count()-before, len(result.Latencies); which == 2 && sent < creates*fewestSpans {
+		return fmt.Errorf("the collector has %d spans of %d creates, want %d at least: are some lost?", sent, creates, creates*fewestSpans)
+	}
+	return nil
+}
+
+// scraped scrapes a manager until the returned function is called.
+func (w *World) scraped(ctx context.Context, manager *cluster.Manager) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var scraping sync.WaitGroup
+	scraping.Go(func() {
+		every := time.NewTicker(scrapedEvery)
+		defer every.Stop()
+		for ctx.Err() == nil {
+			if _, err := w.metrics(ctx, manager); err != nil && ctx.Err() == nil {
+				w.report.Note("a scrape failed: " + err.Error())
+			}
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		scraping.Wait()
+	}
 }

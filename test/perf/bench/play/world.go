@@ -5,6 +5,7 @@ package play
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -45,9 +46,10 @@ type World struct {
 	// k8s is for requests that are not measured.
 	k8s client.WithWatch
 	// wires are the connections of the measured clients.
-	wires     []*wire
-	watch     *wire
-	scrape    *scraper
+	wires []*wire
+	watch *wire
+	// token is that of an account that can ask the managers for metrics and profiles.
+	token     string
 	startTime time.Time
 	// held counts the blocks that the scenarios have claimed so far, in this cluster.
 	held int
@@ -101,16 +103,9 @@ func (w *World) start(ctx context.Context) error {
 	}
 	w.cluster = started
 	if err := w.furnish(ctx); err != nil {
-		return fmt.Errorf("preparing the benchmark: %w", w.joinStop(err))
+		return fmt.Errorf("preparing the benchmark: %w", errors.Join(err, w.Stop()))
 	}
 	return nil
-}
-
-func (w *World) joinStop(err error) error {
-	if stop := w.Stop(); stop != nil {
-		return fmt.Errorf("%w (and stopping: %w)", err, stop)
-	}
-	return err
 }
 
 // Stop ends everything that runs.
@@ -125,7 +120,7 @@ func (w *World) Stop() error {
 
 // furnish makes clients, and the objects that the scenarios need.
 func (w *World) furnish(ctx context.Context) (err error) {
-	if err := w.installClusterAPI(ctx); err != nil {
+	if err := w.cluster.InstallClusterAPICRDs(ctx); err != nil {
 		return err
 	}
 	if err := w.replicas(ctx, 1); err != nil { // which find the kinds of Cluster API
@@ -144,7 +139,7 @@ func (w *World) furnish(ctx context.Context) (err error) {
 	if w.watch, err = newWire(w.cluster.Config()); err != nil {
 		return err
 	}
-	if w.scrape, err = newScraper(ctx, w); err != nil {
+	if w.token, err = w.newToken(ctx); err != nil {
 		return err
 	}
 	if err := w.installBare(ctx); err != nil {
