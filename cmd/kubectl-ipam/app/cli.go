@@ -1,3 +1,10 @@
+// Package app runs the commands of the kubectl plug-in, which are in the folders below it by
+// groups.
+//
+// A command reads the objects that its caller can read, decides by them, and prints a report: a
+// value that is the same for a person, as a table, and for a program, as JSON or YAML. In the
+// cluster, it writes only as its name indicates. The exit code states how a command ended: see
+// ExitCode.
 package app
 
 import (
@@ -80,22 +87,17 @@ may not read, and reports that.`,
 
 // checkUsage makes all commands below parent end with ExitUsage if their arguments are wrong.
 func checkUsage(parent *cobra.Command) {
-	for _, command := range parent.Commands() {
-		command.Args = usage(command.Args)
-		checkUsage(command)
-	}
-}
-
-// usage returns a check that ends with ExitUsage if the arguments are wrong.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	if check == nil {
-		check = cobra.NoArgs
-	}
-	return func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if err == nil {
+	for _, child := range parent.Commands() {
+		check := child.Args
+		if check == nil {
+			check = cobra.NoArgs
+		}
+		child.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return command.Coded(command.ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
+			}
 			return nil
 		}
-		return command.Coded(command.ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
+		checkUsage(child)
 	}
 }

@@ -198,8 +198,7 @@ func (w *world) lint() {
 		return released >= 17 && waits == float64(len(w.Managers))
 	})
 	for replica := range w.Managers {
-		_, text := w.Diagnostics(replica, "/metrics", w.token)
-		if err := w.alerts.CheckMetrics(text); err != nil {
+		if err := w.alerts.CheckMetrics(w.scrape(replica)); err != nil {
 			w.Error(err)
 		}
 	}

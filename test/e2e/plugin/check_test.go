@@ -23,16 +23,8 @@ import (
 
 // check compares records, holders and pools with each other, in a healthy cluster.
 func (w *world) check(t *testing.T) {
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam check").ends(command.ExitDone)
-	admin.runs("kubectl ipam check --report $DIR/monday.json -o yaml").ends(command.ExitDone)
-	admin.runs("kubectl ipam check --compare $DIR/monday.json").ends(command.ExitDone)
-	admin.runs("kubectl ipam check --release").ends(command.ExitUsage)
-	admin.runs("kubectl ipam check --compare $DIR/none.json").ends(command.ExitUsage)
-	admin.matches("check")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam check -n team-a").ends(command.ExitForbidden).hides("team-b")
-	alice.matches("check-tenant")
+	w.as(t, "").plays("check", nil)
+	w.as(t, "alice").plays("check-tenant", nil, "team-b")
 }
 
 // TestCheckFindsInconsistencies forges records, claims and pools while no operator runs and the

@@ -17,22 +17,14 @@ import (
 
 // defaultClass switches the default class, while claims are created that name none.
 func (w *world) defaultClass(t *testing.T) {
-	w.Created(build.Class("plots").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = allowed() }).Obj())
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam default-class none").ends(command.ExitNotFound)
-	admin.runs("kubectl ipam default-class cluster-nodes").ends(command.ExitConflict)
-	admin.runs("kubectl ipam default-class plots").ends(command.ExitConflict)
-	w.Pools(build.Pool("plots").CIDR("172.20.0.0/14").Classes("plots").Obj())
-	w.Await("the class plots is backed", func(ctx context.Context) bool {
-		class := &v1alpha1.IPClass{}
-		return w.Get(ctx, client.ObjectKey{Name: "plots"}, class) == nil && class.Status.Pools > 0
-	})
-	admin.runs("kubectl ipam default-class plots --dry-run")
-	admin.runs("kubectl ipam default-class plots")
-	admin.runs("kubectl ipam default-class plots")
-	admin.runs("kubectl ipam claim -n team-b --dry-run").says("plots")
-	admin.runs("kubectl ipam default-class subnets")
-	admin.matches("default-class")
+	w.Created(build.Class("plots").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = new(true) }).Obj())
+	w.as(t, "").plays("default-class", map[string]func(){"kubectl ipam default-class plots": sync.OnceFunc(func() {
+		w.Pools(build.Pool("plots").CIDR("172.20.0.0/14").Classes("plots").Obj())
+		w.Await("the class plots is backed", func(ctx context.Context) bool {
+			class := &v1alpha1.IPClass{}
+			return w.Get(ctx, client.ObjectKey{Name: "plots"}, class) == nil && class.Status.Pools > 0
+		})
+	})})
 	alice := w.as(t, "alice")
 	alice.runs("kubectl ipam default-class plots").ends(command.ExitForbidden)
 	w.resumesASwitch(t)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -29,27 +28,14 @@ import (
 
 // doctor checks an installation in which nothing fails.
 func (w *world) doctor(t *testing.T) {
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam doctor").ends(command.ExitDone)
-	admin.runs("kubectl ipam doctor --wait -n team-a -o name").ends(command.ExitDone)
-	admin.runs("kubectl ipam doctor --wait=-1s").ends(command.ExitUsage)
-	admin.runs("kubectl ipam doctor --operator-namespace=elsewhere").ends(command.ExitUnhealthy)
-	admin.matches("doctor")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam doctor -n team-a").ends(command.ExitDone).hides("team-b")
-	alice.matches("doctor-tenant")
+	w.as(t, "").plays("doctor", nil)
+	w.as(t, "alice").plays("doctor-tenant", nil, "team-b")
 }
 
 // version shows versions.
 func (w *world) version(t *testing.T) {
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam version")
-	admin.runs("kubectl ipam version -o yaml")
-	admin.runs("kubectl ipam version --client")
-	admin.matches("version")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam version -n team-a").ends(command.ExitDone)
-	alice.matches("version-tenant")
+	w.as(t, "").plays("version", nil)
+	w.as(t, "alice").plays("version-tenant", nil)
 }
 
 // harm holds one thing that is broken, and repaired again.
@@ -125,8 +111,7 @@ func (w *world) harmsWhileItRuns() []harm {
 			policy.Spec.MatchConditions[0].Expression += " && request.userInfo.username != 'eve'"
 		}), "policy/cadastre-filled-in", installation.ResultFailed},
 		{"a policy ignores failures", w.changed(policy, "", "cadastre-filled-in", func() {
-			ignore := admissionv1.Ignore
-			policy.Spec.FailurePolicy = &ignore
+			policy.Spec.FailurePolicy = new(admissionv1.Ignore)
 		}), "policy/cadastre-filled-in", installation.ResultFailed},
 		{"a policy is deleted", w.removed(policy, "cadastre-filled-in"), "policy/cadastre-filled-in", installation.ResultFailed},
 		{"a CRD lacks a field", w.changed(definition, "", "ippools.ipam.cadastre.dev", func() { delete(fields(), "reuseDelay") }), "crd/ippools", installation.ResultFailed},
@@ -135,8 +120,7 @@ func (w *world) harmsWhileItRuns() []harm {
 		}), "crd/ipclasses", installation.ResultWarning},
 		{"a CRD has another rule", w.changed(definition, "", "ipclasses.ipam.cadastre.dev", func() {
 			longer := fields()["provisioner"]
-			longest := int64(100)
-			longer.MaxLength = &longest
+			longer.MaxLength = new(int64(100))
 			fields()["provisioner"] = longer
 		}), "crd/ipclasses", installation.ResultWarning},
 		{"the operator lacks rights", w.changed(rights, "", "cadastre-manager", func() { rights.Subjects[0].Namespace = "elsewhere" }), "rights/operator", installation.ResultFailed},
@@ -156,8 +140,7 @@ func (w *world) harmsWhileItIsDown() []harm {
 	}
 	return []harm{
 		{"a failure policy is another one", harmed(func(h *admissionv1.MutatingWebhook) {
-			fail := admissionv1.Fail
-			h.FailurePolicy = &fail
+			h.FailurePolicy = new(admissionv1.Fail)
 		}), "webhooks/mutating", installation.ResultFailed},
 		{"a webhook leaves namespaces out", harmed(func(h *admissionv1.MutatingWebhook) {
 			h.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -171,46 +154,45 @@ func (w *world) harmsWhileItIsDown() []harm {
 		}), "certificate", installation.ResultFailed},
 		{"a webhook is gone", w.changed(mutating, "", name, func() { mutating.Webhooks = mutating.Webhooks[1:] }), "webhooks/mutating", installation.ResultFailed},
 		{"a configuration is gone", w.removed(&admissionv1.ValidatingWebhookConfiguration{}, "cadastre-validating-webhook-configuration"), "webhooks/validating", installation.ResultFailed},
-		{"the Service is gone", w.removedIn(&corev1.Service{}, cluster.Namespace, "cadastre-webhook-service"), "webhooks/service", installation.ResultFailed},
+		{"the Service is gone", w.removed(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace}}, "cadastre-webhook-service"), "webhooks/service", installation.ResultFailed},
 	}
 }
 
-// changed changes an object, although others write it, too. Its repair writes the former state.
+// changed changes an object. Its repair writes the former state.
 func (w *world) changed(obj client.Object, namespace, name string, change func()) func() func() {
-	key := client.ObjectKey{Namespace: namespace, Name: name}
 	return func() func() {
 		w.Helper()
 		var before client.Object
-		suite.Must(w, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			if err := w.Get(w.Context(), key, obj); err != nil {
-				return err
-			}
+		w.updated(obj, namespace, name, func() client.Object {
 			before = obj.DeepCopyObject().(client.Object)
 			change()
-			return w.Update(w.Context(), obj)
-		}))
+			return obj
+		})
 		return func() {
-			w.Helper()
-			suite.Must(w, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-				if err := w.Get(w.Context(), key, obj); err != nil {
-					return err
-				}
+			w.updated(obj, namespace, name, func() client.Object {
 				before.SetResourceVersion(obj.GetResourceVersion())
-				return w.Update(w.Context(), before)
-			}))
+				return before
+			})
 		}
 	}
 }
 
-func (w *world) removed(obj client.Object, name string) func() func() {
-	return w.removedIn(obj, "", name)
+// updated reads an object and writes the one that edit returns, although others write it, too.
+func (w *world) updated(obj client.Object, namespace, name string, edit func() client.Object) {
+	w.Helper()
+	suite.Must(w, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
+			return err
+		}
+		return w.Update(w.Context(), edit())
+	}))
 }
 
-// removedIn deletes an object and waits until it is gone. Its repair applies the manifests.
-func (w *world) removedIn(obj client.Object, namespace, name string) func() func() {
+// removed deletes an object, cluster-scoped if not stated otherwise, and waits until it is gone. Its
+// repair applies the manifests.
+func (w *world) removed(obj client.Object, name string) func() func() {
 	return func() func() {
 		w.Helper()
-		obj.SetNamespace(namespace)
 		obj.SetName(name)
 		w.Deleted(obj)
 		w.Gone(obj)
@@ -248,9 +230,8 @@ func (w *world) deployed(want, available int32) func() func() {
 // quietly runs a command line without adding it to the transcript.
 func (r *terminal) quietly(line string) *ran {
 	r.t.Helper()
-	before := r.script.String()
+	before := r.script.Len()
 	ran := r.runs(line)
-	r.script = strings.Builder{}
-	r.script.WriteString(before)
+	r.script.Truncate(before)
 	return ran
 }

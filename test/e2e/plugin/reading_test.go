@@ -81,9 +81,7 @@ func (w *world) shut() {
 	before := pool.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pool.ObjectMeta, v1alpha1.AnnotationPaused, "")
 	suite.Must(w, w.Patch(w.Context(), pool, client.MergeFrom(before)))
-	w.Await("shut is paused", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKeyFromObject(pool), pool) == nil && pool.Status.Phase == v1alpha1.PoolPaused
-	})
+	w.phase("shut", v1alpha1.PoolPaused)
 	w.Created(build.Claim("team-b", "waits").Pool("shut").CIDR("203.0.113.4/30").Obj())
 }
 
@@ -148,104 +146,32 @@ func crdOf(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomR
 }
 
 func (w *world) who(t *testing.T) {
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam who 10.0.0.2").says("Machine prod-0")
-	admin.runs("kubectl ipam who 10.0.0.1").says("gateway")
-	admin.runs("kubectl ipam who 10.0.0.255").says("broadcast address")
-	admin.runs("kubectl ipam who 10.0.0.99")
-	admin.runs("kubectl ipam who 10.77.0.1")
-	admin.runs("kubectl ipam who 192.0.2.1").says("reserved")
-	admin.runs("kubectl ipam who 198.51.100.2").says("Deployment web")
-	admin.runs("kubectl ipam who 198.51.100.3").says("drained")
-	admin.runs("kubectl ipam who 198.51.100.0/29")
-	admin.runs("kubectl ipam who 203.0.113.7").says("Paused")
-	admin.runs("kubectl ipam who 2001:db8::7 -o wide")
-	admin.runs("kubectl ipam who 10.0.0.2 -o yaml")
-	admin.runs("kubectl ipam who 10.0.0.2 -o name")
-	admin.runs("kubectl ipam who 8.8.8.8").ends(command.ExitNotFound).says("lies in no pool")
-	admin.runs("kubectl ipam who 10.0.0.2/24").ends(command.ExitUsage).says("10.0.0.0/24")
-	admin.runs("kubectl ipam who nothing").ends(command.ExitUsage)
-	admin.runs("kubectl ipam who").ends(command.ExitUsage)
-	admin.matches("who")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam who 10.1.0.9 -n team-a").says("team-a/apps").hides("team-b")
-	alice.runs("kubectl ipam who 198.51.100.2 -n team-a").ends(command.ExitNotFound).hides(secret).hides("team-b")
-	alice.runs("kubectl ipam who 0.0.0.0/0 -n team-a").hides(secret).hides("team-b")
-	alice.matches("who-tenant")
+	w.as(t, "").plays("who", nil)
+	w.as(t, "alice").plays("who-tenant", nil, secret, "team-b")
 	nobody := w.as(t, "nobody")
 	nobody.runs("kubectl ipam who 10.1.0.9 -n team-a").ends(command.ExitNotFound).hides("team-b").hides("apps")
 }
 
 func (w *world) tree(t *testing.T) {
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam tree")
-	admin.runs("kubectl ipam tree west")
-	admin.runs("kubectl ipam tree --cluster prod -n team-a").says("Machine prod-0")
-	admin.runs("kubectl ipam tree vips -o yaml")
-	admin.runs("kubectl ipam tree none").ends(command.ExitNotFound)
-	admin.runs("kubectl ipam tree --cluster none -n team-a").ends(command.ExitNotFound)
-	admin.runs("kubectl ipam tree west --cluster prod -n team-a").ends(command.ExitUsage)
-	admin.matches("tree")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam tree -n team-a").says("apps").hides(secret).hides("team-b")
-	alice.matches("tree-tenant")
-	admin.runs("kubectl ipam tree vips -A").ends(command.ExitDone)
-	alice.runs("kubectl ipam tree -A -n team-a").ends(command.ExitForbidden).says("--all-namespaces").hides(secret)
-	alice.runs("kubectl ipam tree --cluster prod -n team-b").ends(command.ExitForbidden)
+	w.as(t, "").plays("tree", nil)
+	w.as(t, "alice").plays("tree-tenant", nil, secret, "team-b")
 }
 
 func (w *world) maps(t *testing.T) {
-	admin := w.as(t, "")
-	for _, pool := range []string{"core", "west", "yard", "shut", "vips", "v6", "v6-east"} {
-		admin.runs("kubectl ipam map " + pool)
-	}
-	admin.runs("kubectl ipam map core --range 10.0.0.0/15")
-	admin.runs("kubectl ipam map yard --range 198.51.100.0-198.51.100.7 -o yaml")
-	admin.runs("kubectl ipam map core --range 11.0.0.0/24").ends(command.ExitUsage).says("not inside")
-	admin.runs("kubectl ipam map core --range 10.0.0.9-10.0.0.1").ends(command.ExitUsage)
-	admin.runs("kubectl ipam map none").ends(command.ExitNotFound)
-	admin.matches("map")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam map own -n team-a")
-	alice.runs("kubectl ipam map west -n team-a").ends(command.ExitForbidden).hides("team-b")
-	alice.matches("map-tenant")
+	w.as(t, "").plays("map", nil)
+	w.as(t, "alice").plays("map-tenant", nil, "team-b")
 }
 
 func (w *world) free(t *testing.T) {
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam free west")
-	admin.runs("kubectl ipam free west --length 24 -c 3")
-	admin.runs("kubectl ipam free yard -c 2")
-	admin.runs("kubectl ipam free v6-east -o yaml")
-	admin.runs("kubectl ipam free shut --length 30").says("Paused")
-	admin.runs("kubectl ipam free vips").ends(command.ExitExhausted)
-	admin.runs("kubectl ipam free west --length 16").ends(command.ExitExhausted).says("largest free block")
-	admin.runs("kubectl ipam free west --length 12").ends(command.ExitUsage).says("hands out")
-	admin.runs("kubectl ipam free west --length x").ends(command.ExitUsage)
-	admin.runs("kubectl ipam free west -c 0").ends(command.ExitUsage)
-	admin.runs("kubectl ipam free none").ends(command.ExitNotFound)
-	admin.matches("free")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam free own -n team-a --length 28")
-	alice.runs("kubectl ipam free west -n team-a --length 24").says("10.1.").hides("team-b")
-	alice.runs("kubectl ipam free west -n team-a").ends(command.ExitUsage)
-	alice.runs("kubectl ipam free vips -n team-a --length 32").ends(command.ExitExhausted).hides("team-b")
-	alice.runs("kubectl ipam free none -n team-a --length 32").ends(command.ExitNotFound)
-	alice.matches("free-tenant")
+	w.as(t, "").plays("free", nil)
+	w.as(t, "alice").plays("free-tenant", nil, "team-b")
 	w.as(t, "nobody").runs("kubectl ipam free west -n team-a --length 24").ends(command.ExitForbidden)
 }
 
 // completion requests completions as a shell does.
 func (w *world) completion(t *testing.T) {
-	admin := w.as(t, "")
-	for _, line := range []string{"__complete pools w", "__complete map w", "__complete free w", "__complete tree w"} {
-		admin.runs("kubectl ipam " + line).says("west")
-	}
-	admin.runs("kubectl ipam __complete free west --length 2").says("24")
-	admin.runs("kubectl ipam __complete map core --range 10").says("10.1.0.0/16")
-	admin.runs("kubectl ipam __complete tree -n team-a --cluster p").says("prod")
-	admin.runs("kubectl ipam __complete pools -o w").says("wide")
-	w.as(t, "alice").runs("kubectl ipam __complete pools -n team-a o").says("own").hides("west")
+	w.as(t, "").plays("completion", nil)
+	w.as(t, "alice").plays("completion-tenant", nil, "west")
 }
 
 // history asks for the former holders of blocks, from the file that the operator writes.
@@ -270,15 +196,7 @@ func (w *world) history(t *testing.T) {
 	admin := w.as(t, "")
 	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "history.jsonl"), []byte(w.historyText(t)), 0o600))
 	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "notes.txt"), []byte("nothing of it\n"), 0o600))
-	admin.runs("kubectl ipam who 203.0.113.65 --since 1h --history-file $DIR/history.jsonl").says("archived").says("Conflict")
-	admin.runs("kubectl ipam who 203.0.113.67 --since 1h --history-file $DIR/history.jsonl")
-	admin.runs("kubectl ipam who 203.0.113.64/28 --history-file $DIR/history.jsonl -o jsonpath={.history.entries[*].reason}")
-	admin.runs("kubectl ipam who 203.0.113.65 --since 2099-12-31 --history-file $DIR/history.jsonl").says("has no entry about it")
-	admin.runs("kubectl ipam who 203.0.113.65 --since 1h").ends(command.ExitUsage).says("--history-file")
-	admin.runs("kubectl ipam who 203.0.113.65 --since yesterday --history-file $DIR/history.jsonl").ends(command.ExitUsage).says("24h")
-	admin.runs("kubectl ipam who 203.0.113.65 --history-file $DIR/notes.txt").ends(command.ExitUsage).says("is no history")
-	admin.runs("kubectl ipam who 203.0.113.65 --history-file $DIR/none").ends(command.ExitNotFound)
-	admin.matches("who-history")
+	admin.plays("who-history", nil)
 }
 
 func (w *world) historyText(t *testing.T) string {
@@ -291,20 +209,8 @@ func (w *world) historyText(t *testing.T) string {
 // pools shows how full the pools are.
 func (w *world) pools(t *testing.T) {
 	w.countsAgree(t)
-	admin := w.as(t, "")
-	admin.runs("kubectl ipam pools")
-	admin.runs("kubectl ipam pools -o wide")
-	admin.runs("kubectl ipam pools west -o wide --count")
-	admin.runs("kubectl ipam pools vips -o yaml")
-	admin.runs("kubectl ipam pools -o name")
-	admin.runs("kubectl ipam pools v6 -o jsonpath={.pools[0].free}")
-	admin.runs("kubectl ipam pools none").ends(command.ExitNotFound).says("pool none")
-	admin.runs("kubectl ipam pools a b").ends(command.ExitUsage)
-	admin.runs("kubectl ipam pools -o xml").ends(command.ExitUsage)
-	admin.matches("pools")
-	alice := w.as(t, "alice")
-	alice.runs("kubectl ipam pools -n team-a").hides("team-b")
-	alice.matches("pools-tenant")
+	w.as(t, "").plays("pools", nil)
+	w.as(t, "alice").plays("pools-tenant", nil, "team-b")
 }
 
 // countsAgree waits until each pool's status has the sums of its records.

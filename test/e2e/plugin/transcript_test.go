@@ -28,7 +28,7 @@ type terminal struct {
 	w      *world
 	t      *testing.T
 	user   string
-	script strings.Builder
+	script bytes.Buffer
 	// dir is the folder in which the commands write files, $DIR on the command line.
 	dir string
 }
@@ -68,6 +68,33 @@ func (r *terminal) runs(line string) *ran {
 	return &ran{t: r.t, line: line, out: out.String(), err: errs.String(), code: code}
 }
 
+// plays runs the commands of testdata/NAME.golden, which are its lines that begin with a dollar sign,
+// and compares their output with the file. It calls the function that after has for a command when
+// that has run. No output has the hidden words, unless the command has them.
+func (r *terminal) plays(name string, after map[string]func(), hidden ...string) {
+	r.t.Helper()
+	transcript, err := os.ReadFile(golden(name))
+	suite.Must(r.t, err)
+	for line := range strings.Lines(string(transcript)) {
+		command, isCommand := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ ")
+		if !isCommand {
+			continue
+		}
+		ran := r.runs(command)
+		for _, word := range hidden {
+			if !strings.Contains(command, word) {
+				ran.hides(word)
+			}
+		}
+		if then := after[command]; then != nil {
+			then()
+		}
+	}
+	r.matches(name)
+}
+
+func golden(name string) string { return filepath.Join("testdata", name+".golden") }
+
 // ends expects the exit code.
 func (r *ran) ends(code command.ExitCode) *ran {
 	r.t.Helper()
@@ -102,7 +129,7 @@ var digest = regexp.MustCompile(`\bmachine-0-[a-z2-7]{8}\b`)
 func (r *terminal) matches(name string) {
 	r.t.Helper()
 	got := pages.Transcript(digest.ReplaceAllString(r.script.String(), "machine-0-<digest>"))
-	path := filepath.Join("testdata", name+".golden")
+	path := golden(name)
 	if *update {
 		suite.Must(r.t, os.WriteFile(path, []byte(got), 0o644))
 		return

@@ -60,7 +60,7 @@ func (w *world) fill() {
 	w.Created(
 		build.Editor("alice", "team-a"), build.Editor("bob", "team-b"),
 		build.Class("cluster-nodes").Length(32).Obj(),
-		build.Class("subnets").Default().Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = allowed() }).Obj(),
+		build.Class("subnets").Default().Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.AllowRetain = new(true) }).Obj(),
 	)
 	w.Pools(
 		build.Pool("core").CIDR("10.0.0.0/8").Obj(),
@@ -91,16 +91,14 @@ func (w *world) fill() {
 	w.Created(build.Cluster("team-a", "prod"), claim)
 	w.Served(claim)
 	w.Retained("team-a", "keep")
-	w.full("vips")
+	w.phase("vips", v1alpha1.PoolExhausted)
 }
 
-// full waits until the status of a pool shows no free address.
-func (w *world) full(name string) {
+// phase waits until a pool has a phase, so that the manager has seen the earlier changes.
+func (w *world) phase(name string, phase v1alpha1.PoolPhase) {
 	w.Helper()
 	pool := &v1alpha1.IPPool{}
-	w.Await(name+" is full", func(ctx context.Context) bool {
-		return w.Get(ctx, client.ObjectKey{Name: name}, pool) == nil && pool.Status.Phase == v1alpha1.PoolExhausted
+	w.Await(name+" is "+string(phase), func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Name: name}, pool) == nil && pool.Status.Phase == phase
 	})
 }
-
-func allowed() *bool { yes := true; return &yes }

@@ -1,3 +1,9 @@
+// Package bundle writes the objects and logs that are needed to understand a problem into a ZIP
+// file, and no secrets.
+//
+// It never reads Secrets. All data passes two filters: [Redact] takes the fields that hold secrets
+// out of an object, and a [Filter] takes out of every text all that looks like a secret, or is
+// known to be one: the paths of the webhooks, tokens and private keys.
 package bundle
 
 import (
@@ -16,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 )
@@ -42,9 +49,7 @@ type Report struct {
 	Make func(context.Context) (any, error)
 }
 
-const (
-	pageSize = 500
-)
+const pageSize = 500
 
 // Collect writes the bundle, and returns its index.
 func (c *Collector) Collect(ctx context.Context, out io.Writer) (*Index, error) {
@@ -72,7 +77,10 @@ func (c *Collector) Collect(ctx context.Context, out io.Writer) (*Index, error) 
 			return nil, err
 		}
 	}
-	return &a.index, a.finish()
+	if err := a.value("index.yaml", a.index); err != nil {
+		return nil, err
+	}
+	return &a.index, a.Close()
 }
 
 // learn teaches the filter the paths of the webhooks before anything is written.
@@ -97,16 +105,18 @@ func listOf(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 // list writes the objects that a listing selects into a separate file, a page at a time.
 func (c *Collector) list(ctx context.Context, a *archive, l listing) error {
 	var w io.Writer
-	keep := func(page []unstructured.Unstructured) (err error) {
+	var failed error // that of the bundle, not of the cluster
+	keep := func(page []unstructured.Unstructured) error {
 		if page = l.selected(page); len(page) == 0 {
 			return nil
 		}
 		if w == nil {
-			if w, err = a.create(l.file); err != nil {
-				return err
-			}
+			w, failed = a.create(l.file)
 		}
-		return a.objects(w, page)
+		if failed == nil {
+			failed = a.objects(w, page)
+		}
+		return failed
 	}
 	namespace := l.namespace
 	if namespace == "" && !l.clusterScoped {
@@ -117,10 +127,9 @@ func (c *Collector) list(ctx context.Context, a *archive, l listing) error {
 		a.unread(l.what()+" outside namespace "+c.Own, err)
 		err = c.pages(ctx, l, c.Own, keep)
 	}
-	var failed *writeError
 	switch {
-	case errors.As(err, &failed):
-		return failed.err
+	case failed != nil:
+		return failed
 	case meta.IsNoMatchError(err):
 		a.unread(l.what(), errors.New("the cluster does not have this kind"))
 	case err != nil:
@@ -129,11 +138,6 @@ func (c *Collector) list(ctx context.Context, a *archive, l listing) error {
 	return nil
 }
 
-// writeError means that the bundle could not be written.
-type writeError struct{ err error }
-
-func (e *writeError) Error() string { return e.err.Error() }
-
 func (c *Collector) pages(ctx context.Context, l listing, namespace string, keep func([]unstructured.Unstructured) error) error {
 	for next := ""; ; {
 		page := listOf(l.kind)
@@ -141,7 +145,7 @@ func (c *Collector) pages(ctx context.Context, l listing, namespace string, keep
 			return err
 		}
 		if err := keep(page.Items); err != nil {
-			return &writeError{err}
+			return err
 		}
 		if next = page.GetContinue(); next == "" {
 			return nil
@@ -150,7 +154,8 @@ func (c *Collector) pages(ctx context.Context, l listing, namespace string, keep
 }
 
 // logLines and logBytes bound the log of a container. Only logLines is sent to the API server: its
-// own bound of bytes would leave out the end, which matters most.
+// own bound of bytes would leave out the end, which matters most. The kubelet reads one file of the
+// log, which it rotates at 10 MiB if not configured otherwise.
 const (
 	logLines = int64(5000)
 	logBytes = 2 << 20
@@ -186,47 +191,100 @@ func (c *Collector) log(ctx context.Context, a *archive, pod, container string, 
 	if previous {
 		file = fmt.Sprintf("logs/%s.%s.previous.log", pod, container)
 	}
-	lines := logLines
 	stream, err := c.Clients.CoreV1().Pods(c.Operator).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, Previous: previous, TailLines: &lines, Timestamps: true,
+		Container: container, Previous: previous, TailLines: new(logLines), Timestamps: true,
 	}).Stream(ctx)
 	if err != nil {
 		a.unread(file, err)
 		return nil
 	}
 	defer stream.Close() //nolint:errcheck // all of it was read
-	var end tail
-	if _, err := io.Copy(&end, stream); err != nil {
+	text, err := io.ReadAll(stream)
+	if err != nil {
 		a.unread("the end of "+file, err)
 	}
-	return a.text(file, string(end.text()))
-}
-
-// tail keeps the end of the written text: whole lines of logBytes at most.
-type tail struct {
-	kept []byte
-	cut  bool
-}
-
-// Write keeps up to twice as much, so that it moves each byte once at most.
-func (t *tail) Write(p []byte) (int, error) {
-	if t.kept = append(t.kept, p...); len(t.kept) > 2*logBytes {
-		t.shorten()
+	if excess := len(text) - logBytes; excess > 0 {
+		_, text, _ = bytes.Cut(text[excess:], []byte("\n")) // a part of a token would not be recognized
 	}
-	return len(p), nil
+	return a.text(file, string(text))
 }
 
-func (t *tail) shorten() {
-	t.kept, t.cut = append(t.kept[:0], t.kept[len(t.kept)-logBytes:]...), true
+// Index lists the files of a bundle, and the objects that could not be read.
+type Index struct {
+	// Created is the API server's time.
+	Created string `json:"created"`
+	// Scope names the namespaces of the bundle.
+	Scope string `json:"scope"`
+	// Operator is the operator's namespace.
+	Operator string `json:"operatorNamespace"`
+	Files    []File `json:"files"`
+	// Unread lists the objects that could not be read.
+	Unread []Unread `json:"unread,omitempty"`
 }
 
-func (t *tail) text() []byte {
-	if len(t.kept) > logBytes {
-		t.shorten()
+// File describes one file of a bundle.
+type File struct {
+	Name string `json:"name"`
+	// Objects is the number of objects in the file; zero for reports and logs.
+	Objects int `json:"objects,omitempty"`
+}
+
+// Unread names objects or logs that could not be read, and the reason.
+type Unread struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// archive writes a ZIP file. All its contents pass the filter.
+type archive struct {
+	*zip.Writer
+	index  Index
+	filter *Filter
+	now    time.Time
+}
+
+// create begins a file.
+func (a *archive) create(name string) (io.Writer, error) {
+	a.index.Files = append(a.index.Files, File{Name: name})
+	return a.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: a.now})
+}
+
+// text writes a file.
+func (a *archive) text(name, text string) error {
+	w, err := a.create(name)
+	if err != nil {
+		return err
 	}
-	if !t.cut {
-		return t.kept
+	_, err = io.WriteString(w, a.filter.Text(text))
+	return err
+}
+
+// value writes a file with a value as YAML.
+func (a *archive) value(name string, value any) error {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return err
 	}
-	_, whole, _ := bytes.Cut(t.kept, []byte("\n")) // a part of a token would not be recognized
-	return whole
+	return a.text(name, string(text))
+}
+
+// unread records in the index that something could not be read, and why.
+func (a *archive) unread(what string, err error) {
+	a.index.Unread = append(a.index.Unread, Unread{What: what, Why: a.filter.Text(err.Error())})
+}
+
+// objects appends objects to a file, as a stream of YAML documents.
+func (a *archive) objects(w io.Writer, items []unstructured.Unstructured) error {
+	for i := range items {
+		Redact(&items[i])
+		text, err := yaml.Marshal(items[i].Object)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, "---\n"+a.filter.Text(string(text))); err != nil {
+			return err
+		}
+	}
+	a.index.Files[len(a.index.Files)-1].Objects += len(items)
+	return nil
 }

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -34,13 +35,7 @@ func (l *listing) selected(page []unstructured.Unstructured) []unstructured.Unst
 	if l.only == nil {
 		return page
 	}
-	var selected []unstructured.Unstructured
-	for i := range page {
-		if l.only(&page[i]) {
-			selected = append(selected, page[i])
-		}
-	}
-	return selected
+	return slices.DeleteFunc(page, func(obj unstructured.Unstructured) bool { return !l.only(&obj) })
 }
 
 // listings returns all listings of a bundle, in the order of its files. Secrets are not among

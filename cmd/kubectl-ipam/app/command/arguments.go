@@ -134,11 +134,7 @@ func (e *Env) CompleteNames(lists ...client.ObjectList) Completion {
 // Names returns the names of objects in the namespace, and of cluster-scoped objects. It leaves
 // out objects that cannot be listed.
 func (e *Env) Names(cmd *cobra.Command, lists ...client.ObjectList) ([]string, cobra.ShellCompDirective) {
-	c, err := e.Client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	namespace, err := e.Namespace()
+	c, namespace, err := e.ClientAndNamespace()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -113,6 +113,16 @@ func (e *Env) Namespace() (string, error) {
 	return namespace, err
 }
 
+// ClientAndNamespace returns a client with the rights of the caller, and the caller's namespace.
+func (e *Env) ClientAndNamespace() (client.WithWatch, string, error) {
+	c, err := e.Client()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, err := e.Namespace()
+	return c, namespace, err
+}
+
 // Scheme returns a scheme with all kinds that the plug-in reads.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()

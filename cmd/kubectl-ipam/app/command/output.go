@@ -53,6 +53,18 @@ func BindOutput(cmd *cobra.Command) *Output {
 	return o
 }
 
+// RunReport makes a command print the report that run returns, and binds the flags of the output.
+func (e *Env) RunReport(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (Report, error)) {
+	o := BindOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		report, err := run(cmd, args)
+		if err != nil {
+			return err
+		}
+		return e.Print(o, report)
+	}
+}
+
 // Print prints a report in the requested format.
 func (e *Env) Print(o *Output, r Report) error {
 	format := *o.Flags.OutputFormat

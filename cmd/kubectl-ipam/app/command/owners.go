@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,6 +44,9 @@ func (r ObjectRef) FullName() string {
 	}
 	return r.Namespace + "/" + r.Name
 }
+
+// Argument returns the object as an argument of kubectl, such as ippool/nodes.
+func (r ObjectRef) Argument() string { return strings.ToLower(r.Kind) + "/" + r.Name }
 
 // IsMachine reports whether the object is a Machine of Cluster API.
 func (r ObjectRef) IsMachine() bool {

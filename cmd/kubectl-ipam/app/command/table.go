@@ -45,6 +45,15 @@ type Cell struct {
 // Text returns a cell without a style.
 func Text(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
 
+// Texts returns a cell for each text; a dash for an empty one.
+func Texts(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = OrNone(text)
+	}
+	return cells
+}
+
 // Table represents a list of rows in columns, as kubectl prints one.
 type Table struct {
 	Headers []string

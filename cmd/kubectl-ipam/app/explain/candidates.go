@@ -108,23 +108,18 @@ func (k *Knowledge) candidate(entry v1alpha1.CandidatePool) Candidate {
 	cidr := ""
 	if pool != nil && pool.CIDR.IsValid() {
 		cidr = pool.CIDR.String()
-		if capacity, ok := k.capacity(pool); ok {
-			convert.SetFree(&entry, capacity.LargestFree, capacity.Free)
+		usage, ok := pool.UsageOfStatus()
+		if k.operator != nil { // the caller can list all allocations
+			usage, ok = pool.Usage()
+		}
+		if ok {
+			convert.SetFree(&entry, usage.LargestFree, usage.Free)
 		}
 	}
 	return Candidate{
 		Kind: string(entry.PoolRef.Kind), Name: entry.PoolRef.Name, CIDR: cidr, Reason: entry.Reason, Message: entry.Message,
 		LargestFreePrefix: entry.LargestFreePrefix, Available: entry.Available, pool: pool,
 	}
-}
-
-// capacity returns the free space of a pool: it is counted if the caller can list all allocations,
-// and otherwise taken from the pool's status.
-func (k *Knowledge) capacity(pool *register.Pool) (register.Usage, bool) {
-	if k.operator != nil {
-		return pool.Usage()
-	}
-	return pool.UsageOfStatus()
 }
 
 // mergeEntry takes over the operator's entry for a pool from the status of the claim, if its reason
@@ -241,11 +236,6 @@ func (k *Knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.Partial
 	var err error
 	k.operator, err = allocator.NewSimulator(listed)
 	return err
-}
-
-func (k *Knowledge) hasClass(name string) bool {
-	_, has := k.operator.Catalog.Class(name)
-	return has
 }
 
 // Close ends the simulation.

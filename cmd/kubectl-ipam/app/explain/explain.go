@@ -1,3 +1,5 @@
+// Package explain implements the command that explains why a claim waits: it reads the same
+// objects as the operator, and judges by the operator's own code.
 package explain
 
 import (
@@ -35,75 +37,76 @@ the claim, and the objects that they may read in their own namespace.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPClaimList{}, &ipamv1.IPAddressClaimList{}),
 	}
-	o := command.BindOutput(cmd)
 	var kind string
 	cmd.Flags().StringVarP(&kind, "kind", "k", "", "kind of the claim: ipclaim or ipaddressclaim")
 	command.Complete(cmd, "kind", "ipclaim", "ipaddressclaim")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		argument := args[0]
 		if kind != "" {
 			argument = kind + "/" + argument
 		}
-		return explain(e, cmd, argument, o)
-	}
+		return explain(e, cmd, argument)
+	})
 	return cmd
 }
 
-func explain(e *command.Env, cmd *cobra.Command, argument string, o *command.Output) error {
-	c, err := e.Client()
+func explain(e *command.Env, cmd *cobra.Command, argument string) (*Report, error) {
+	c, namespace, err := e.ClientAndNamespace()
 	if err != nil {
-		return err
-	}
-	namespace, err := e.Namespace()
-	if err != nil {
-		return err
+		return nil, err
 	}
 	question, err := FindQuestion(cmd.Context(), c, namespace, argument)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r, err := e.ReadQuietly(cmd, register.Scope{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	knowledge := &Knowledge{Register: r, Namespace: namespace}
 	if err := knowledge.Read(cmd.Context(), c); err != nil {
-		return err
+		return nil, err
 	}
 	defer knowledge.Close()
 	report := Explanation(cmd.Context(), question, knowledge)
+	report.now = e.Clock.Now()
 	if report.PoolsUnread {
 		e.Note("the reasons for each pool are left out, as they need the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask an administrator of the pools")
 	}
-	if format := *o.Flags.OutputFormat; (format == "" || format == "wide") && !o.Templated() {
-		return report.write(e.Out, e.Painted(), e.Clock.Now())
-	}
-	return e.Print(o, report)
+	return report, nil
 }
 
 // Question holds the claim of either kind that the command explains.
 type Question struct {
-	kind, resource string
-	Obj            client.Object
-	request        ipam.Request
+	Obj     client.Object
+	request ipam.Request
 	// invalid is the reason why the claim cannot be understood.
 	invalid error
-
-	bound           bool
-	phase           string
-	reason, message string
-	block           string
-	pool            *v1alpha1.PoolReference
-	record          string
-	reclaim         v1alpha1.ReclaimPolicy
+	// pool is the pool of its block, and reclaim the policy for the block.
+	pool    *v1alpha1.PoolReference
+	reclaim v1alpha1.ReclaimPolicy
 	// candidates are the entries for each pool in the status of the claim.
 	candidates []v1alpha1.CandidatePool
+	// report is the part of the report that the claim itself states.
+	report Report
+}
+
+func newQuestion(kind string, obj client.Object, phase v1alpha1.ClaimPhase, conditions []metav1.Condition) *Question {
+	report := Report{
+		TypeMeta: command.ReportType("ExplainReport"), Object: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		Created: obj.GetCreationTimestamp(), Phase: string(phase),
+		Reason: "NoAnswer", Message: "no operator has answered it: see whether Cadastre runs",
+	}
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		report.Reason, report.Message = ready.Reason, ready.Message
+	}
+	return &Question{Obj: obj, report: report}
 }
 
 // holder returns the claim as the holder of a block.
 func (q *Question) holder() ipam.Holder {
 	claim := ipam.Name{Namespace: q.Obj.GetNamespace(), Name: q.Obj.GetName()}
-	if q.kind == convert.AddressClaimKind {
+	if q.report.Object == convert.AddressClaimKind {
 		return convert.HolderOfAddressClaim(claim)
 	}
 	return convert.HolderOfClaim(claim)
@@ -114,65 +117,60 @@ func FindQuestion(ctx context.Context, c client.Client, namespace, argument stri
 	kind, name := command.SplitKind(argument)
 	key := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	claim, address := &v1alpha1.IPClaim{ObjectMeta: key}, &ipamv1.IPAddressClaim{ObjectMeta: key}
+	var err error
 	switch kind {
 	case "ipclaim":
-		if err := command.Get(ctx, c, claim); err != nil {
-			return nil, err
-		}
-		return aboutClaim(claim), nil
+		err = command.Get(ctx, c, claim)
 	case "ipaddressclaim":
-		if err := command.Get(ctx, c, address); err != nil {
-			return nil, err
-		}
-		return aboutAddressClaim(ctx, c, address), nil
+		err = command.Get(ctx, c, address)
 	case "":
+		err = c.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		if apierrors.IsNotFound(err) {
+			kind, err = "ipaddressclaim", c.Get(ctx, client.ObjectKeyFromObject(address), address)
+			if err != nil {
+				err = command.Coded(command.ExitNotFound, fmt.Errorf("%s: there is no claim of that name in namespace %s that you may read: see kubectl get ipclaims -n %[2]s", name, namespace))
+			}
+		}
 	default:
-		return nil, command.Coded(command.ExitUsage, fmt.Errorf("%s: is no claim: write ipclaim/NAME or ipaddressclaim/NAME", argument))
+		err = command.Coded(command.ExitUsage, fmt.Errorf("%s: is no claim: write ipclaim/NAME or ipaddressclaim/NAME", argument))
 	}
-	err := c.Get(ctx, client.ObjectKeyFromObject(claim), claim)
-	if err == nil {
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "ipaddressclaim":
+		return aboutAddressClaim(ctx, c, address), nil
+	default:
 		return aboutClaim(claim), nil
 	}
-	if !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	if c.Get(ctx, client.ObjectKeyFromObject(address), address) == nil {
-		return aboutAddressClaim(ctx, c, address), nil
-	}
-	return nil, command.Coded(command.ExitNotFound, fmt.Errorf("%s: there is no claim of that name in namespace %s that you may read: see kubectl get ipclaims -n %[2]s", name, namespace))
 }
 
 func aboutClaim(claim *v1alpha1.IPClaim) *Question {
-	question := &Question{
-		kind: "IPClaim", resource: "ipclaim", Obj: claim,
-		bound: claim.Status.Phase == v1alpha1.ClaimBound, phase: string(claim.Status.Phase),
-		block: claim.Status.AllocatedCIDR, pool: claim.Status.PoolRef, record: claim.Spec.AllocationName,
-		reclaim: claim.Spec.ReclaimPolicy, candidates: claim.Status.Candidates,
-	}
+	q := newQuestion("IPClaim", claim, claim.Status.Phase, claim.Status.Conditions)
 	request, errs := convert.Claim(claim)
-	question.request, question.invalid = request, errs.ToAggregate()
-	question.says(claim.Status.Conditions)
-	return question
+	q.request, q.invalid = request, errs.ToAggregate()
+	q.pool, q.reclaim, q.candidates = claim.Status.PoolRef, claim.Spec.ReclaimPolicy, claim.Status.Candidates
+	if claim.Status.Phase == v1alpha1.ClaimBound {
+		q.report.Block, q.report.Record = claim.Status.AllocatedCIDR, claim.Spec.AllocationName
+	}
+	return q
 }
 
 func aboutAddressClaim(ctx context.Context, c client.Client, claim *ipamv1.IPAddressClaim) *Question {
-	question := &Question{kind: "IPAddressClaim", resource: "ipaddressclaim", Obj: claim, phase: "Pending", reclaim: v1alpha1.ReclaimDelete}
-	request, errs := addressRequest(claim)
-	question.request, question.invalid = request, errs
-	question.says(claim.Status.Conditions)
-	name := claim.Status.AddressRef.Name
-	if name == "" {
-		return question
+	name, phase := claim.Status.AddressRef.Name, v1alpha1.ClaimPending
+	if name != "" {
+		phase = v1alpha1.ClaimBound
 	}
-	question.bound, question.phase = true, "Bound"
+	q := newQuestion(convert.AddressClaimKind, claim, phase, claim.Status.Conditions)
+	q.request, q.invalid = addressRequest(claim)
+	q.reclaim = v1alpha1.ReclaimDelete
 	address := &ipamv1.IPAddress{}
-	if c.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, address) == nil {
-		question.block, question.record = command.AsBlock(address.Spec.Address), address.Annotations[v1alpha1.AnnotationAllocation]
+	if name != "" && c.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, address) == nil {
+		q.report.Block, q.report.Record = command.AsBlock(address.Spec.Address), address.Annotations[v1alpha1.AnnotationAllocation]
 		if pool := address.Labels[v1alpha1.LabelPool]; pool != "" {
-			question.pool = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(address.Labels[v1alpha1.LabelPoolKind]), Name: pool}
+			q.pool = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(address.Labels[v1alpha1.LabelPoolKind]), Name: pool}
 		}
 	}
-	return question
+	return q
 }
 
 func addressRequest(claim *ipamv1.IPAddressClaim) (ipam.Request, error) {
@@ -182,12 +180,4 @@ func addressRequest(claim *ipamv1.IPAddressClaim) (ipam.Request, error) {
 		PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name, Annotations: claim.Annotations,
 	})
 	return request, errs.ToAggregate()
-}
-
-// says takes over reason and message from the conditions of the claim.
-func (q *Question) says(conditions []metav1.Condition) {
-	q.reason, q.message = "NoAnswer", "no operator has answered it: see whether Cadastre runs"
-	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
-		q.reason, q.message = ready.Reason, ready.Message
-	}
 }

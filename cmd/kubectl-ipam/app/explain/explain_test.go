@@ -3,13 +3,13 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
@@ -28,40 +28,36 @@ type scene struct {
 func (s *scene) pools(pools ...*v1alpha1.IPPool) *scene {
 	for _, pool := range pools {
 		s.objects.Pools = append(s.objects.Pools, *pool)
-		read, errs := convert.Pool(pool)
-		if len(errs) > 0 || !read.CIDR.IsValid() {
-			continue
+		if read, errs := convert.Pool(pool); len(errs) == 0 && read.CIDR.IsValid() {
+			s.records(ipam.Record{
+				Name: convert.RecordOfPool("system", read.Key), Block: read.CIDR, Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
+				Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+			})
 		}
-		own := convert.Allocation(ipam.Record{
-			Name: convert.RecordOfPool("system", read.Key), Block: read.CIDR, Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
-			Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
-		})
-		own.UID = types.UID("of-" + pool.Name)
-		s.objects.Allocations = append(s.objects.Allocations, own)
 	}
 	return s
 }
 
 // holds records blocks of a pool for claims of a namespace, named by their blocks.
-func (s *scene) holds(pool, namespace string, edit func(*v1alpha1.IPAllocationSpec), blocks ...string) *scene {
+func (s *scene) holds(pool, namespace string, blocks ...string) *scene {
+	return s.keeps(ipam.StateBound, pool, namespace, blocks...)
+}
+
+// keeps records blocks in a state.
+func (s *scene) keeps(state ipam.State, pool, namespace string, blocks ...string) *scene {
 	for _, block := range blocks {
-		name := strings.NewReplacer("/", "-", ":", "-").Replace("of-" + block)
-		record := v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
-		family := v1alpha1.IPv4
-		if strings.Contains(block, ":") {
-			family = v1alpha1.IPv6
-		}
-		record.Spec = v1alpha1.IPAllocationSpec{
-			CIDR: block, IPFamily: family, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool},
-			ClaimRef: v1alpha1.ClaimReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Name: "has-" + record.Name},
-			Purpose:  v1alpha1.PurposeClaim, State: v1alpha1.AllocationBound, Project: namespace,
-		}
-		if edit != nil {
-			edit(&record.Spec)
-		}
-		s.objects.Allocations = append(s.objects.Allocations, &record)
+		name := ipam.Name{Namespace: namespace, Name: strings.NewReplacer("/", "-", ":", "-").Replace("of-" + block)}
+		s.records(ipam.Record{
+			Name: name, Block: netip.MustParsePrefix(block), Pool: ipam.PoolNamed(pool), Purpose: ipam.PurposeClaim, State: state, Project: namespace,
+			Holder: convert.HolderOfClaim(ipam.Name{Namespace: namespace, Name: "has-" + name.Name}),
+		})
 	}
 	return s
+}
+
+func (s *scene) records(record ipam.Record) {
+	record.UID = record.Name.String()
+	s.objects.Allocations = append(s.objects.Allocations, convert.Allocation(record))
 }
 
 func (s *scene) class(class *v1alpha1.IPClass) *scene {
@@ -95,7 +91,7 @@ func (s *scene) explainsQuestion(t *testing.T, question *Question) *Report {
 		t.Fatal(err)
 	}
 	defer knowledge.Close()
-	question.reason = v1alpha1.ReasonPoolExhausted
+	question.report.Reason = v1alpha1.ReasonPoolExhausted
 	return Explanation(t.Context(), question, knowledge)
 }
 
@@ -111,10 +107,10 @@ func TestCandidateExplainsPoolRefusal(t *testing.T) {
 		reason v1alpha1.CandidateReason
 		says   string
 	}{
-		"it is full":                       {new(scene).pools(build.Pool("p").CIDR("10.0.0.7/32").Obj()).holds("p", "team-b", nil, "10.0.0.7/32"), claimOf(32), "NoFreeBlock", "no free /"},
-		"the free blocks are too small":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/32"), claimOf(24), "NoFreeBlock", "no free /24 in pool p"},
+		"it is full":                       {new(scene).pools(build.Pool("p").CIDR("10.0.0.7/32").Obj()).holds("p", "team-b", "10.0.0.7/32"), claimOf(32), "NoFreeBlock", "no free /"},
+		"the free blocks are too small":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", "10.0.0.0/32"), claimOf(24), "NoFreeBlock", "no free /24 in pool p"},
 		"the whole of IPv6 has room":       {new(scene).pools(build.Pool("p").CIDR("::/0").Obj()), claimOf(128), "Fits", "has a free block"},
-		"one address of IPv6":              {new(scene).pools(build.Pool("p").CIDR("2001:db8::1/128").Obj()).holds("p", "team-b", nil, "2001:db8::1/128"), claimOf(128), "NoFreeBlock", "no free /"},
+		"one address of IPv6":              {new(scene).pools(build.Pool("p").CIDR("2001:db8::1/128").Obj()).holds("p", "team-b", "2001:db8::1/128"), claimOf(128), "NoFreeBlock", "no free /"},
 		"it is too small":                  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/25", "10.0.0.192/26").Obj()), claimOf(25), "CannotFit", "leave a /26 at most"},
 		"all of it is withheld":            {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/24").Obj()), claimOf(32), "CannotFit", "withholds all"},
 		"its bounds exclude the length":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Lengths(26, 28).Obj()), claimOf(30), "LengthNotAllowed", "/26 to /28"},
@@ -124,12 +120,12 @@ func TestCandidateExplainsPoolRefusal(t *testing.T) {
 		"it is for another project":        {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility, s.Project = "Consumer", "blue" }).Obj()), claimOf(28), "NotVisible", "is for project blue"},
 		"it belongs to another project":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "blue" }).Obj()), claimOf(28), "NotVisible", "takes the right to use it"},
 		"it is for the platform":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()), claimOf(28), "NotVisible", "only the operator knows"},
-		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "red", nil, "10.0.0.0/28"), claimOf(28), "LimitReached", "allows project red 1 block"},
-		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "blue", nil, "10.0.0.0/28"), claimOf(28), "Fits", ""},
-		"the very block is held":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/28"), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.8/29").Obj(), "InUse", "10.0.0.0/28 is held by IPClaim team-b/has-of-10.0.0.0-28"},
+		"the project has reached a limit":  {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "red", "10.0.0.0/28"), claimOf(28), "LimitReached", "allows project red 1 block"},
+		"others have reached theirs":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Limit(1).Obj()).holds("p", "blue", "10.0.0.0/28"), claimOf(28), "Fits", ""},
+		"the very block is held":           {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", "10.0.0.0/28"), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.8/29").Obj(), "InUse", "10.0.0.0/28 is held by IPClaim team-b/has-of-10.0.0.0-28"},
 		"the very block is reserved":       {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.0/28").Obj(), "Withheld", "is not handed out"},
 		"the very block lies elsewhere":    {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()), build.Claim("team-a", "c").Pool("p").CIDR("10.0.1.0/28").Obj(), "OutsidePool", "10.0.1.0/28"},
-		"records that overlap are counted": {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", nil, "10.0.0.0/24", "10.0.0.0/25"), claimOf(28), "NoFreeBlock", "no free /"},
+		"records that overlap are counted": {new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj()).holds("p", "team-b", "10.0.0.0/24", "10.0.0.0/25"), claimOf(28), "NoFreeBlock", "no free /"},
 	} {
 		report := c.scene.explains(t, c.claim)
 		if len(report.Candidates) != 1 {
@@ -146,7 +142,7 @@ func TestClassCandidatesAreItsPools(t *testing.T) {
 	s := new(scene).pools(
 		build.Pool("b").CIDR("10.0.0.0/28").Classes("gold").Obj(), build.Pool("a").CIDR("10.0.1.0/28").Classes("gold", "lead").Obj(),
 		build.Pool("roomy").CIDR("10.0.2.0/24").Obj(), build.Pool("six").CIDR("2001:db8::/64").Obj(),
-	).class(build.Class("gold").Length(28).Obj()).holds("a", "team-b", nil, "10.0.1.0/28").holds("b", "team-b", nil, "10.0.0.0/28")
+	).class(build.Class("gold").Length(28).Obj()).holds("a", "team-b", "10.0.1.0/28").holds("b", "team-b", "10.0.0.0/28")
 	report := s.explains(t, build.Claim("team-a", "c").Class("gold").Obj())
 	var names []string
 	for _, c := range report.Candidates {
@@ -182,7 +178,6 @@ func helps(t *testing.T, report *Report, remedy string) {
 // TestRemediesNameSufficientReleases names a block only if it is large enough when it is free, together
 // with the free space beside it; retained blocks come first.
 func TestRemediesNameSufficientReleases(t *testing.T) {
-	retained := func(s *v1alpha1.IPAllocationSpec) { s.State = v1alpha1.AllocationRetained }
 	drained := build.Pool("p").CIDR("10.0.0.0/28").Reserved("10.0.0.0/29").Obj()
 	for name, c := range map[string]struct {
 		scene  *scene
@@ -190,19 +185,19 @@ func TestRemediesNameSufficientReleases(t *testing.T) {
 		want   []string
 	}{
 		"a buddy is free": {
-			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", nil, "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 28,
+			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 28,
 			[]string{"release several blocks"},
 		},
 		"one of them is enough": {
-			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", nil, "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 29,
+			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).holds("p", "team-b", "10.0.0.0/30", "10.0.0.8/30", "10.0.0.12/30"), 29,
 			[]string{"release 10.0.0.0/30 of pool p, held by IPClaim team-b/has-of-10.0.0.0-30"},
 		},
 		"retained blocks come first": {
-			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").holds("p", "team-b", retained, "10.0.0.1/32"), 32,
+			new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", "10.0.0.0/32").keeps(ipam.StateRetained, "p", "team-b", "10.0.0.1/32"), 32,
 			[]string{"release 10.0.0.1/32 of pool p, which is retained: kubectl ipam release ipallocation/of-10.0.0.1-32 -n team-b", "release 10.0.0.0/32"},
 		},
 		"a drained block is withheld afterwards": {
-			new(scene).pools(drained).holds("p", "team-b", nil, "10.0.0.0/29", "10.0.0.8/29"), 29,
+			new(scene).pools(drained).holds("p", "team-b", "10.0.0.0/29", "10.0.0.8/29"), 29,
 			[]string{"release 10.0.0.8/29"},
 		},
 	} {
@@ -234,7 +229,7 @@ func TestOrderListsEarlierClaims(t *testing.T) {
 		build.Claim("team-b", "later").Pool("p").Length(28).Obj(),
 	}
 	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Classes("gold").Obj(), build.Pool("q").CIDR("10.0.1.0/28").Obj()).
-		class(build.Class("gold").Obj()).holds("p", "team-b", nil, "10.0.0.0/28").waiting(claims...)
+		class(build.Class("gold").Obj()).holds("p", "team-b", "10.0.0.0/28").waiting(claims...)
 	lost := build.Claim("team-b", "lost").Pool("p").Obj()
 	lost.Status.Phase = v1alpha1.ClaimPending
 	s.objects.Waiting = append(s.objects.Waiting, *lost)
@@ -260,7 +255,7 @@ func TestTenantSeesCandidatesOfStatus(t *testing.T) {
 	}
 	claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}
 	question := aboutClaim(claim)
-	question.reason = v1alpha1.ReasonPoolExhausted
+	question.report.Reason = v1alpha1.ReasonPoolExhausted
 	report = Explanation(t.Context(), question, knowledge)
 	if want := []Candidate{{Kind: "IPPool", Name: "p", Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}; !slices.Equal(report.Candidates, want) || report.PoolsUnread || len(report.Remedies) > 0 {
 		t.Errorf("got %+v, want %+v", report, want)
@@ -276,7 +271,7 @@ func TestTenantSeesCandidatesOfStatus(t *testing.T) {
 // TestStatusOverridesPlatformVerdict expects the operator's verdict on a pool, from the
 // status of the claim, if it differs.
 func TestStatusOverridesPlatformVerdict(t *testing.T) {
-	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()).holds("p", "team-b", nil, "10.0.0.0/28")
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").With(func(s *v1alpha1.IPPoolSpec) { s.Visibility = "Platform" }).Obj()).holds("p", "team-b", "10.0.0.0/28")
 	claim := build.Claim("team-a", "c").Pool("p").Length(28).Obj()
 	claim.Status.Candidates = []v1alpha1.CandidatePool{{PoolRef: v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, Reason: v1alpha1.CandidateNoFreeBlock, Message: "none is free"}}
 	report := s.explains(t, claim)
@@ -289,7 +284,7 @@ func TestStatusOverridesPlatformVerdict(t *testing.T) {
 // TestAddressClaimWaitsBehindOlderClaim covers a claim whose status has no candidates: a
 // block that is free is not for it while an older claim waits.
 func TestAddressClaimWaitsBehindOlderClaim(t *testing.T) {
-	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", nil, "10.0.0.0/32").
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/31").Obj()).holds("p", "team-b", "10.0.0.0/32").
 		waiting(build.Claim("team-b", "older").Pool("p").Length(32).Obj())
 	claim := build.AddressClaim("team-a", "machine").Pool("p").Obj()
 	claim.CreationTimestamp = metav1.Time{Time: time.Unix(200, 0)}
@@ -307,7 +302,7 @@ func TestWaitingChildPoolPrecedesYoungerClaims(t *testing.T) {
 	child := build.Pool("child").Child("p", 25).Obj()
 	child.CreationTimestamp = metav1.Time{Time: time.Unix(50, 0)}
 	claim := build.Claim("team-a", "c").Pool("p").Length(25).Obj()
-	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj(), child).holds("p", "team-b", nil, "10.0.0.0/24").waiting(claim)
+	s := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/24").Obj(), child).holds("p", "team-b", "10.0.0.0/24").waiting(claim)
 	report := s.explains(t, claim)
 	if before := ahead(report.Order); len(before) != 1 || before[0] != (Waiter{Kind: "IPPool", Name: "child", Since: child.CreationTimestamp.Time}) {
 		t.Errorf("got the order %+v", report.Order)

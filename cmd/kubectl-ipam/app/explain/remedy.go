@@ -47,10 +47,11 @@ func remedies(question *Question, knowledge *Knowledge, terms ipam.Terms, pools 
 			add("ask for another block in a new claim, or leave spec.cidr out")
 		}
 	}
+	_, isOfClass := knowledge.operator.Catalog.Class(question.request.Class)
 	switch {
-	case knowledge.hasClass(question.request.Class):
+	case isOfClass:
 		add(otherPools(question.request, knowledge, terms)...)
-	case question.reason == v1alpha1.ReasonNoDefaultClass:
+	case question.report.Reason == v1alpha1.ReasonNoDefaultClass:
 		add("make a class the default: kubectl ipam default-class NAME", "name a class or a pool in a new claim")
 	}
 	return all
@@ -68,7 +69,11 @@ func argumentOf(c Candidate) string {
 // room for a block of the length. Blocks without a live holder come first.
 func releases(c Candidate, length int) []string {
 	used, empty := c.pool.Space(), space.NewWithout(c.pool.CIDR, c.pool.Withheld)
-	var helping []*register.Record
+	type option struct {
+		cost, bits int
+		how        string
+	}
+	var helping []option
 	for _, record := range c.pool.Records {
 		if !empty.IsFree(record.Block) || overlapped(record, c.pool.Records) {
 			continue // after its release, it would be withheld or still held by another record
@@ -77,15 +82,16 @@ func releases(c Candidate, length int) []string {
 		_, ok := used.Find(space.FirstFit, length)
 		used.Use(record.Block)
 		if ok {
-			helping = append(helping, record)
+			cost, how := release(c, record)
+			helping = append(helping, option{cost, record.Block.Bits(), how})
 		}
 	}
-	slices.SortStableFunc(helping, func(a, b *register.Record) int {
-		return cmp.Or(cmp.Compare(worth(a), worth(b)), cmp.Compare(b.Block.Bits(), a.Block.Bits()))
+	slices.SortStableFunc(helping, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.bits, a.bits))
 	})
 	var all []string
-	for _, record := range helping[:min(len(helping), remediesShown)] {
-		all = append(all, release(c, record))
+	for _, option := range helping[:min(len(helping), remediesShown)] {
+		all = append(all, option.how)
 	}
 	switch more := len(helping) - remediesShown; {
 	case more > 0:
@@ -106,33 +112,19 @@ func overlapped(record *register.Record, all []*register.Record) bool {
 	return false
 }
 
-// worth returns the cost of the release of a block, as a sort key: a block without a live holder
+// release describes how to release a block. The cost is a sort key: a block without a live holder
 // costs least.
-func worth(r *register.Record) int {
-	switch {
-	case r.State == ipam.StateCooling:
-		return 0
-	case r.State == ipam.StateRetained:
-		return 1
-	case r.Purpose == ipam.PurposePool:
-		return 3
-	default:
-		return 2
-	}
-}
-
-// release describes how to release a block.
-func release(c Candidate, record *register.Record) string {
+func release(c Candidate, record *register.Record) (cost int, how string) {
 	block := fmt.Sprintf("%s of %s", record.Block, c.pool.Key)
 	switch {
 	case record.State == ipam.StateCooling:
-		return fmt.Sprintf("wait: %s is free again after %s", block, record.ReleaseAfter.UTC().Format("2006-01-02T15:04:05Z"))
+		return 0, fmt.Sprintf("wait: %s is free again after %s", block, record.ReleaseAfter.UTC().Format("2006-01-02T15:04:05Z"))
 	case record.State == ipam.StateRetained:
-		return fmt.Sprintf("release %s, which is retained: kubectl ipam release ipallocation/%s -n %s", block, record.Name.Name, record.Name.Namespace)
+		return 1, fmt.Sprintf("release %s, which is retained: kubectl ipam release ipallocation/%s -n %s", block, record.Name.Name, record.Name.Namespace)
 	case record.Purpose == ipam.PurposePool:
-		return fmt.Sprintf("delete the child pool %s, which has %s", record.Holder.Name, block)
+		return 3, fmt.Sprintf("delete the child pool %s, which has %s", record.Holder.Name, block)
 	default:
-		return fmt.Sprintf("release %s, held by %s: kubectl ipam release %s/%s -n %s", block, record.Holder, strings.ToLower(record.Holder.Kind), record.Holder.Name, record.Holder.Namespace)
+		return 2, fmt.Sprintf("release %s, held by %s: kubectl ipam release %s/%s -n %s", block, record.Holder, strings.ToLower(record.Holder.Kind), record.Holder.Name, record.Holder.Namespace)
 	}
 }
 

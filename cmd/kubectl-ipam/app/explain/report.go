@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,31 +55,28 @@ type Report struct {
 	// PoolsUnread reports whether the caller cannot read enough to judge the pools.
 	PoolsUnread bool `json:"poolsUnread,omitempty"`
 
-	resource string
+	now time.Time
 }
 
 // Explanation returns the report that explains a claim.
 func Explanation(ctx context.Context, question *Question, knowledge *Knowledge) *Report {
-	report := &Report{
-		TypeMeta: command.ReportType("ExplainReport"), Object: question.kind, resource: question.resource,
-		Namespace: question.Obj.GetNamespace(), Name: question.Obj.GetName(), Created: question.Obj.GetCreationTimestamp(),
-		Phase: question.phase, Reason: question.reason, Message: question.message,
-	}
-	if question.bound {
-		report.Asks = target(question.request)
-		report.Block, report.Record, report.Afterwards = question.block, question.record, edit.Afterwards(question.reclaim, ipam.Keeping{})
+	report := &question.report
+	if report.Phase == string(v1alpha1.ClaimBound) {
+		report.Asks, report.Afterwards = target(question.request), edit.Afterwards(question.reclaim, ipam.Keeping{})
 		if question.pool != nil {
 			report.From = lineage(knowledge.Register, convert.PoolKey(report.Namespace, *question.pool))
 		}
-		if record := recordNamed(knowledge.Register, report.Namespace, question.record); record != nil {
-			report.RequestedBy = record.RequestedBy
+		for record := range knowledge.Register.Records() {
+			if record.Name == (ipam.Name{Namespace: report.Namespace, Name: report.Record}) {
+				report.RequestedBy = record.RequestedBy
+			}
 		}
 		return report
 	}
 	pools, terms, complete := candidates(ctx, question, knowledge)
 	report.Asks = asks(question.request, terms)
 	report.Candidates, report.PoolsUnread = pools, !complete && len(pools) == 0 && question.invalid == nil
-	if question.reason == v1alpha1.ReasonPoolExhausted {
+	if report.Reason == v1alpha1.ReasonPoolExhausted {
 		report.Order = order(question, knowledge)
 		report.OrderIsPartial = knowledge.Register.Lacks("ipclaims")
 	}
@@ -132,56 +130,48 @@ func lineage(r *register.Register, key ipam.PoolKey) []string {
 	return all
 }
 
-func recordNamed(r *register.Register, namespace, name string) *register.Record {
-	for record := range r.Records() {
-		if record.Name == (ipam.Name{Namespace: namespace, Name: name}) {
-			return record
-		}
-	}
-	return nil
-}
-
 // Names implements command.Report.
-func (r *Report) Names() []string { return []string{r.resource + "/" + r.Name} }
+func (r *Report) Names() []string { return []string{strings.ToLower(r.Object) + "/" + r.Name} }
 
 // Table returns the table of candidates.
 func (r *Report) Table(bool) *command.Table {
 	t := &command.Table{Headers: []string{"POOL", "CIDR", "LARGEST FREE", "AVAILABLE", "WHY NOT"}}
 	for _, c := range r.Candidates {
-		t.Add(command.Text("%s", c.Name), command.Text("%s", command.OrNone(c.CIDR)), command.Text("%s", command.OrNone(c.LargestFreePrefix)), command.Text("%s", command.OrNone(c.Available)), command.Text("%s: %s", c.Reason, c.Message))
+		t.Add(command.Texts(c.Name, c.CIDR, c.LargestFreePrefix, c.Available, string(c.Reason)+": "+c.Message)...)
 	}
 	return t
 }
 
-// write writes the report for people.
-func (r *Report) write(out io.Writer, painted bool, now time.Time) error {
-	age := duration.HumanDuration(now.Sub(r.Created.Time))
+// Draw returns the report for people.
+func (r *Report) Draw(painted bool) string {
+	var out strings.Builder
+	created := sinceText(r.Created.Time, r.now)
 	if r.Block != "" {
-		r.writeBound(out, age)
-		return nil
+		r.writeBound(&out, created)
+		return out.String()
 	}
-	fmt.Fprintf(out, "%s %s/%s asks for %s, and waits since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Asks, r.Created.UTC().Format(time.RFC3339), age)
-	fmt.Fprintf(out, "%s: %s\n", r.Reason, terminal.PrintableLines(r.Message))
+	fmt.Fprintf(&out, "%s %s/%s asks for %s, and waits since %s\n", r.Object, r.Namespace, r.Name, r.Asks, created)
+	fmt.Fprintf(&out, "%s: %s\n", r.Reason, terminal.PrintableLines(r.Message))
 	if len(r.Candidates) > 0 {
-		fmt.Fprintln(out, "\nPools that could serve it:")
-		if err := r.Table(false).Write(out, painted, true); err != nil {
-			return err
-		}
+		fmt.Fprintln(&out, "\nPools that could serve it:")
+		_ = r.Table(false).Write(&out, painted, true) // to memory
 	}
 	if len(r.Order) > 0 {
-		r.writeOrder(out, now)
+		r.writeOrder(&out)
 	}
 	if len(r.Remedies) > 0 {
-		fmt.Fprintln(out, "\nAny of these would help:")
-		for _, remedy := range r.Remedies {
-			fmt.Fprintln(out, "  - "+remedy)
-		}
+		fmt.Fprintf(&out, "\nAny of these would help:\n  - %s\n", strings.Join(r.Remedies, "\n  - "))
 	}
-	return nil
+	return out.String()
 }
 
-func (r *Report) writeBound(out io.Writer, age string) {
-	fmt.Fprintf(out, "%s %s/%s holds %s, since %s (%s)\n", r.Object, r.Namespace, r.Name, r.Block, r.Created.UTC().Format(time.RFC3339), age)
+// sinceText returns a time with the time that has passed since.
+func sinceText(since, now time.Time) string {
+	return fmt.Sprintf("%s (%s)", since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(since)))
+}
+
+func (r *Report) writeBound(out io.Writer, created string) {
+	fmt.Fprintf(out, "%s %s/%s holds %s, since %s\n", r.Object, r.Namespace, r.Name, r.Block, created)
 	fmt.Fprintf(out, "it asked for a block of %s\n", r.Asks)
 	for i, from := range r.From {
 		word := "it lies in"
@@ -204,7 +194,7 @@ func (r *Report) writeBound(out io.Writer, age string) {
 }
 
 // writeOrder writes the claims that come before this one.
-func (r *Report) writeOrder(out io.Writer, now time.Time) {
+func (r *Report) writeOrder(out io.Writer) {
 	scope, suffix := "that wait for the same pools", ""
 	if r.OrderIsPartial {
 		scope, suffix = scope+", of those that you may see", " that you may see"
@@ -216,7 +206,7 @@ func (r *Report) writeOrder(out io.Writer, now time.Time) {
 	before := ahead(r.Order)
 	fmt.Fprintf(out, "\nOrder: number %d of %d claims %s. The oldest that fits is served first.\n", len(before)+1, len(r.Order), scope)
 	for _, w := range before[:min(len(before), aheadShown)] {
-		fmt.Fprintf(out, "  before it: %s %s/%s, since %s (%s)\n", w.Kind, w.Namespace, w.Name, w.Since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(w.Since)))
+		fmt.Fprintf(out, "  before it: %s %s/%s, since %s\n", w.Kind, w.Namespace, w.Name, sinceText(w.Since, r.now))
 	}
 	if more := len(before) - aheadShown; more > 0 {
 		fmt.Fprintf(out, "  before it: %d more\n", more)
@@ -236,10 +226,6 @@ type Waiter struct {
 	Asked bool `json:"asked,omitempty"`
 }
 
-func (w Waiter) before(other Waiter) int {
-	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.Namespace, other.Namespace), cmp.Compare(w.Name, other.Name))
-}
-
 // order returns the claims and child pools that wait for room in the same pools, oldest first, as
 // far as the caller can see them, and the explained claim among them. A claim that waits for
 // anything else has no position there: others are served before it.
@@ -247,17 +233,20 @@ func order(question *Question, knowledge *Knowledge) []Waiter {
 	self := question.holder()
 	waiters := []Waiter{{Kind: self.Kind, Namespace: self.Namespace, Name: self.Name, Since: question.Obj.GetCreationTimestamp().Time, Asked: true}}
 	waitsToo := knowledge.waitsForSame(question.request)
-	for _, w := range slices.Concat(knowledge.claimWaiters(), knowledge.addressWaiters(), knowledge.poolWaiters()) {
+	for _, w := range slices.Concat(knowledge.otherWaiters(), knowledge.addressWaiters()) {
 		if w.Holder != self && waitsToo(w.Request) {
 			waiters = append(waiters, Waiter{Kind: w.Holder.Kind, Namespace: w.Holder.Namespace, Name: w.Holder.Name, Since: w.Since})
 		}
 	}
-	slices.SortFunc(waiters, Waiter.before)
+	slices.SortFunc(waiters, func(a, b Waiter) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return waiters
 }
 
-// claimWaiters returns the IPClaims that wait for room.
-func (k *Knowledge) claimWaiters() []queue.Waiter {
+// otherWaiters returns the IPClaims that wait for room, and the child pools that wait for their
+// parents.
+func (k *Knowledge) otherWaiters() []queue.Waiter {
 	var all []queue.Waiter
 	for i := range k.Register.Waiting {
 		claim := &k.Register.Waiting[i]
@@ -265,12 +254,6 @@ func (k *Knowledge) claimWaiters() []queue.Waiter {
 			all = append(all, queue.Waiter{Since: claim.CreationTimestamp.Time, Holder: convert.HolderOfClaim(request.Claim), Request: request})
 		}
 	}
-	return all
-}
-
-// poolWaiters returns the child pools that wait for their parents.
-func (k *Knowledge) poolWaiters() []queue.Waiter {
-	var all []queue.Waiter
 	for _, pool := range k.Register.Pools {
 		if pool.IsKnown() && pool.IsChild() && !pool.CIDR.IsValid() && !pool.Terminating {
 			all = append(all, queue.WaiterOfPool(pool.Pool, pool.Object.GetCreationTimestamp().Time))

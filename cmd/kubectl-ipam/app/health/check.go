@@ -2,18 +2,24 @@ package health
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/audit"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // defaultGrace is twice the grace of the operator, because a new leader restarts the grace.
@@ -77,11 +83,6 @@ what you may read, and you may not read everything.`,
 	return cmd
 }
 
-// bindOperatorNamespace binds the flag for the operator's namespace.
-func bindOperatorNamespace(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVar(namespace, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+manifests.DefaultNamespace)
-}
-
 func check(ctx context.Context, e *command.Env, o *command.Output, f *checkFlags) error {
 	earlier, err := readReports(f.compared)
 	if err != nil {
@@ -111,17 +112,9 @@ func check(ctx context.Context, e *command.Env, o *command.Output, f *checkFlags
 
 // readAudit reads the objects that the caller can read, and judges them.
 func readAudit(ctx context.Context, e *command.Env, f *checkFlags) (*CheckReport, error) {
-	c, err := e.Client()
+	c, namespace, operator, err := target(ctx, e, f.operator)
 	if err != nil {
 		return nil, err
-	}
-	namespace, err := e.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	operator := f.operator
-	if operator == "" {
-		operator = installation.Namespace(ctx, c)
 	}
 	reader := &audit.Reader{
 		Client: c, Namespace: namespace, Now: e.Server.Now,
@@ -145,13 +138,234 @@ func noteCheck(e *command.Env, r *CheckReport, f *checkFlags) {
 	if len(f.compared) == 0 || f.release {
 		return
 	}
-	switch commands := r.commands(); len(commands) {
-	case 0:
+	found := r.forRelease()
+	if len(found) == 0 {
 		e.Note("nothing that is in all reports is for a person to release")
-	default:
-		e.Note("in all reports, and for a person to release, or all of them at once with --release:")
-		for _, command := range commands {
-			fmt.Fprintln(e.ErrOut, "  "+command)
+		return
+	}
+	e.Note("in all reports, and for a person to release, or all of them at once with --release:")
+	for _, f := range found {
+		fmt.Fprintf(e.ErrOut, "  kubectl ipam release -n %s ipallocation/%s\n", f.Object.Namespace, f.Object.Name)
+	}
+}
+
+// CheckReport holds the output of `check`, which is also the content of the files of --report.
+type CheckReport struct {
+	metav1.TypeMeta `json:",inline"`
+	// ReadAt is the API server's time when the last look began.
+	ReadAt metav1.Time `json:"readAt"`
+	// Checked counts the objects that were read.
+	Checked CheckedObjects `json:"checked"`
+	// NotChecked names the kinds that the caller cannot list.
+	NotChecked []string `json:"notChecked,omitempty"`
+	// UnderWay is the number of records without holder that are too young to be judged.
+	UnderWay int            `json:"underWay,omitempty"`
+	Findings []CheckFinding `json:"findings"`
+}
+
+// CheckedObjects counts objects by kind.
+type CheckedObjects struct {
+	IPAllocations   int `json:"ipAllocations"`
+	IPClaims        int `json:"ipClaims"`
+	Pools           int `json:"pools"`
+	IPAddressClaims int `json:"ipAddressClaims"`
+	IPAddresses     int `json:"ipAddresses"`
+}
+
+// CheckFinding holds a finding and its outcome.
+type CheckFinding struct {
+	audit.Finding `json:",inline"`
+	// Repeated reports whether all reports of --compare have the finding too.
+	Repeated bool `json:"repeated,omitempty"`
+	// Released reports whether --release has released it.
+	Released bool `json:"released,omitempty"`
+}
+
+const kindCheckReport = "CheckReport"
+
+func reportOfCheck(s *audit.Snapshot, findings []audit.Finding, underWay int) *CheckReport {
+	r := &CheckReport{
+		TypeMeta: command.ReportType(kindCheckReport), ReadAt: metav1.NewTime(s.Now.UTC()), UnderWay: underWay,
+		Checked: CheckedObjects{
+			IPAllocations: len(s.Records) + len(s.Unreadable), IPClaims: len(s.Claims), Pools: len(s.Pools),
+			IPAddressClaims: len(s.AddressClaims), IPAddresses: len(s.Addresses),
+		},
+		Findings: make([]CheckFinding, 0, len(findings)),
+	}
+	for _, unread := range s.Unread {
+		what := unread.Resource
+		if unread.Namespace != "" {
+			what += " outside namespace " + unread.Namespace
+		}
+		r.NotChecked = append(r.NotChecked, what)
+	}
+	for i := range findings {
+		r.Findings = append(r.Findings, CheckFinding{Finding: findings[i]})
+	}
+	return r
+}
+
+// readReports reads files of --report.
+func readReports(paths []string) ([]*CheckReport, error) {
+	var reports []*CheckReport
+	for _, path := range paths {
+		text, err := os.ReadFile(path) //nolint:gosec // the caller names it
+		if err != nil {
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("--compare: %w", err))
+		}
+		report := &CheckReport{}
+		if err := json.Unmarshal(text, report); err != nil || report.Kind != kindCheckReport || report.APIVersion != command.ReportVersion {
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("--compare %s: is no report of kubectl ipam check: name a file that --report has written", path))
+		}
+		reports = append(reports, report)
+	}
+	return reports, nil
+}
+
+// compare marks the findings that all earlier reports have too.
+func (r *CheckReport) compare(earlier []*CheckReport) {
+	if len(earlier) == 0 {
+		return
+	}
+	common := r.found()
+	for _, report := range earlier {
+		common = audit.Both(common, report.found())
+	}
+	for i := range r.Findings {
+		r.Findings[i].Repeated = len(audit.Both([]audit.Finding{r.Findings[i].Finding}, common)) > 0
+	}
+}
+
+func (r *CheckReport) found() []audit.Finding {
+	found := make([]audit.Finding, len(r.Findings))
+	for i := range r.Findings {
+		found[i] = r.Findings[i].Finding
+	}
+	return found
+}
+
+// writeTo writes the report as JSON.
+func (r *CheckReport) writeTo(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}
+
+// forRelease returns the findings that can be released: they are no passing state, and only a
+// person can delete them.
+func (r *CheckReport) forRelease() []*CheckFinding {
+	var found []*CheckFinding
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Repeated && f.Releasable && !f.Released {
+			found = append(found, f)
 		}
 	}
+	return found
+}
+
+// releaseFound deletes the records of the findings that can be released, if they are still the
+// objects that were judged.
+func releaseFound(ctx context.Context, e *command.Env, r *CheckReport) error {
+	c, err := e.Client()
+	if err != nil {
+		return err
+	}
+	for _, f := range r.forRelease() {
+		if err := releaseUnchanged(ctx, c, f); err != nil {
+			return fmt.Errorf("releasing %s: %w", f.Object, err)
+		}
+		f.Released = true
+		e.Note("released %s", f.Object)
+	}
+	return nil
+}
+
+// releaseUnchanged deletes a record in its present state, if a person can still delete that state:
+// a claim may have taken it over since it was judged.
+func releaseUnchanged(ctx context.Context, c client.Client, f *CheckFinding) error {
+	record := &v1alpha1.IPAllocation{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: f.Object.Namespace, Name: f.Object.Name}, record)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if f.Kind != audit.RecordUnreadable && record.Spec.State != v1alpha1.AllocationRetained {
+		return command.Coded(command.ExitConflict, fmt.Errorf("it is %s by now: run the check again", record.Spec.State))
+	}
+	uid := types.UID(f.Object.UID)
+	err = c.Delete(ctx, record, client.Preconditions{UID: &uid, ResourceVersion: &record.ResourceVersion})
+	return client.IgnoreNotFound(err)
+}
+
+// result returns the error with which the check ends.
+func (r *CheckReport) result() error {
+	wrong := 0
+	for i := range r.Findings {
+		if f := &r.Findings[i]; !f.Released && !f.IsNote() {
+			wrong++
+		}
+	}
+	switch {
+	case wrong > 0:
+		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s: see each for what to do", ipam.FormatCount(wrong, "finding")))
+	case len(r.NotChecked) > 0:
+		return command.Coded(command.ExitForbidden, errors.New("nothing is wrong in what you may read, and not everything was checked: run it as a user who may list all that is named above, such as one with the role ipam-pool-admin"))
+	}
+	return nil
+}
+
+// Names implements command.Report.
+func (r *CheckReport) Names() []string {
+	var names []string
+	for i := range r.Findings {
+		if o := &r.Findings[i].Object; o.Kind != audit.KindDomain { // a routing domain is no object
+			names = append(names, strings.ToLower(o.Kind)+"/"+o.Name)
+		}
+	}
+	return names
+}
+
+// Table implements command.Report.
+func (r *CheckReport) Table(wide bool) *command.Table {
+	t := &command.Table{Headers: []string{"SEVERITY", "FINDING", "OBJECT"}, Empty: r.agreement()}
+	if wide {
+		t.Headers = append(t.Headers, "UID", "BLOCK", "REPEATED", "MESSAGE")
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		severity := command.Cell{Text: string(f.Severity), Style: styleOfSeverity(f.Severity)}
+		cells := []command.Cell{severity, {Text: string(f.Kind)}, command.Text("%s", f.Object)}
+		if wide {
+			t.Add(append(cells, command.Text("%s", f.Object.UID), command.Cell{Text: command.OrNone(f.Block)}, command.Text("%t", f.Repeated), command.Cell{Text: f.Message})...)
+			continue
+		}
+		t.Add(cells...)
+		t.Explain(f.Message)
+	}
+	if !slices.ContainsFunc(r.Findings, func(f CheckFinding) bool { return !f.IsNote() }) {
+		t.Footer = r.agreement()
+	}
+	return t
+}
+
+func styleOfSeverity(s audit.Severity) command.Style {
+	switch s {
+	case audit.SeverityError:
+		return command.Bad
+	case audit.SeverityNote:
+		return command.Plain
+	default:
+		return command.Warning
+	}
+}
+
+// agreement returns a summary of the checked objects, for a report in which nothing is wrong.
+func (r *CheckReport) agreement() string {
+	c := &r.Checked
+	parts := []string{ipam.FormatCount(c.IPAllocations, "record"), ipam.FormatCount(c.IPClaims, "claim"), ipam.FormatCount(c.Pools, "pool")}
+	if c.IPAddressClaims+c.IPAddresses > 0 {
+		parts = append(parts, ipam.FormatCount(c.IPAddressClaims, "claim")+" of Cluster API", ipam.FormatNumber(c.IPAddresses, "address", "addresses"))
+	}
+	return "Nothing is wrong: " + ipam.JoinTexts(parts) + " agree."
 }

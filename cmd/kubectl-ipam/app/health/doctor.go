@@ -1,3 +1,5 @@
+// Package health implements the commands that examine an installation: doctor, check,
+// support-bundle and version.
 package health
 
 import (
@@ -11,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/version"
 )
 
@@ -72,18 +76,29 @@ of the time of --wait.`,
 
 // doctor returns a Doctor for the caller's cluster and namespace.
 func doctor(ctx context.Context, e *command.Env, operator string) (*installation.Doctor, error) {
-	c, err := e.Client()
+	c, namespace, operator, err := target(ctx, e, operator)
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := e.Namespace()
-	if err != nil {
-		return nil, err
+	return &installation.Doctor{
+		Client: c, Namespace: namespace, Operator: operator, ServiceAccount: installation.AccountIn(ctx, c, operator),
+		Version: version.Own(), Now: e.Server.Now,
+	}, nil
+}
+
+// target returns a client of the caller, the caller's namespace, and the operator's: the one that
+// the flag names, or else the one that is found.
+func target(ctx context.Context, e *command.Env, flag string) (c client.Client, namespace, operator string, err error) {
+	c, namespace, err = e.ClientAndNamespace()
+	if err == nil && flag == "" {
+		flag = installation.Namespace(ctx, c)
 	}
-	if operator == "" {
-		operator = installation.Namespace(ctx, c)
-	}
-	return &installation.Doctor{Client: c, Namespace: namespace, Operator: operator, ServiceAccount: installation.AccountIn(ctx, c, operator), Version: version.Own(), Now: e.Server.Now}, nil
+	return c, namespace, flag, err
+}
+
+// bindOperatorNamespace binds the flag for the operator's namespace.
+func bindOperatorNamespace(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVar(namespace, "operator-namespace", "", "namespace of the operator. Default: that of its webhooks' Service or of its Deployment, else "+manifests.DefaultNamespace)
 }
 
 // diagnose makes all checks. With a time to wait, it repeats them until none fails or the time is
@@ -101,7 +116,7 @@ func diagnose(ctx context.Context, doctor *installation.Doctor, timeout time.Dur
 		if limited.Err() == nil { // otherwise the time limit cut the checks short
 			report = reportOfDoctor(checks)
 		}
-		return report.count(installation.ResultFailed) == 0, nil
+		return len(report.Names()) == 0, nil
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -122,18 +137,8 @@ func reportOfDoctor(checks []installation.Check) *DoctorReport {
 	return &DoctorReport{TypeMeta: command.ReportType("DoctorReport"), Checks: checks}
 }
 
-func (r *DoctorReport) count(result installation.Result) int {
-	n := 0
-	for i := range r.Checks {
-		if r.Checks[i].Result == result {
-			n++
-		}
-	}
-	return n
-}
-
 func (r *DoctorReport) result(waited time.Duration) error {
-	n := r.count(installation.ResultFailed)
+	n := len(r.Names())
 	switch {
 	case n == 0:
 		return nil
@@ -143,7 +148,7 @@ func (r *DoctorReport) result(waited time.Duration) error {
 	return command.Coded(command.ExitUnhealthy, fmt.Errorf("%s failed: see each for what to do", ipam.FormatCount(n, "check")))
 }
 
-// Names implements command.Report.
+// Names implements command.Report: it returns the checks that have failed.
 func (r *DoctorReport) Names() []string {
 	var names []string
 	for i := range r.Checks {
@@ -166,7 +171,7 @@ func (r *DoctorReport) Table(bool) *command.Table {
 		if utf8.RuneCountInString(short) > command.LineWidth {
 			short, long = "", short+": "
 		}
-		t.Add(command.Text("%s", c.Name), command.Cell{Text: string(c.Result), Style: styles[c.Result]}, command.Text("%s", short))
+		t.Add(command.Cell{Text: c.Name}, command.Cell{Text: string(c.Result), Style: styles[c.Result]}, command.Cell{Text: short})
 		t.Explain(strings.TrimSuffix(long+c.Remedy, ": "))
 	}
 	return t

@@ -58,22 +58,17 @@ Objects that you may not read are left out, and index.yaml in the file gives the
 		if err != nil {
 			return err
 		}
-		noteBundle(e, index, file)
+		fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, ipam.FormatCount(len(index.Files), "file"), index.Scope)
+		var left []string
+		for _, unread := range index.Unread {
+			left = append(left, unread.What)
+		}
+		if len(left) > 0 {
+			e.Note("left out, as index.yaml explains: %s", strings.Join(left, ", "))
+		}
 		return nil
 	}
 	return cmd
-}
-
-// noteBundle prints a summary of the contents of the file, and of the parts that were left out.
-func noteBundle(e *command.Env, index *bundle.Index, file string) {
-	fmt.Fprintf(e.Out, "%s has %s of %s.\n", file, ipam.FormatCount(len(index.Files), "file"), index.Scope)
-	var left []string
-	for _, unread := range index.Unread {
-		left = append(left, unread.What)
-	}
-	if len(left) > 0 {
-		e.Note("left out, as index.yaml explains: %s", strings.Join(left, ", "))
-	}
 }
 
 // collector returns a collector of a bundle for the caller, of one namespace, or of all if
@@ -96,8 +91,7 @@ func collector(ctx context.Context, e *command.Env, operator, namespace string) 
 		Client: doctor.Client, Clients: clients, Namespace: namespace, Own: doctor.Namespace, Operator: doctor.Operator, Now: e.Server.Now,
 		Reports: []bundle.Report{
 			{File: "version.yaml", Make: func(ctx context.Context) (any, error) {
-				versions := installation.ReadVersions(ctx, doctor.Client, doctor.Operator, doctor.Version)
-				return &VersionReport{TypeMeta: command.ReportType("VersionReport"), Versions: versions}, nil
+				return reportOfVersions(installation.ReadVersions(ctx, doctor.Client, doctor.Operator, doctor.Version)), nil
 			}},
 			{File: "doctor.yaml", Make: func(ctx context.Context) (any, error) { return reportOfDoctor(doctor.Run(ctx)), nil }},
 			{File: "check.yaml", Make: func(ctx context.Context) (any, error) { return readAudit(ctx, e, check) }},

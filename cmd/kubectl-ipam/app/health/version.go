@@ -25,24 +25,20 @@ minor version before or after its own, and with CRDs that have all fields that i
   # This client alone, without asking the cluster
   kubectl ipam version --client`,
 	}
-	o := command.BindOutput(cmd)
 	var operator string
 	var clientOnly bool
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "show the client's version, and ask no cluster")
 	bindOperatorNamespace(cmd, &operator)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		report := &VersionReport{TypeMeta: command.ReportType("VersionReport")}
+	e.RunReport(cmd, func(cmd *cobra.Command, _ []string) (command.Report, error) {
 		if clientOnly {
-			report.Versions = installation.Versions{Client: version.Own(), Skew: installation.SkewUnknown, Message: "the cluster was not asked"}
-			return e.Print(o, report)
+			return reportOfVersions(installation.Versions{Client: version.Own(), Skew: installation.SkewUnknown, Message: "the cluster was not asked"}), nil
 		}
-		doctor, err := doctor(cmd.Context(), e, operator)
+		c, _, operator, err := target(cmd.Context(), e, operator)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		report.Versions = installation.ReadVersions(cmd.Context(), doctor.Client, doctor.Operator, doctor.Version)
-		return e.Print(o, report)
-	}
+		return reportOfVersions(installation.ReadVersions(cmd.Context(), c, operator, version.Own())), nil
+	})
 	return cmd
 }
 
@@ -52,16 +48,20 @@ type VersionReport struct {
 	installation.Versions `json:",inline"`
 }
 
+func reportOfVersions(versions installation.Versions) *VersionReport {
+	return &VersionReport{TypeMeta: command.ReportType("VersionReport"), Versions: versions}
+}
+
 // Names implements command.Report.
 func (r *VersionReport) Names() []string { return []string{r.Client} }
 
 // Table implements command.Report.
 func (r *VersionReport) Table(wide bool) *command.Table {
 	t := &command.Table{Headers: []string{"PART", "VERSION"}}
-	t.Add(command.Text("client"), command.Text("%s", r.Client))
-	t.Add(command.Text("operator"), command.Text("%s", command.OrNone(r.Operator)))
+	t.Add(command.Texts("client", r.Client)...)
+	t.Add(command.Texts("operator", r.Operator)...)
 	for _, image := range r.Images {
-		t.Add(command.Text("operator image"), command.Text("%s", image))
+		t.Add(command.Texts("operator image", image)...)
 	}
 	for i := range r.Definitions {
 		d := &r.Definitions[i]
@@ -73,7 +73,7 @@ func (r *VersionReport) Table(wide bool) *command.Table {
 		if wide {
 			fields += ", made by controller-gen " + command.OrNone(d.Generator)
 		}
-		t.Add(command.Text("crd %s", plural), command.Text("%s%s", strings.Join(d.Versions, ", "), fields))
+		t.Add(command.Texts("crd "+plural, strings.Join(d.Versions, ", ")+fields)...)
 	}
 	skew := command.Cell{Text: string(r.Skew)}
 	if r.Skew == installation.SkewUnsupported {

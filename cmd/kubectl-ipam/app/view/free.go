@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -48,140 +50,67 @@ If nothing is free the exit code is 3.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
 	}
-	o := command.BindOutput(cmd)
 	cmd.Flags().StringVar(&length, "length", "", "prefix length of the blocks, such as 24 or /24; default: one address in a pool of host addresses, else all lengths")
 	cmd.Flags().IntVarP(&options.Count, "count", "c", options.Count, "how many of the next blocks to list")
 	command.CompleteWith(cmd, "length", completeLengths(e))
 	command.CompleteWith(cmd, "count", cobra.NoFileCompletions)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		if err := options.parse(length); err != nil {
-			return command.Coded(command.ExitUsage, err)
+			return nil, command.Coded(command.ExitUsage, err)
 		}
-		r, err := e.ReadScope(cmd, register.OfPool(args[0]))
-		if err != nil {
-			return err
-		}
-		pool, err := findPool(e, r, args[0])
-		switch {
-		case err != nil && r.Lacks("ippools"), err == nil && !pool.IsKnown():
-			return freeByDryRun(e, cmd, o, args[0], options)
-		case err != nil:
-			return err
-		}
-		return free(e, o, pool, options)
-	}
+		return free(e, cmd, args[0], options)
+	})
 	return cmd
 }
 
-// free prints the free blocks of a pool.
-func free(e *command.Env, o *command.Output, pool *register.Pool, options FreeOptions) error {
+// free returns the free blocks of a pool; of a pool that the caller cannot read, the block that a
+// claim that names it would get.
+func free(e *command.Env, cmd *cobra.Command, name string, options FreeOptions) (*FreeReport, error) {
+	r, err := e.ReadScope(cmd, register.OfPool(name))
+	if err != nil {
+		return nil, err
+	}
+	pool, err := findPool(e, r, name)
+	switch {
+	case err != nil && r.Lacks("ippools"), err == nil && !pool.IsKnown():
+		c, namespace, err := e.ClientAndNamespace()
+		if err != nil {
+			return nil, err
+		}
+		if options.Count > 1 {
+			e.Note("only the next block is known, as you may not list ippools")
+		}
+		return DryRunReport(cmd.Context(), c, namespace, ipam.PoolNamed(name), options)
+	case err != nil:
+		return nil, err
+	}
 	report, err := NewFreeReport(pool, options)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if pool.Strategy == ipam.StrategyRandom {
-		e.Note("pool %s chooses at random: blocks are listed in address order", pool.Key.Name)
+		e.Note("pool %s chooses at random: blocks are listed in address order", name)
 	}
-	if phase := phaseOf(pool); phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
-		e.Note("pool %s is %s: it hands out nothing", pool.Key.Name, phase)
+	if phase := idlePhase(pool); phase != "" {
+		e.Note("pool %s is %s: it hands out nothing", name, phase)
 	}
 	if report.Waiting > 0 {
 		e.Note("%s for a block that could be of this pool, and may come first", ipam.FormatNumber(report.Waiting, "claim waits", "claims wait"))
 	}
-	return e.Print(o, report)
-}
-
-// freeByDryRun prints the block that a claim that names the pool would get.
-func freeByDryRun(e *command.Env, cmd *cobra.Command, o *command.Output, name string, options FreeOptions) error {
-	c, err := e.Client()
-	if err != nil {
-		return err
-	}
-	namespace, err := e.Namespace()
-	if err != nil {
-		return err
-	}
-	if options.Count > 1 {
-		e.Note("only the next block is known, as you may not list ippools")
-	}
-	report, err := DryRunReport(cmd.Context(), c, namespace, ipam.PoolNamed(name), options)
-	if err != nil {
-		return err
-	}
-	return e.Print(o, report)
-}
-
-// DryRunReport returns the report of the block that a claim of a namespace that names the pool
-// would get.
-func DryRunReport(ctx context.Context, c client.Client, namespace string, pool ipam.PoolKey, options FreeOptions) (*FreeReport, error) {
-	claim := probeOfPool(pool, options.Length)
-	claim.Namespace = namespace
-	answer, err := probe(ctx, c, claim)
-	if err != nil {
-		return nil, probeError(err, pool.Name, options)
-	}
-	report := &FreeReport{TypeMeta: command.ReportType("FreeReport"), Pool: command.RefOfPool(pool), Source: sourceDryRun, name: pool.Name}
-	for _, candidate := range candidatesOf(answer) {
-		if candidate.pool == pool {
-			report.Free, report.LargestFreePrefix = candidate.available, candidate.largestFreePrefix
-		}
-	}
-	if answer.Status.AllocatedCIDR == "" {
-		return nil, whyNothing(answer, pool.Name)
-	}
-	report.Blocks = []string{answer.Status.AllocatedCIDR}
 	return report, nil
 }
 
-// probeError returns the error that explains why the claim of a dry run is refused.
-func probeError(err error, pool string, options FreeOptions) error {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return err
-	}
-	for _, cause := range status.Status().Details.Causes {
-		if cause.Field == "spec.prefixLength" && options.Length == ipam.NoLength {
-			return command.Coded(command.ExitUsage, fmt.Errorf("pool %s has no default length: set --length to the length of the block that you need", pool))
-		}
-	}
-	return err
-}
-
-// whyNothing returns the error that explains why a claim of a dry run would get nothing.
-func whyNothing(claim *v1alpha1.IPClaim, pool string) error {
-	code, message := command.ExitError, "the operator gives no reason"
-	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
-		message = ready.Message
-		if ready.Reason == v1alpha1.ReasonPoolNotFound {
-			code = command.ExitNotFound
-		}
-	}
-	if claim.Status.Phase == v1alpha1.ClaimExhausted {
-		code = command.ExitExhausted
-	}
-	return command.Coded(code, fmt.Errorf("pool %s: a claim would get nothing: %s", pool, message))
-}
-
 // completeLengths offers the lengths that the pool hands out.
-func completeLengths(e *command.Env) command.Completion {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+func completeLengths(e *command.Env) cobra.CompletionFunc {
+	return completeOfPool(e, func(pool *register.Pool) (lengths []string) {
+		if !pool.IsKnown() || !pool.CIDR.IsValid() {
+			return nil
 		}
-		r, err := e.ReadQuietly(cmd, register.OfPool(args[0]))
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		pool, err := findPool(e, r, args[0])
-		if err != nil || !pool.IsKnown() || !pool.CIDR.IsValid() {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var lengths []string
 		for bits := pool.Lengths.Min; bits <= pool.Lengths.Max; bits++ {
 			lengths = append(lengths, fmt.Sprint(bits))
 		}
-		return lengths, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
+		return lengths
+	})
 }
 
 // FreeReport represents the output of `free`.
@@ -205,8 +134,6 @@ type FreeReport struct {
 	Available string `json:"available,omitempty"`
 	// Waiting is the number of claims that wait for a block that could be of this pool.
 	Waiting int `json:"waiting"`
-
-	name string
 }
 
 // FreeLength represents the free blocks of a length, counted as if only blocks of this length
@@ -259,7 +186,7 @@ func NewFreeReport(pool *register.Pool, options FreeOptions) (*FreeReport, error
 	}
 	report := &FreeReport{
 		TypeMeta: command.ReportType("FreeReport"), Pool: command.RefOfPool(pool.Key), CIDR: pool.CIDR.String(), Source: sourceRecords,
-		Free: s.Free().String(), LargestFreePrefix: fmt.Sprintf("/%d", largest), Waiting: len(pool.Waiting), name: name,
+		Free: s.Free().String(), LargestFreePrefix: fmt.Sprintf("/%d", largest), Waiting: len(pool.Waiting),
 	}
 	if length == ipam.NoLength {
 		report.addLengths(pool, s, largest)
@@ -296,20 +223,12 @@ func (r *FreeReport) addLengths(pool *register.Pool, s *space.Space, largest int
 // fitOf returns the fit by which a strategy chooses; for a strategy that chooses at random, the
 // fit that finds the lowest block.
 func fitOf(strategy ipam.Strategy) space.Fit {
-	switch strategy {
-	case ipam.StrategyBestFit:
-		return space.BestFit
-	case ipam.StrategyWorstFit:
-		return space.WorstFit
-	default:
-		return space.FirstFit
-	}
+	fits := map[ipam.Strategy]space.Fit{ipam.StrategyBestFit: space.BestFit, ipam.StrategyWorstFit: space.WorstFit}
+	return fits[strategy] // otherwise the zero value, space.FirstFit
 }
 
 // Names implements command.Report.
-func (r *FreeReport) Names() []string {
-	return []string{strings.ToLower(r.Pool.Kind) + "/" + r.Pool.Name}
-}
+func (r *FreeReport) Names() []string { return []string{r.Pool.Argument()} }
 
 // Table implements command.Report.
 func (r *FreeReport) Table(bool) *command.Table {
@@ -328,4 +247,130 @@ func (r *FreeReport) Table(bool) *command.Table {
 		t.Footer = fmt.Sprintf("Of this length %s are free in all.", command.Readable(total))
 	}
 	return t
+}
+
+// mostProbes limits the claims that one command tries in dry runs.
+const mostProbes = 20
+
+// candidatesOf returns the pools that the answer to a dry run names as candidates, else the pool
+// from which the block would come.
+func candidatesOf(claim *v1alpha1.IPClaim) map[ipam.PoolKey]v1alpha1.CandidatePool {
+	all := map[ipam.PoolKey]v1alpha1.CandidatePool{}
+	for _, entry := range claim.Status.Candidates {
+		all[convert.PoolKey(claim.Namespace, entry.PoolRef)] = entry
+	}
+	if len(all) == 0 && claim.Status.PoolRef != nil {
+		all[convert.PoolKey(claim.Namespace, *claim.Status.PoolRef)] = v1alpha1.CandidatePool{}
+	}
+	return all
+}
+
+// candidatesFor asks for the blocks that claims of the namespace could get from pools that the
+// caller cannot list: by each class, and from each pool of which the namespace has a block.
+func candidatesFor(e *command.Env, cmd *cobra.Command, r *register.Register) map[ipam.PoolKey]v1alpha1.CandidatePool {
+	candidates := map[ipam.PoolKey]v1alpha1.CandidatePool{}
+	if !r.Lacks("ippools") {
+		return candidates
+	}
+	c, namespace, err := e.ClientAndNamespace()
+	if err != nil {
+		return candidates
+	}
+	for i, claim := range probes(cmd.Context(), c, namespace, r) {
+		if i == mostProbes {
+			e.Note("free blocks of further pools were not asked for: name a pool to ask for it alone")
+			break
+		}
+		err := c.Create(cmd.Context(), claim, client.DryRunAll)
+		switch code := command.CodeOf(err); {
+		case err == nil:
+			maps.Copy(candidates, candidatesOf(claim))
+		case code == command.ExitUsage, code == command.ExitExhausted: // the claim is not allowed, and the answer names no pools
+		case apierrors.IsForbidden(err):
+			e.Note("you may not create ipclaims in namespace %s, so the free blocks of pools that you may not list are not known", namespace)
+			return candidates
+		default:
+			e.Note("the free blocks of pools that you may not list are not known: %v", err)
+			return candidates
+		}
+	}
+	return candidates
+}
+
+// probes returns claims that lead to all pools that a namespace can use, as far as is known: for
+// the default block of each class, else the smallest that it allows, and for a block of each pool.
+func probes(ctx context.Context, c client.Client, namespace string, r *register.Register) []*v1alpha1.IPClaim {
+	var claims []*v1alpha1.IPClaim
+	classes := &v1alpha1.IPClassList{}
+	if err := c.List(ctx, classes); err == nil { // a caller that cannot list them has none to ask for
+		for i := range classes.Items {
+			class, length := &classes.Items[i], ipam.NoLength
+			if read, errs := convert.Class(class); len(errs) == 0 && read.Length == ipam.NoLength {
+				length = min(read.Lengths.Max, read.Family.Bits())
+			}
+			claims = append(claims, newProbe(namespace, length, v1alpha1.IPClaimSpec{ClassName: class.Name}))
+		}
+	}
+	for _, pool := range r.Pools {
+		if !pool.IsKnown() && len(pool.Records) > 0 {
+			spec := v1alpha1.IPClaimSpec{PoolRef: convert.PoolReference(pool.Key)}
+			claims = append(claims, newProbe(namespace, pool.Records[0].Block.Bits(), spec))
+		}
+	}
+	return claims
+}
+
+// newProbe returns a claim to create in a dry run, which records nothing. The API server answers
+// with the block that the claim would get: the default block if no length is given.
+func newProbe(namespace string, length int, spec v1alpha1.IPClaimSpec) *v1alpha1.IPClaim {
+	if length != ipam.NoLength {
+		spec.PrefixLength = new(int32(length)) //nolint:gosec // at most 128
+	}
+	return &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "kubectl-ipam-"}, Spec: spec}
+}
+
+// DryRunReport returns the report of the block that a claim of a namespace that names the pool
+// would get.
+func DryRunReport(ctx context.Context, c client.Client, namespace string, pool ipam.PoolKey, options FreeOptions) (*FreeReport, error) {
+	claim := newProbe(namespace, options.Length, v1alpha1.IPClaimSpec{PoolRef: convert.PoolReference(pool)})
+	if err := c.Create(ctx, claim, client.DryRunAll); err != nil {
+		return nil, probeError(err, pool.Name, options)
+	}
+	if claim.Status.AllocatedCIDR == "" {
+		return nil, whyNothing(claim, pool.Name)
+	}
+	entry := candidatesOf(claim)[pool]
+	return &FreeReport{
+		TypeMeta: command.ReportType("FreeReport"), Pool: command.RefOfPool(pool), Source: sourceDryRun,
+		Free: entry.Available, LargestFreePrefix: entry.LargestFreePrefix, Blocks: []string{claim.Status.AllocatedCIDR},
+	}, nil
+}
+
+// probeError returns the error that explains why the claim of a dry run is refused.
+func probeError(err error, pool string, options FreeOptions) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return err
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "spec.prefixLength" && options.Length == ipam.NoLength {
+			return command.Coded(command.ExitUsage, fmt.Errorf("pool %s has no default length: set --length to the length of the block that you need", pool))
+		}
+	}
+	return err
+}
+
+// whyNothing returns the error that explains why a claim of a dry run would get nothing.
+func whyNothing(claim *v1alpha1.IPClaim, pool string) error {
+	code, message := command.ExitError, "the operator gives no reason"
+	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+		message = ready.Message
+		if ready.Reason == v1alpha1.ReasonPoolNotFound {
+			code = command.ExitNotFound
+		}
+	}
+	if claim.Status.Phase == v1alpha1.ClaimExhausted {
+		code = command.ExitExhausted
+	}
+	return command.Coded(code, fmt.Errorf("pool %s: a claim would get nothing: %s", pool, message))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -37,24 +38,23 @@ space between them.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
 	}
-	o := command.BindOutput(cmd)
 	within := cmd.Flags().String("range", "", "draw only these addresses: a CIDR, or the first and the last one (10.0.0.10-10.0.0.20)")
 	command.CompleteWith(cmd, "range", completeRanges(e))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		r, err := e.ReadScope(cmd, register.OfPool(args[0]))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		pool, err := drawnPool(e, r, args[0])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		drawn, err := drawnRange(pool, *within)
 		if err != nil {
-			return command.Coded(command.ExitUsage, err)
+			return nil, command.Coded(command.ExitUsage, err)
 		}
-		return e.Print(o, mapReport(pool, drawn, width(e)))
-	}
+		return mapReport(pool, drawn, width(e)), nil
+	})
 	return cmd
 }
 
@@ -100,41 +100,15 @@ func width(e *command.Env) int {
 }
 
 // completeRanges offers the CIDRs of the child pools.
-func completeRanges(e *command.Env) command.Completion {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		r, err := e.ReadQuietly(cmd, register.OfPool(args[0]))
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		pool, err := findPool(e, r, args[0])
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var blocks []string
+func completeRanges(e *command.Env) cobra.CompletionFunc {
+	return completeOfPool(e, func(pool *register.Pool) (blocks []string) {
 		for _, record := range pool.Records {
 			if record.Purpose == ipam.PurposePool {
 				blocks = append(blocks, record.Block.String())
 			}
 		}
-		return blocks, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// cellsOf returns the blocks of a length that have an address of the range, in order.
-func cellsOf(r space.Range, length int) []netip.Prefix {
-	var cells []netip.Prefix
-	for address := r.From; ; {
-		cell := netip.PrefixFrom(address, length).Masked()
-		cells = append(cells, cell)
-		last := space.RangeOf(cell).To
-		if !last.Less(r.To) {
-			return cells
-		}
-		address = last.Next()
-	}
+		return blocks
+	})
 }
 
 // content represents the use of an address of a pool.
@@ -161,24 +135,26 @@ const (
 type glyph struct {
 	character string
 	style     command.Style
-	name      string
 	text      string
 }
 
 func (c content) glyph() glyph {
 	return [...]glyph{
-		contentFree:     {".", command.Faint, "free", "free"},
-		contentHeld:     {"#", command.InUse, "held", "held by a claim"},
-		contentCarved:   {"P", command.Good, "carved", "space of a child pool"},
-		contentRetained: {"R", command.Warning, "retained", "retained for a later claim"},
-		contentCooling:  {"C", command.Warning, "cooling", "cooling down after release"},
-		contentWithheld: {"x", command.Withheld, "withheld", "withheld: never handed out"},
-		contentDrained:  {"D", command.Bad, "drained", "drained: held, and not handed out again"},
-		contentWaiting:  {"W", command.Bad, "waiting", "a claim waits for exactly this block"},
-		contentMixed:    {"+", command.Plain, "mixed", "partly free"},
-		contentFull:     {"*", command.Plain, "full", "several of these, nothing free"},
+		contentFree:     {".", command.Faint, "free"},
+		contentHeld:     {"#", command.InUse, "held by a claim"},
+		contentCarved:   {"P", command.Good, "space of a child pool"},
+		contentRetained: {"R", command.Warning, "retained for a later claim"},
+		contentCooling:  {"C", command.Warning, "cooling down after release"},
+		contentWithheld: {"x", command.Withheld, "withheld: never handed out"},
+		contentDrained:  {"D", command.Bad, "drained: held, and not handed out again"},
+		contentWaiting:  {"W", command.Bad, "a claim waits for exactly this block"},
+		contentMixed:    {"+", command.Plain, "partly free"},
+		contentFull:     {"*", command.Plain, "several of these, nothing free"},
 	}[c]
 }
+
+// isSeveral reports whether a cell of the map has several uses.
+func (c content) isSeveral() bool { return c == contentMixed || c == contentFull }
 
 // atlas holds the use of each address of a pool.
 type atlas struct {
@@ -186,14 +162,15 @@ type atlas struct {
 	// blocks holds the recorded blocks by their use, and withheld the same blocks together with
 	// all withheld addresses: the difference of the two counts the addresses that are in both.
 	blocks, withheld map[content]*space.Space
-	// waiting holds the blocks that claims wait for.
-	waiting *space.Space
-	all     *space.Space
+	// waitedFor lists the blocks that claims wait for, and waiting has them in use.
+	waitedFor []netip.Prefix
+	waiting   *space.Space
+	all       *space.Space
 }
 
 func newAtlas(pool *register.Pool) *atlas {
 	a := &atlas{
-		pool: pool, waiting: space.New(pool.CIDR), all: pool.Space(),
+		pool: pool, waitedFor: waitedFor(pool), waiting: space.New(pool.CIDR), all: pool.Space(),
 		blocks: map[content]*space.Space{}, withheld: map[content]*space.Space{},
 	}
 	for _, c := range []content{contentHeld, contentCarved, contentRetained, contentCooling} {
@@ -204,7 +181,7 @@ func newAtlas(pool *register.Pool) *atlas {
 		a.blocks[c].Use(record.Block)
 		a.withheld[c].Use(record.Block)
 	}
-	for _, block := range waitedFor(pool) {
+	for _, block := range a.waitedFor {
 		a.waiting.Use(block)
 	}
 	return a
@@ -279,24 +256,17 @@ func (a *atlas) occupied(bounds space.Range) []space.Range {
 	for _, record := range a.pool.Records {
 		ranges = append(ranges, space.RangeOf(record.Block))
 	}
-	for _, block := range waitedFor(a.pool) {
+	for _, block := range a.waitedFor {
 		ranges = append(ranges, space.RangeOf(block))
 	}
-	for r := range a.pool.Withheld.All() {
-		ranges = append(ranges, r)
-	}
+	ranges = slices.AppendSeq(ranges, a.pool.Withheld.All())
 	var clipped []space.Range
 	for r := range space.NewRanges(a.pool.CIDR, ranges).All() {
-		if r.To.Less(bounds.From) || bounds.To.Less(r.From) {
-			continue
+		r.From = slices.MaxFunc([]netip.Addr{r.From, bounds.From}, netip.Addr.Compare)
+		r.To = slices.MinFunc([]netip.Addr{r.To, bounds.To}, netip.Addr.Compare)
+		if !r.To.Less(r.From) {
+			clipped = append(clipped, r)
 		}
-		if r.From.Less(bounds.From) {
-			r.From = bounds.From
-		}
-		if bounds.To.Less(r.To) {
-			r.To = bounds.To
-		}
-		clipped = append(clipped, r)
 	}
 	return clipped
 }

@@ -2,10 +2,12 @@ package view
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
@@ -53,7 +55,7 @@ type LegendEntry struct {
 	// Addresses is a decimal string; empty for characters that stand for several kinds.
 	Addresses string `json:"addresses,omitempty"`
 
-	glyph glyph
+	style command.Style
 }
 
 // MapLine represents a line of the map.
@@ -101,49 +103,60 @@ func (r *MapReport) drawPlain(a *atlas, drawn space.Range, perLine int) {
 	scale := scaleFor(a, drawn, perLine*mostLines)
 	cells := cellsOf(drawn, scale)
 	r.each = cells[0]
-	for len(cells) > 0 {
-		line := cells[:min(perLine, len(cells))]
-		cells = cells[len(line):]
-		part := space.Range{From: line[0].Addr(), To: space.RangeOf(line[len(line)-1]).To}
-		r.addLine(a, part, scale)
+	for line := range slices.Chunk(cells, perLine) {
+		r.addCells(a, space.Range{From: line[0].Addr(), To: space.RangeOf(line[len(line)-1]).To}, scale)
 	}
 }
 
 // scaleFor returns the longest prefix length at which no more than most blocks cover a range.
 func scaleFor(a *atlas, drawn space.Range, most int) int {
 	bits := drawn.From.BitLen()
-	for ; bits > a.pool.CIDR.Bits(); bits-- {
-		if atMost(drawn, bits, most) {
-			break
-		}
+	for bits > a.pool.CIDR.Bits() && len(firstCells(drawn, bits, most+1)) > most {
+		bits--
 	}
 	return bits
 }
 
-// atMost reports whether no more than most blocks of a length cover a range.
-func atMost(r space.Range, length, most int) bool {
-	address := r.From
-	for range most {
-		last := space.RangeOf(prefixAt(address, length)).To
+// cellsOf returns the blocks of a length that have an address of the range, in order.
+func cellsOf(r space.Range, length int) []netip.Prefix { return firstCells(r, length, math.MaxInt) }
+
+// firstCells returns the first of the blocks that cellsOf returns, no more than most of them.
+func firstCells(r space.Range, length, most int) []netip.Prefix {
+	var cells []netip.Prefix
+	for address := r.From; len(cells) < most; {
+		cell := netip.PrefixFrom(address, length).Masked()
+		cells = append(cells, cell)
+		last := space.RangeOf(cell).To
 		if !last.Less(r.To) {
-			return true
+			break
 		}
 		address = last.Next()
 	}
-	return false
+	return cells
 }
 
-// addLine draws a range in a scale.
-func (r *MapReport) addLine(a *atlas, part space.Range, scale int) {
-	line := MapLine{From: part.From.String(), Addresses: a.sizeOf(part).String(), PrefixLength: scale}
-	var b strings.Builder
+// addCells draws a range in a scale.
+func (r *MapReport) addCells(a *atlas, part space.Range, scale int) {
+	var drawn []content
 	for _, cell := range cellsOf(part, scale) {
-		c := a.contentOf(cell)
-		line.contents = append(line.contents, c)
-		b.WriteString(c.glyph().character)
+		drawn = append(drawn, a.contentOf(cell))
 	}
-	line.Cells = b.String()
-	r.Lines = append(r.Lines, line)
+	r.addLine(a, part, scale, drawn...)
+}
+
+// addUniform draws a range that has the same content throughout.
+func (r *MapReport) addUniform(a *atlas, part space.Range, c content) {
+	r.addLine(a, part, blocksOf(part)[0].Bits(), c)
+}
+
+func (r *MapReport) addLine(a *atlas, part space.Range, scale int, drawn ...content) {
+	var cells strings.Builder
+	for _, c := range drawn {
+		cells.WriteString(c.glyph().character)
+	}
+	r.Lines = append(r.Lines, MapLine{
+		From: part.From.String(), Addresses: a.sizeOf(part).String(), PrefixLength: scale, Cells: cells.String(), contents: drawn,
+	})
 }
 
 // addLegend explains the drawn characters, and counts their addresses.
@@ -154,38 +167,30 @@ func (r *MapReport) addLegend(a *atlas, drawn space.Range) {
 			shown[c] = true
 		}
 	}
-	for c, count := range a.countIn(drawn) {
-		if kind := content(c); shown[kind] || !count.IsZero() {
-			r.Legend = append(r.Legend, legendOf(kind, count.String()))
-		}
-	}
-	for _, kind := range []content{contentWaiting, contentMixed, contentFull} {
-		if shown[kind] {
-			r.Legend = append(r.Legend, legendOf(kind, ""))
-		}
-	}
-}
-
-func legendOf(c content, addresses string) LegendEntry {
-	g := c.glyph()
-	return LegendEntry{Character: g.character, Meaning: g.text, Addresses: addresses, glyph: g}
-}
-
-// countIn counts the addresses of a range by their use.
-func (a *atlas) countIn(r space.Range) [contents]space.Count {
 	var sums [contents]space.Count
-	for _, block := range blocksOf(r) {
+	for _, block := range blocksOf(drawn) {
 		for c, n := range a.count(block) {
 			sums[c] = sums[c].Add(n)
 		}
 	}
-	return sums
+	add := func(c content, addresses string) {
+		g := c.glyph()
+		r.Legend = append(r.Legend, LegendEntry{Character: g.character, Meaning: g.text, Addresses: addresses, style: g.style})
+	}
+	for c, sum := range sums {
+		if kind := content(c); shown[kind] || !sum.IsZero() {
+			add(kind, sum.String())
+		}
+	}
+	for _, kind := range []content{contentWaiting, contentMixed, contentFull} {
+		if shown[kind] {
+			add(kind, "")
+		}
+	}
 }
 
 // Names implements command.Report.
-func (r *MapReport) Names() []string {
-	return []string{strings.ToLower(r.Pool.Kind) + "/" + r.Pool.Name}
-}
+func (r *MapReport) Names() []string { return []string{r.Pool.Argument()} }
 
 // Table implements command.Report.
 func (r *MapReport) Table(bool) *command.Table { return &command.Table{} }
@@ -200,27 +205,27 @@ func (r *MapReport) Draw(painted bool) string {
 		fmt.Fprintf(&b, "%s, %s to %s, each character is %s\n\n", r.Pool.FullName(), r.From, r.To, eachOf(r.each))
 	}
 	for i := 0; i < len(r.Lines); i++ {
-		line := r.Lines[i]
-		drawn := command.Cell{Text: line.paint(painted)}
-		if !r.regions {
-			t.Add(command.Text("%s", line.From), drawn)
-			if same := r.sameAfter(i); same > 1 {
-				t.Add(command.Text("..."), command.Cell{Text: fmt.Sprintf("%d more such lines", same), Style: command.Faint})
-				i += same
-			}
+		line := &r.Lines[i]
+		from, drawn := command.Cell{Text: line.From}, command.Cell{Text: line.paint(painted)}
+		if r.regions {
+			t.Add(from, number(line.Addresses), command.Cell{Text: line.each()}, drawn)
 			continue
 		}
-		t.Add(command.Text("%s", line.From), number(line.Addresses), command.Text("%s", eachIn(line)), drawn)
+		t.Add(from, drawn)
+		if same := r.sameAfter(i); same > 1 {
+			t.Add(command.Cell{Text: "..."}, command.Cell{Text: fmt.Sprintf("%d more such lines", same), Style: command.Faint})
+			i += same
+		}
 	}
 	_ = t.Write(&b, painted, true) // to memory
 	b.WriteByte('\n')
 	legend := &command.Table{Gap: 2}
 	for _, entry := range r.Legend {
-		n := ""
+		cells := []command.Cell{{Text: entry.Character, Style: entry.style}, {Text: entry.Meaning}}
 		if entry.Addresses != "" {
-			n = number(entry.Addresses).Text
+			cells = append(cells, number(entry.Addresses))
 		}
-		legend.Add(command.Cell{Text: entry.Character, Style: entry.glyph.style}, command.Text("%s", entry.Meaning), command.Text("%s", n))
+		legend.Add(cells...)
 	}
 	_ = legend.Write(&b, painted, true) // to memory
 	return b.String()
@@ -262,12 +267,12 @@ func eachOf(cell netip.Prefix) string {
 	return fmt.Sprintf("a /%d: %s", cell.Bits(), command.AddressesOf(space.CountOf(cell)))
 }
 
-// eachIn returns the prefix length that a character of a region stands for, or "-".
-func eachIn(line MapLine) string {
-	if len(line.contents) == 1 {
+// each returns the prefix length that a character of a region stands for, or "-".
+func (l *MapLine) each() string {
+	if len(l.contents) == 1 {
 		return "-"
 	}
-	return fmt.Sprintf("/%d", line.PrefixLength)
+	return fmt.Sprintf("/%d", l.PrefixLength)
 }
 
 // drawRegions draws the occupied regions, each in a separate scale, and the free space between
@@ -314,11 +319,12 @@ func regionsOf(a *atlas, drawn space.Range) []space.Range {
 func (r *MapReport) addRegion(a *atlas, region space.Range, perLine int) {
 	blocks := blocksOf(region)
 	first := a.contentOf(blocks[0])
-	if !slices.ContainsFunc(blocks, func(block netip.Prefix) bool { return a.contentOf(block) != first }) && first != contentMixed && first != contentFull {
-		r.addUniform(a, region, first)
+	isOther := func(block netip.Prefix) bool { return a.contentOf(block) != first }
+	if first.isSeveral() || slices.ContainsFunc(blocks, isOther) {
+		r.addCells(a, region, a.exactScale(region, perLine))
 		return
 	}
-	r.addLine(a, region, a.exactScale(region, perLine))
+	r.addUniform(a, region, first)
 }
 
 // exactScale returns the shortest prefix length at which each block has only one kind of
@@ -326,47 +332,12 @@ func (r *MapReport) addRegion(a *atlas, region space.Range, perLine int) {
 func (a *atlas) exactScale(region space.Range, most int) int {
 	finest := scaleFor(a, region, most)
 	for bits := a.pool.CIDR.Bits(); bits < finest; bits++ {
-		isMixed := func(cell netip.Prefix) bool {
-			c := a.contentOf(cell)
-			return c == contentMixed || c == contentFull
-		}
-		if !slices.ContainsFunc(cellsOf(region, bits), isMixed) {
+		if !slices.ContainsFunc(cellsOf(region, bits), func(cell netip.Prefix) bool { return a.contentOf(cell).isSeveral() }) {
 			return bits
 		}
 	}
 	return finest
 }
 
-// addUniform draws a range that has the same content throughout.
-func (r *MapReport) addUniform(a *atlas, part space.Range, c content) {
-	r.Lines = append(r.Lines, MapLine{
-		From: part.From.String(), Addresses: a.sizeOf(part).String(), PrefixLength: blocksOf(part)[0].Bits(),
-		Cells: c.glyph().character, contents: []content{c},
-	})
-}
-
 // blocksOf returns the fewest blocks that make up a range.
-func blocksOf(r space.Range) []netip.Prefix {
-	var blocks []netip.Prefix
-	for address := r.From; ; {
-		block := prefixAt(address, address.BitLen())
-		for block.Bits() > 0 {
-			larger := prefixAt(address, block.Bits()-1)
-			if larger.Addr() != address || r.To.Less(space.RangeOf(larger).To) {
-				break
-			}
-			block = larger
-		}
-		blocks = append(blocks, block)
-		last := space.RangeOf(block).To
-		if !last.Less(r.To) {
-			return blocks
-		}
-		address = last.Next()
-	}
-}
-
-// prefixAt returns the block of a length that contains the address.
-func prefixAt(address netip.Addr, length int) netip.Prefix {
-	return netip.PrefixFrom(address, length).Masked()
-}
+func blocksOf(r space.Range) []netip.Prefix { return netipx.IPRangeFrom(r.From, r.To).Prefixes() }

@@ -1,3 +1,4 @@
+// Package view holds the commands that show the address space: pools, free, map, tree and who.
 package view
 
 import (
@@ -5,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,58 +45,77 @@ operator's answer to a dry run. HELD then counts the blocks that you can see.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
 	}
-	o := command.BindOutput(cmd)
 	e.BindEverywhere(cmd)
 	count := cmd.Flags().Bool("count", false, "count the records, rather than to take the figures from the pools' status")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		scope := register.NoneOfKnown()
 		if *count {
 			scope = register.Scope{}
 		}
 		r, err := e.ReadScope(cmd, scope)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		report := reportOfPools(r, candidatesFor(e, cmd, r))
 		if len(args) > 0 {
-			if err := selectPool(e, report, args[0]); err != nil {
-				return err
-			}
+			err = report.selectPool(e, args[0])
 		}
-		return e.Print(o, report)
-	}
+		return report, err
+	})
 	return cmd
 }
 
 // selectPool removes all pools but one from a report.
-func selectPool(e *command.Env, report *PoolReport, name string) error {
-	namespace, err := e.Namespace()
-	if err != nil {
-		return err
+func (r *PoolReport) selectPool(e *command.Env, name string) error {
+	i, err := findNamed(e, name, func(key ipam.PoolKey) (int, bool) {
+		i := slices.IndexFunc(r.Pools, func(p PoolUse) bool { return p.key() == key })
+		return i, i >= 0
+	})
+	if err == nil {
+		r.Pools = r.Pools[i : i+1]
+		r.Pools[0].depth = 0
 	}
-	for _, wanted := range []ipam.PoolKey{ipam.LocalPoolNamed(namespace, name), ipam.PoolNamed(name)} {
-		if i := slices.IndexFunc(report.Pools, func(p PoolUse) bool { return p.key() == wanted }); i >= 0 {
-			report.Pools = report.Pools[i : i+1]
-			report.Pools[0].depth = 0
-			return nil
-		}
-	}
-	return NoPool(namespace, name)
+	return err
 }
 
-// findPool finds a pool by its name: a LocalIPPool of the namespace, else an IPPool.
+// findPool finds a pool by its name.
 func findPool(e *command.Env, r *register.Register, name string) (*register.Pool, error) {
+	return findNamed(e, name, func(key ipam.PoolKey) (*register.Pool, bool) {
+		pool := r.Pool(key)
+		return pool, pool != nil
+	})
+}
+
+// findNamed finds a LocalIPPool of the namespace by its name, else an IPPool.
+func findNamed[T any](e *command.Env, name string, find func(ipam.PoolKey) (T, bool)) (pool T, err error) {
 	namespace, err := e.Namespace()
 	if err != nil {
-		return nil, err
+		return pool, err
 	}
-	if pool := r.Pool(ipam.LocalPoolNamed(namespace, name)); pool != nil {
-		return pool, nil
+	for _, key := range []ipam.PoolKey{ipam.LocalPoolNamed(namespace, name), ipam.PoolNamed(name)} {
+		if found, ok := find(key); ok {
+			return found, nil
+		}
 	}
-	if pool := r.Pool(ipam.PoolNamed(name)); pool != nil {
-		return pool, nil
+	return pool, NoPool(namespace, name)
+}
+
+// completeOfPool returns a completion that offers values of the pool that the first argument names.
+func completeOfPool(e *command.Env, values func(*register.Pool) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		r, err := e.ReadQuietly(cmd, register.OfPool(args[0]))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		pool, err := findPool(e, r, args[0])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return values(pool), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
-	return nil, NoPool(namespace, name)
 }
 
 // NoPool returns the error of a pool that the caller cannot read.
@@ -165,21 +186,21 @@ const (
 
 // reportOfPools returns the report of all pools of the register, and of the pools that the
 // operator reports in answers to dry runs.
-func reportOfPools(r *register.Register, candidates map[ipam.PoolKey]candidate) *PoolReport {
+func reportOfPools(r *register.Register, candidates map[ipam.PoolKey]v1alpha1.CandidatePool) *PoolReport {
 	report := &PoolReport{TypeMeta: command.ReportType("PoolReport"), Pools: []PoolUse{}}
 	for _, pool := range r.Pools {
-		use := poolUse(pool, r.RecordsRead)
-		if c, ok := candidates[pool.Key]; ok && !pool.IsKnown() {
-			use.tell(c)
-		}
-		report.Pools = append(report.Pools, use)
+		report.Pools = append(report.Pools, poolUse(pool, r.RecordsRead))
 	}
-	otherKeys := slices.DeleteFunc(slices.Collect(maps.Keys(candidates)), func(key ipam.PoolKey) bool { return r.Pool(key) != nil })
-	slices.SortFunc(otherKeys, func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) })
-	for _, key := range otherKeys {
-		use := PoolUse{Kind: string(key.Kind), Namespace: key.Namespace, Name: key.Name}
-		use.tell(candidates[key])
-		report.Pools = append(report.Pools, use)
+	for _, key := range slices.SortedFunc(maps.Keys(candidates), func(a, b ipam.PoolKey) int { return cmp.Compare(a.Name, b.Name) }) {
+		if r.Pool(key) == nil {
+			report.Pools = append(report.Pools, PoolUse{Kind: string(key.Kind), Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	for i := range report.Pools {
+		p := &report.Pools[i]
+		if c, ok := candidates[p.key()]; ok && !p.readable {
+			p.Source, p.Free, p.LargestFreePrefix, p.Message = sourceDryRun, c.Available, c.LargestFreePrefix, c.Message
+		}
 	}
 	return report
 }
@@ -189,12 +210,12 @@ func (p *PoolUse) key() ipam.PoolKey {
 }
 
 func poolUse(pool *register.Pool, isCounted bool) PoolUse {
-	usage, ok := pool.UsageOfStatus()
 	use := PoolUse{
 		Kind: string(pool.Key.Kind), Namespace: pool.Key.Namespace, Name: pool.Key.Name,
 		RoutingDomain: pool.Domain.Name(), Source: sourceStatus, Waiting: len(pool.Waiting),
 		depth: pool.Depth(), percent: "0%", readable: pool.IsKnown(),
 	}
+	usage, ok := pool.UsageOfStatus()
 	if isCounted {
 		usage, ok = pool.Usage()
 		use.Source = sourceRecords
@@ -230,16 +251,11 @@ func (p *PoolUse) fill(u *register.Usage, isCounted bool) {
 	}
 }
 
-// tell fills in the operator's report about a pool that the caller cannot read.
-func (p *PoolUse) tell(c candidate) {
-	p.Source, p.Free, p.LargestFreePrefix, p.Message = sourceDryRun, c.available, c.largestFreePrefix, c.message
-}
-
 // Names implements command.Report.
 func (r *PoolReport) Names() []string {
 	var names []string
 	for i := range r.Pools {
-		names = append(names, strings.ToLower(r.Pools[i].Kind)+"/"+r.Pools[i].Name)
+		names = append(names, command.RefOfPool(r.Pools[i].key()).Argument())
 	}
 	return names
 }
@@ -260,10 +276,6 @@ func (r *PoolReport) Table(wide bool) *command.Table {
 }
 
 func (p *PoolUse) row(wide bool) []command.Cell {
-	name := p.Name
-	if p.Namespace != "" {
-		name = p.Namespace + "/" + p.Name
-	}
 	use, share := command.Cell{Text: bar(p.UtilizationPercent), Style: fullness(p.UtilizationPercent)}, p.percent
 	switch {
 	case !p.readable:
@@ -272,12 +284,12 @@ func (p *PoolUse) row(wide bool) []command.Cell {
 		use, share = command.Cell{Text: "no CIDR yet", Style: command.Faint}, ""
 	}
 	cells := []command.Cell{
-		command.Text("%s%s", strings.Repeat("  ", p.depth), name), command.Text("%s", command.OrNone(p.CIDR)), use, command.Text("%s", share),
-		number(p.Held), number(p.Carved), number(p.Free), number(p.Withheld), command.Text("%s", command.OrNone(p.LargestFreePrefix)), number(p.Used),
+		{Text: strings.Repeat("  ", p.depth) + p.key().FullName()}, {Text: command.OrNone(p.CIDR)}, use, {Text: share},
+		number(p.Held), number(p.Carved), number(p.Free), number(p.Withheld), {Text: command.OrNone(p.LargestFreePrefix)}, number(p.Used),
 	}
 	if wide {
-		cells = append(cells, command.Text("%s", command.OrNone(p.RoutingDomain)), command.Text("%s", command.OrNone(p.Phase)), command.Text("%d", p.Blocks),
-			number(p.Retained), number(p.Cooling), number(p.Drained), command.Text("%d", p.Waiting), number(p.Total))
+		cells = append(cells, command.Texts(p.RoutingDomain, p.Phase, strconv.Itoa(p.Blocks))...)
+		cells = append(cells, number(p.Retained), number(p.Cooling), number(p.Drained), command.Text("%d", p.Waiting), number(p.Total))
 	}
 	return cells
 }
@@ -286,9 +298,9 @@ func (p *PoolUse) row(wide bool) []command.Cell {
 func number(exact string) command.Cell {
 	n, ok := space.ParseCount(exact)
 	if !ok {
-		return command.Text("-")
+		return command.Cell{Text: "-"}
 	}
-	return command.Text("%s", command.Readable(n))
+	return command.Cell{Text: command.Readable(n)}
 }
 
 // barCells is the width of a bar.

@@ -1,17 +1,25 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -40,51 +48,38 @@ by the owners of its claims, such as Machines, to the addresses.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
 	}
-	o := command.BindOutput(cmd)
 	e.BindEverywhere(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d of each pool", mostLeaves))
 	cluster := cmd.Flags().String("cluster", "", "show the addresses of this Cluster of the namespace")
-	command.CompleteWith(cmd, "cluster", completeClusters(e))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	clusters := &metav1.PartialObjectMetadataList{}
+	clusters.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ClusterList"))
+	command.CompleteWith(cmd, "cluster", e.CompleteNames(clusters))
+	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		most := mostLeaves
 		if *all {
 			most = math.MaxInt
 		}
-		switch {
-		case *cluster != "" && len(args) > 0:
-			return command.Coded(command.ExitUsage, fmt.Errorf("the pool %s and --cluster exclude each other: leave one of them out", args[0]))
-		case *cluster != "":
-			return treeOfCluster(e, cmd, o, *cluster)
-		case len(args) > 0:
-			return treeOfPool(e, cmd, o, args[0], most)
+		if *cluster != "" && len(args) > 0 {
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("the pool %s and --cluster exclude each other: leave one of them out", args[0]))
+		}
+		if *cluster != "" {
+			return treeOfCluster(e, cmd, *cluster)
 		}
 		r, err := e.Read(cmd)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return e.Print(o, treeOf(r, most))
-	}
+		report := treeOf(r, most)
+		if len(args) > 0 {
+			pool, err := findPool(e, r, args[0])
+			if err != nil {
+				return nil, err
+			}
+			report.Nodes = []TreeNode{nodeOfPool(pool, most)}
+		}
+		return report, nil
+	})
 	return cmd
-}
-
-func treeOfPool(e *command.Env, cmd *cobra.Command, o *command.Output, name string, most int) error {
-	r, err := e.Read(cmd)
-	if err != nil {
-		return err
-	}
-	pool, err := findPool(e, r, name)
-	if err != nil {
-		return err
-	}
-	return e.Print(o, &TreeReport{TypeMeta: command.ReportType("TreeReport"), Nodes: []TreeNode{nodeOfPool(pool, most)}})
-}
-
-func completeClusters(e *command.Env) command.Completion {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		clusters := &metav1.PartialObjectMetadataList{}
-		clusters.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ClusterList"))
-		return e.Names(cmd, clusters)
-	}
 }
 
 // treeOf returns the tree of everything in the register.
@@ -119,26 +114,23 @@ func nodeOfDomain(domain *register.Domain, most int) TreeNode {
 
 // nodeOfPool returns the node of a pool with its blocks and child pools, in address order.
 func nodeOfPool(pool *register.Pool, most int) TreeNode {
-	node := TreeNode{Object: command.RefOfPool(pool.Key), State: string(phaseOf(pool)), readable: true}
+	node := TreeNode{Object: command.RefOfPool(pool.Key), readable: pool.IsKnown()}
 	if pool.CIDR.IsValid() {
 		node.CIDR = pool.CIDR.String()
 	}
-	if !pool.IsKnown() {
-		node.State, node.readable = "", false
+	if pool.IsKnown() {
+		node.State = string(pool.Object.PoolStatus().Phase)
 	}
 	if usage, ok := pool.Usage(); ok {
 		usable := usage.Total.Sub(usage.Withheld)
 		node.Use = command.Percent(usable.Sub(usage.Free), usable)
 	}
-	pending := map[*register.Pool]bool{}
-	for _, child := range pool.Children {
-		pending[child] = true
-	}
+	pending := sets.New(pool.Children...)
 	leaves := 0
 	for _, record := range pool.Records {
 		switch {
-		case record.Child != nil && pending[record.Child]:
-			delete(pending, record.Child)
+		case record.Child != nil && pending.Has(record.Child):
+			pending.Delete(record.Child)
 			node.Children = append(node.Children, nodeOfPool(record.Child, most))
 		case leaves < most:
 			leaves++
@@ -148,7 +140,7 @@ func nodeOfPool(pool *register.Pool, most int) TreeNode {
 		}
 	}
 	for _, child := range pool.Children { // the children without a record
-		if pending[child] {
+		if pending.Has(child) {
 			node.Children = append(node.Children, nodeOfPool(child, most))
 		}
 	}
@@ -202,7 +194,7 @@ func (r *TreeReport) Names() []string {
 	walk = func(nodes []TreeNode) {
 		for i := range nodes {
 			if n := &nodes[i]; n.Object.Kind != string(ipam.PoolKindRoutingDomain) {
-				names = append(names, strings.ToLower(n.Object.Kind)+"/"+n.Object.Name)
+				names = append(names, n.Object.Argument())
 			}
 			walk(nodes[i].Children)
 		}
@@ -236,7 +228,7 @@ func (n *TreeNode) draw(t *command.Table, lead, below string, cells func(*TreeNo
 		n.Children[i].draw(t, below+"├─ ", below+"│  ", cells)
 	}
 	if n.Omitted > 0 {
-		t.Add(command.Cell{Text: below + "└─ " + ipam.FormatCount(n.Omitted, "more block") + ": use --all", Style: command.Faint}, command.Text(""), command.Text(""), command.Text(""))
+		t.Add(command.Cell{Text: below + "└─ " + ipam.FormatCount(n.Omitted, "more block") + ": use --all", Style: command.Faint})
 	}
 }
 
@@ -254,10 +246,154 @@ func (n *TreeNode) cells(lead string) []command.Cell {
 	default:
 		holder.Style = command.Strong
 	}
-	return []command.Cell{command.Text("%s%s", lead, block), holder, state, command.Text("%s", n.Use)}
+	return []command.Cell{{Text: lead + block}, holder, state, {Text: n.Use}}
 }
 
 func (n *TreeNode) cellsInCluster(lead string) []command.Cell {
-	state := command.Cell{Text: n.State, Style: command.Warning}
-	return []command.Cell{command.Text("%s%s", lead, n.Object.InNamespace()), command.Text("%s", n.Address), command.Text("%s", n.Gateway), command.Text("%s", n.Pool), state}
+	return []command.Cell{
+		{Text: lead + n.Object.InNamespace()}, {Text: n.Address}, {Text: n.Gateway}, {Text: n.Pool}, {Text: n.State, Style: command.Warning},
+	}
+}
+
+// treeOfCluster returns the addresses of a Cluster.
+func treeOfCluster(e *command.Env, cmd *cobra.Command, name string) (*TreeReport, error) {
+	c, namespace, err := e.ClientAndNamespace()
+	if err != nil {
+		return nil, err
+	}
+	t := &clusterTree{client: c, owners: command.NewOwners(c), namespace: namespace, name: name}
+	if err := t.read(cmd.Context(), e); err != nil {
+		return nil, err
+	}
+	root := t.build(cmd.Context())
+	t.owners.Explain(e)
+	return &TreeReport{TypeMeta: command.ReportType("TreeReport"), Nodes: []TreeNode{root}, ofCluster: true}, nil
+}
+
+// clusterTree builds the tree of a Cluster from the claims that belong to it.
+type clusterTree struct {
+	client          client.Client
+	owners          *command.Owners
+	namespace, name string
+
+	claims []TreeNode
+}
+
+// read reads the claims of the Cluster, and their addresses; of the IPClaims, those with its label.
+func (t *clusterTree) read(ctx context.Context, e *command.Env) error {
+	cluster := &metav1.PartialObjectMetadata{}
+	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	err := t.client.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, cluster)
+	switch {
+	case meta.IsNoMatchError(err):
+		return command.Coded(command.ExitNotFound, fmt.Errorf("cluster %s: Cluster API is not installed in this cluster", t.name))
+	case apierrors.IsNotFound(err):
+		return command.Coded(command.ExitNotFound, fmt.Errorf("cluster %s: there is no Cluster of that name in namespace %s: choose another one with -n", t.name, t.namespace))
+	case apierrors.IsForbidden(err):
+		e.Note("you may not get clusters, so it is not known whether %s exists", t.name)
+	case err != nil:
+		return err
+	}
+	claims, addresses := &ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}
+	if err := t.client.List(ctx, claims, client.InNamespace(t.namespace)); err != nil {
+		return fmt.Errorf("listing ipaddressclaims: %w", err)
+	}
+	if err := t.client.List(ctx, addresses, client.InNamespace(t.namespace)); err != nil {
+		return fmt.Errorf("listing ipaddresses: %w", err)
+	}
+	addressOf := map[string]*ipamv1.IPAddress{}
+	for i := range addresses.Items {
+		addressOf[addresses.Items[i].Spec.ClaimRef.Name] = &addresses.Items[i]
+	}
+	for i := range claims.Items {
+		if claim := &claims.Items[i]; claim.Spec.ClusterName == t.name || claim.Labels[clusterv1.ClusterNameLabel] == t.name {
+			t.claims = append(t.claims, nodeOfAddressClaim(claim, addressOf[claim.Name]))
+			t.owners.Read[t.claims[len(t.claims)-1].Object] = command.OwnersOf(claim)
+		}
+	}
+	own := &v1alpha1.IPClaimList{}
+	err = t.client.List(ctx, own, client.InNamespace(t.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: t.name})
+	if apierrors.IsForbidden(err) {
+		e.Note("you may not list ipclaims in namespace %s, so some may be missing here: ask for the right to list them", t.namespace)
+		err = nil
+	}
+	for i := range own.Items {
+		t.claims = append(t.claims, nodeOfClaim(&own.Items[i]))
+	}
+	return err
+}
+
+func nodeOfClaim(claim *v1alpha1.IPClaim) TreeNode {
+	holder := convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})
+	node := TreeNode{Object: command.RefOfHolder(holder), Address: claim.Status.AllocatedCIDR}
+	if claim.Status.PoolRef != nil {
+		node.Pool = claim.Status.PoolRef.Name
+	}
+	if node.Address == "" {
+		node.State = waitReason(claim.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	return node
+}
+
+// nodeOfAddressClaim returns the node of a claim with its address, which is nil if it has none.
+func nodeOfAddressClaim(claim *ipamv1.IPAddressClaim, address *ipamv1.IPAddress) TreeNode {
+	holder := convert.HolderOfAddressClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})
+	node := TreeNode{Object: command.RefOfHolder(holder), Pool: claim.Spec.PoolRef.Name}
+	if address == nil {
+		node.State = waitReason(claim.Status.Conditions, clusterv1.ReadyCondition)
+		return node
+	}
+	node.Address, node.Gateway, node.Pool = address.Spec.Address, address.Spec.Gateway, address.Spec.PoolRef.Name
+	if address.Spec.Prefix != nil {
+		node.Address = fmt.Sprintf("%s/%d", address.Spec.Address, *address.Spec.Prefix)
+	}
+	return node
+}
+
+// waitReason returns the state of a claim that is not served, with the reason of its condition.
+func waitReason(conditions []metav1.Condition, kind string) string {
+	if ready := meta.FindStatusCondition(conditions, kind); ready != nil {
+		return "Waiting: " + ready.Reason
+	}
+	return "Waiting"
+}
+
+// build returns the tree, with each claim below its owners, and the owners below the Cluster.
+func (t *clusterTree) build(ctx context.Context) TreeNode {
+	top := command.ObjectRef{APIGroup: clusterv1.GroupVersion.Group, Kind: "Cluster", Namespace: t.namespace, Name: t.name, Version: clusterv1.GroupVersion.Version}
+	isTop := func(owner command.ObjectRef) bool {
+		return owner.APIGroup == top.APIGroup && owner.Kind == top.Kind && owner.Name == top.Name
+	}
+	root := TreeNode{Object: top}
+	for _, claim := range t.claims {
+		path := t.owners.Above(ctx, claim.Object)
+		if i := slices.IndexFunc(path, isTop); i >= 0 {
+			path = path[:i]
+		}
+		at := &root
+		for _, owner := range slices.Backward(path) {
+			at = at.child(owner)
+		}
+		at.Children = append(at.Children, claim)
+	}
+	root.sort()
+	return root
+}
+
+// child returns the node of an object below another node, and adds it if there is none yet.
+func (n *TreeNode) child(object command.ObjectRef) *TreeNode {
+	i := slices.IndexFunc(n.Children, func(child TreeNode) bool { return child.Object == object })
+	if i < 0 {
+		i = len(n.Children)
+		n.Children = append(n.Children, TreeNode{Object: object})
+	}
+	return &n.Children[i]
+}
+
+// sort orders nodes by kind and name.
+func (n *TreeNode) sort() {
+	slices.SortStableFunc(n.Children, func(a, b TreeNode) int { return strings.Compare(a.Object.String(), b.Object.String()) })
+	for i := range n.Children {
+		n.Children[i].sort()
+	}
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -53,23 +55,26 @@ addresses that were granted, kept, released and refused.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	o := command.BindOutput(cmd)
 	e.BindEverywhere(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d", MostBlocks))
 	var past historyOptions
 	cmd.Flags().StringArrayVar(&past.files, "history-file", nil, "also show the entries of this file of the operator's history; may be given several times, - is the standard input")
 	cmd.Flags().StringVar(&past.since, "since", "", "of the history only entries that are not older: a duration such as 48h, or a time such as 2026-11-25T13:00:00Z")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		asked, err := ParseAsked(args[0])
 		if err != nil {
-			return command.Coded(command.ExitUsage, err)
+			return nil, command.Coded(command.ExitUsage, err)
 		}
 		most := MostBlocks
 		if *all {
 			most = math.MaxInt
 		}
-		return who(e, cmd, o, whoRequest{asked, most, past})
-	}
+		before, err := past.read(e, asked, most)
+		if err != nil {
+			return nil, err
+		}
+		return who(e, cmd, asked, most, before)
+	})
 	return cmd
 }
 
@@ -93,61 +98,40 @@ func ParseAsked(text string) (netip.Prefix, error) {
 	return block, nil
 }
 
-// whoRequest represents the request of a caller: the addresses, the limit of listed rows, and the
-// history to read.
-type whoRequest struct {
-	asked netip.Prefix
-	most  int
-	past  historyOptions
-}
-
-func who(e *command.Env, cmd *cobra.Command, o *command.Output, request whoRequest) error {
-	asked, most := request.asked, request.most
-	before, err := request.past.read(e, asked, most)
-	if err != nil {
-		return err
-	}
+// who returns the holders of the addresses, and the history of them that was read before.
+func who(e *command.Env, cmd *cobra.Command, asked netip.Prefix, most int, before *WhoHistory) (*WhoReport, error) {
 	var scope register.Scope
 	if asked.IsSingleIP() {
 		scope = register.At(asked.Addr())
 	}
 	r, err := e.ReadScope(cmd, scope)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	report := NewWhoReport(r, asked, most)
-	report.History = before
+	report.History, report.now = before, e.Clock.Now()
 	if len(report.Places) == 0 && (before == nil || len(before.Entries) == 0) {
-		return command.Coded(command.ExitNotFound, fmt.Errorf("%s lies in no pool that you may read: see kubectl ipam pools", Bare(asked)))
+		return nil, command.Coded(command.ExitNotFound, fmt.Errorf("%s lies in no pool that you may read: see kubectl ipam pools", Bare(asked)))
 	}
 	c, err := e.Client()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found := command.NewOwners(c)
 	report.AddOwners(cmd.Context(), found)
-	report.now = e.Clock.Now()
 	found.Explain(e)
-	return e.Print(o, report)
-}
-
-// places collects the rows of all pools about the requested addresses, and limits their number.
-type places struct {
-	asked  netip.Prefix
-	left   int
-	report *WhoReport
+	return report, nil
 }
 
 // NewWhoReport finds every pool that contains the addresses or lies in them, with its blocks,
 // withheld ranges and free addresses among them. It leaves out pools that have none of these.
 func NewWhoReport(r *register.Register, asked netip.Prefix, most int) *WhoReport {
-	report := &WhoReport{TypeMeta: command.ReportType("WhoReport"), Asked: Bare(asked), Places: []Place{}}
-	p := &places{asked: asked, left: most, report: report}
+	report := &WhoReport{TypeMeta: command.ReportType("WhoReport"), Asked: Bare(asked), Places: []Place{}, left: most}
 	for _, domain := range r.Domains {
-		p.addDomain(domain)
+		report.add(placeOfDomain(report, domain, asked))
 	}
 	for _, pool := range r.Pools {
-		p.addPool(pool)
+		report.add(placeOfPool(report, pool, asked))
 	}
 	report.SharedBy = sharedBy(r, asked)
 	return report
@@ -173,83 +157,64 @@ func sharedBy(r *register.Register, asked netip.Prefix) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// addDomain adds the records of root pools that are gone, or that the caller cannot read.
-func (p *places) addDomain(domain *register.Domain) {
-	place := Place{RoutingDomain: domain.Name()}
-	for _, record := range domain.Overlapping(p.asked) {
-		if record.Child == nil {
-			p.addBlock(&place, nil, record)
-		}
-	}
-	p.add(&place)
+// placeOfDomain returns the records of root pools that are gone, or that the caller cannot read.
+func placeOfDomain(report *WhoReport, domain *register.Domain, asked netip.Prefix) Place {
+	hasPool := func(record *register.Record) bool { return record.Child != nil }
+	records := slices.DeleteFunc(domain.Overlapping(asked), hasPool)
+	return Place{RoutingDomain: domain.Name(), Blocks: heldBlocks(nil, listed(report, records))}
 }
 
-func (p *places) addPool(pool *register.Pool) {
-	place := Place{RoutingDomain: pool.Domain.Name(), Pool: new(command.RefOfPool(pool.Key)), depth: pool.Depth()}
-	if phase := phaseOf(pool); phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
-		place.PoolPhase = string(phase)
+func placeOfPool(report *WhoReport, pool *register.Pool, asked netip.Prefix) Place {
+	place := Place{
+		RoutingDomain: pool.Domain.Name(), Pool: new(command.RefOfPool(pool.Key)), PoolPhase: idlePhase(pool),
+		Blocks: heldBlocks(pool, listed(report, pool.Overlapping(asked))), depth: pool.Depth(),
 	}
-	for _, record := range pool.Overlapping(p.asked) {
-		p.addBlock(&place, pool, record)
+	if !pool.CIDR.IsValid() || !pool.CIDR.Overlaps(asked) {
+		return place
 	}
-	if pool.CIDR.IsValid() && pool.CIDR.Overlaps(p.asked) {
-		place.PoolCIDR = pool.CIDR.String()
-		p.addRest(&place, pool)
-	}
-	p.add(&place)
-}
-
-// addRest adds the withheld ranges and the free addresses.
-func (p *places) addRest(place *Place, pool *register.Pool) {
+	place.PoolCIDR = pool.CIDR.String()
 	if pool.IsKnown() {
-		for _, w := range pool.WithheldIn(p.asked) {
-			p.addWithheld(place, w)
+		for _, w := range listed(report, pool.WithheldIn(asked)) {
+			place.Withheld = append(place.Withheld, WithheldRange{Range: rangeText(w.Range), Reason: w.Reason, first: w.From})
 		}
 	}
-	bounds := p.asked
+	bounds := asked
 	if bounds.Bits() < pool.CIDR.Bits() {
 		bounds = pool.CIDR
 	}
-	used := pool.Space()
-	free := space.CountOf(bounds).Sub(used.UsedIn(bounds))
+	free := space.CountOf(bounds).Sub(pool.Space().UsedIn(bounds))
 	place.Free = free.String()
-	if free.IsZero() {
-		return
+	switch {
+	case free.IsZero():
+	case asked.IsSingleIP():
+		place.freeText = asked.String()
+	default:
+		place.freeText = command.AddressesOf(free)
 	}
-	place.freeText = command.AddressesOf(free)
-	if p.asked.IsSingleIP() {
-		place.freeText = p.asked.String()
-	}
+	return place
 }
 
-func (p *places) addWithheld(place *Place, w register.Withheld) {
-	if !p.room() {
-		return
-	}
-	place.Withheld = append(place.Withheld, WithheldRange{Range: rangeText(w.Range), Reason: w.Reason, first: w.From})
+// listed returns the first of the rows, which the report has room for, and counts the others.
+func listed[T any](r *WhoReport, rows []T) []T {
+	n := min(len(rows), r.left)
+	r.left -= n
+	r.Omitted += len(rows) - n
+	return rows[:n]
 }
 
-func (p *places) addBlock(place *Place, pool *register.Pool, record *register.Record) {
-	if !p.room() {
-		return
-	}
-	place.Blocks = append(place.Blocks, heldBlock(pool, record))
-}
-
-// room reports whether the report can list one more row, and counts the rows that it omits.
-func (p *places) room() bool {
-	if p.left == 0 {
-		p.report.Omitted++
-		return false
-	}
-	p.left--
-	return true
-}
-
-func (p *places) add(place *Place) {
+// add adds a place that has something to show.
+func (r *WhoReport) add(place Place) {
 	if len(place.Blocks) > 0 || len(place.Withheld) > 0 || place.PoolCIDR != "" {
-		p.report.Places = append(p.report.Places, *place)
+		r.Places = append(r.Places, place)
 	}
+}
+
+func heldBlocks(pool *register.Pool, records []*register.Record) []HeldBlock {
+	var blocks []HeldBlock
+	for _, record := range records {
+		blocks = append(blocks, heldBlock(pool, record))
+	}
+	return blocks
 }
 
 func heldBlock(pool *register.Pool, record *register.Record) HeldBlock {
@@ -271,31 +236,26 @@ func heldBlock(pool *register.Pool, record *register.Record) HeldBlock {
 	return block
 }
 
-// phaseOf returns the phase of a pool, and Ready if the caller cannot read the pool.
-func phaseOf(pool *register.Pool) v1alpha1.PoolPhase {
+// idlePhase returns the phase of a pool that hands out nothing, such as Paused; otherwise, or if the
+// caller cannot read the pool, it is empty.
+func idlePhase(pool *register.Pool) string {
 	if !pool.IsKnown() {
-		return v1alpha1.PoolReady
+		return ""
 	}
-	return pool.Object.PoolStatus().Phase
+	phase := pool.Object.PoolStatus().Phase
+	if phase == v1alpha1.PoolReady || phase == v1alpha1.PoolExhausted {
+		return ""
+	}
+	return string(phase)
 }
 
 // Bare returns a block as people write it: a single address without its length.
-func Bare(block netip.Prefix) string {
-	if block.IsSingleIP() {
-		return block.Addr().String()
-	}
-	return block.String()
-}
+func Bare(block netip.Prefix) string { return cmp.Or(convert.Address(block), block.String()) }
 
 // rangeText returns a range as people write it: as a single address or a CIDR if it is one.
 func rangeText(r space.Range) string {
-	if r.From == r.To {
-		return r.From.String()
-	}
-	for bits := range r.From.BitLen() {
-		if block := netip.PrefixFrom(r.From, bits); block == block.Masked() && space.RangeOf(block) == r {
-			return block.String()
-		}
+	if blocks := blocksOf(r); len(blocks) == 1 {
+		return Bare(blocks[0])
 	}
 	return r.From.String() + "-" + r.To.String()
 }

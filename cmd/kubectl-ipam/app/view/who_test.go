@@ -69,13 +69,17 @@ func TestWhoReportShowsHolders(t *testing.T) {
 }
 
 func TestWhoReportLimitsBlocks(t *testing.T) {
-	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24"))
-	for i := range 100 {
+	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24")).pool(build.Pool("q").CIDR("10.0.1.0/24").Reserved("10.0.1.255"))
+	for i := range 30 {
 		o.held("p", fmt.Sprintf("10.0.0.%d/32", i), ipam.StateBound)
 	}
+	for i := range 69 {
+		o.held("q", fmt.Sprintf("10.0.1.%d/32", i), ipam.StateBound)
+	}
 	report := NewWhoReport(o.build(), netip.MustParsePrefix("10.0.0.0/8"), MostBlocks)
-	if got := len(report.Places[0].Blocks); got != MostBlocks || report.Omitted != 50 {
-		t.Errorf("%d blocks are listed and %d left out, want %d and 50", got, report.Omitted, MostBlocks)
+	p, q := report.Places[0], report.Places[1]
+	if len(p.Blocks) != 30 || len(q.Blocks) != MostBlocks-30 || len(q.Withheld) > 0 || report.Omitted != 50 {
+		t.Errorf("%d and %d blocks and %d ranges are listed, and %d left out, want 30, 20, 0 and 50", len(p.Blocks), len(q.Blocks), len(q.Withheld), report.Omitted)
 	}
 }
 

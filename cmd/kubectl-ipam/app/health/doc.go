@@ -1,3 +1,0 @@
-// Package health implements the commands that examine an installation: doctor, check,
-// support-bundle and version.
-package health
