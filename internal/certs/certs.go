@@ -329,7 +329,7 @@ func trusted(configurations []client.Object) []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, configuration := range configurations {
 		for _, webhook := range clientConfigs(configuration) {
-			all = append(all, parseBundle(webhook.CABundle)...)
+			all = append(all, ParseBundle(webhook.CABundle)...)
 		}
 	}
 	return all

@@ -111,8 +111,8 @@ func isSameCertificate(a, b *tls.Certificate) bool {
 	return slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
 }
 
-// parseBundle returns the readable certificates of a bundle, and skips the others.
-func parseBundle(encoded []byte) []*x509.Certificate {
+// ParseBundle returns the readable certificates of a bundle, and skips the others.
+func ParseBundle(encoded []byte) []*x509.Certificate {
 	var bundle []*x509.Certificate
 	for {
 		var block *pem.Block
@@ -175,7 +175,7 @@ type secretContent struct {
 
 // parseHeld reads the Secret's data. It returns an error if there is no certificate to serve.
 func parseHeld(data map[string][]byte) (secretContent, error) {
-	h := secretContent{bundle: parseBundle(data[bundleKey])}
+	h := secretContent{bundle: ParseBundle(data[bundleKey])}
 	if authority, err := parseAuthority(data[bundleKey], data[authorityKey]); err == nil {
 		h.authority = authority
 	}

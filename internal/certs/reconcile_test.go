@@ -102,7 +102,7 @@ var _ = Describe("A replica with its own certificate", func() {
 			Expect(isSameCertificate(servedCertificate(c), servedCertificate(other))).To(BeTrue())
 			w.accepted(ctx, c)
 			Expect(w.bundles(ctx)).To(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
-			Expect(parseBundle(w.secret(ctx).Data["ca.crt"])).To(HaveLen(1))
+			Expect(ParseBundle(w.secret(ctx).Data["ca.crt"])).To(HaveLen(1))
 		},
 		Entry("it was deleted", nil),
 		Entry("it was emptied", func(s *corev1.Secret) { s.Data = nil }),

@@ -173,7 +173,7 @@ func TestRotationKeepsTrustForFifteenYears(t *testing.T) {
 		if day%999 == 996 {
 			data = nil
 		}
-		after, news := nextData(t, now, data, parseBundle(injected))
+		after, news := nextData(t, now, data, ParseBundle(injected))
 		if served != nil {
 			pair, _ := tls.X509KeyPair(served["tls.crt"], served["tls.key"])
 			if err := handshakeWith(&pair, after["ca.crt"], names[0], now); err != nil {
@@ -187,10 +187,10 @@ func TestRotationKeepsTrustForFifteenYears(t *testing.T) {
 			authorities++
 		}
 		data, injected = after, after["ca.crt"]
-		widest = max(widest, len(parseBundle(injected)))
+		widest = max(widest, len(ParseBundle(injected)))
 	}
-	if len(parseBundle(injected)) != 1 || widest != 2 {
-		t.Errorf("%d authorities are trusted in the end, %d at most; want 1 and 2", len(parseBundle(injected)), widest)
+	if len(ParseBundle(injected)) != 1 || widest != 2 {
+		t.Errorf("%d authorities are trusted in the end, %d at most; want 1 and 2", len(ParseBundle(injected)), widest)
 	}
 	if authorities != 6 || certificates < 80 || certificates > 100 { // 5 deletions; no deleted one is old enough to be due
 		t.Errorf("%d authorities, %d certificates", authorities, certificates)

@@ -52,8 +52,8 @@ may not read, and reports that.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ipam"},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return e.CheckColor()
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return command.CheckValues(cmd)
 		},
 	}
 	root.SetIn(streams.In)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/bundle"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/hack/reference"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
@@ -42,11 +43,11 @@ var rightsShown = map[string][]string{
 // rights runs each command with just the rights that are documented for it, and without any.
 func (w *world) rights(t *testing.T) {
 	w.operatorPod(t)
-	all := map[string]command.Needs{}
-	for _, needs := range command.Rights() {
+	all := map[string]reference.Needs{}
+	for _, needs := range reference.Rights() {
 		all[needs.Command] = needs
 	}
-	for _, needs := range command.Rights() {
+	for _, needs := range reference.Rights() {
 		if needs.Command == "ui" {
 			continue // it does not end by itself: test/e2e/ui runs it with its rights
 		}

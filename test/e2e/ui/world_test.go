@@ -9,7 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/hack/reference"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -97,8 +97,8 @@ func (w *world) fill() {
 
 // readsAll gives a user the rights that are documented for the command.
 func (w *world) readsAll(t *testing.T, user string) {
-	all := command.Rights()
-	needs := all[slices.IndexFunc(all, func(needs command.Needs) bool { return needs.Command == "ui" })]
+	all := reference.Rights()
+	needs := all[slices.IndexFunc(all, func(needs reference.Needs) bool { return needs.Command == "ui" })]
 	w.For(t).Created(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-all"}, Rules: append(needs.Needed, needs.Wanted...)}, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-all"},

@@ -3,7 +3,9 @@ package audit
 import (
 	"cmp"
 	"slices"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -106,24 +108,26 @@ type Finding struct {
 	Releasable bool `json:"releasable,omitempty"`
 }
 
-// identity returns a text that is equal for findings about the same in two snapshots.
-func (f *Finding) identity() string {
-	parts := []string{string(f.Kind), f.Object.String(), f.Object.UID, f.Field, f.Given}
-	if f.Other != nil {
-		parts = append(parts, f.Other.String(), f.Other.UID)
-	}
-	return strings.Join(parts, "|")
+// identity is equal for findings about the same in two snapshots.
+type identity struct {
+	kind          Kind
+	object, other Object
+	field, given  string
+}
+
+func (f *Finding) identity() identity {
+	return identity{kind: f.Kind, object: f.Object, other: ptr.Deref(f.Other, Object{}), field: f.Field, given: f.Given}
 }
 
 // Both returns the findings of a that are in b too.
 func Both(a, b []Finding) []Finding {
-	identities := make(map[string]bool, len(b))
+	found := sets.New[identity]()
 	for i := range b {
-		identities[b[i].identity()] = true
+		found.Insert(b[i].identity())
 	}
 	var both []Finding
 	for i := range a {
-		if identities[a[i].identity()] {
+		if found.Has(a[i].identity()) {
 			both = append(both, a[i])
 		}
 	}
@@ -133,15 +137,11 @@ func Both(a, b []Finding) []Finding {
 // IsNote reports whether nothing is wrong.
 func (f *Finding) IsNote() bool { return f.Severity == SeverityNote }
 
-// rank orders errors before warnings, and notes last.
-func (s Severity) rank() int {
-	return slices.Index([]Severity{SeverityError, SeverityWarning, SeverityNote}, s)
-}
-
-// sortFindings orders by severity, then by kind and object.
+// sortFindings puts errors before warnings, and notes last, then orders by kind and object.
 func sortFindings(findings []Finding) {
+	severities := []Severity{SeverityError, SeverityWarning, SeverityNote}
 	slices.SortFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(a.Kind, b.Kind),
+		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Object.String(), b.Object.String()), cmp.Compare(a.Message, b.Message))
 	})
 }

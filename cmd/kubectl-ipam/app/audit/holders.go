@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -12,17 +14,15 @@ func (j *judgement) claims() {
 		if !claim.Bound {
 			continue
 		}
-		object := Object{Kind: kindClaim, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID}
+		object := objectNamed(kindClaim, claim.Name, claim.UID)
 		record := j.recordsBy[ipam.Name{Namespace: claim.Name.Namespace, Name: claim.Record}]
 		switch {
 		case claim.Block == "":
-			j.add(HolderDiffersFromRecord, object, "is Bound, and its status names no block: delete it and create it again")
+			j.add(HolderDiffersFromRecord, object, "", "is Bound, and its status names no block: delete it and create it again")
 		case claim.Record == "":
-			f := j.add(HolderWithoutRecord, object, "is Bound to %s, and spec.allocationName names no IPAllocation: delete it and create it again", claim.Block)
-			f.Block = claim.Block
+			j.add(HolderWithoutRecord, object, claim.Block, "is Bound to %s, and spec.allocationName names no IPAllocation: delete it and create it again", claim.Block)
 		case record == nil && j.covers("ipallocations", claim.Name.Namespace):
-			f := j.add(HolderWithoutRecord, object, "holds %s, and its IPAllocation %s does not exist, so others may be given the block: the operator records it again if it is free; see the condition Ready of the claim", claim.Block, claim.Record)
-			f.Block = claim.Block
+			j.add(HolderWithoutRecord, object, claim.Block, "holds %s, and its IPAllocation %s does not exist, so others may be given the block: the operator records it again if it is free; see the condition Ready of the claim", claim.Block, claim.Record)
 		case record != nil:
 			j.compare(claim, record, object)
 		}
@@ -45,9 +45,7 @@ func (j *judgement) compare(claim *Claim, record *Record, object Object) {
 	default:
 		return
 	}
-	f := j.add(HolderDiffersFromRecord, object, "has the CIDR %s, and its IPAllocation %s %s: delete the claim and create it again", claim.Block, record.Name.Name, differs)
-	other := record.object()
-	f.Block, f.Other = claim.Block, &other
+	j.add(HolderDiffersFromRecord, object, claim.Block, "has the CIDR %s, and its IPAllocation %s %s: delete the claim and create it again", claim.Block, record.Name.Name, differs).Other = new(record.object())
 }
 
 // pools judges the pools whose status reports that their CIDR is recorded.
@@ -61,8 +59,7 @@ func (j *judgement) pools() {
 		record := j.recordOfPool(pool)
 		switch {
 		case record == nil && j.covers("ipallocations", ""):
-			f := j.add(HolderWithoutRecord, object, "has the CIDR %s, and no IPAllocation records that, so another pool may be given it: the operator records it again if it is free; see the condition Allocated of the pool", pool.Recorded)
-			f.Block = pool.Recorded
+			j.add(HolderWithoutRecord, object, pool.Recorded, "has the CIDR %s, and no IPAllocation records that, so another pool may be given it: the operator records it again if it is free; see the condition Allocated of the pool", pool.Recorded)
 		case record != nil:
 			j.comparePool(pool, record, object)
 		}
@@ -70,7 +67,7 @@ func (j *judgement) pools() {
 }
 
 func (p *Pool) object() Object {
-	return Object{Kind: string(p.Key.Kind), Namespace: p.Key.Namespace, Name: p.Key.Name, UID: p.UID}
+	return objectNamed(string(p.Key.Kind), ipam.Name{Namespace: p.Key.Namespace, Name: p.Key.Name}, p.UID)
 }
 
 // recordOfPool returns the record of a pool's own CIDR: a record with exactly that block before
@@ -97,9 +94,7 @@ func (j *judgement) comparePool(pool *Pool, record *Record, object Object) {
 	default:
 		return
 	}
-	f := j.add(HolderDiffersFromRecord, object, "has the CIDR %s, and its IPAllocation %s %s: see the conditions of the pool and kubectl ipam doctor", pool.CIDR, record.Name, differs)
-	other := record.object()
-	f.Block, f.Other = pool.CIDR.String(), &other
+	j.add(HolderDiffersFromRecord, object, pool.CIDR.String(), "has the CIDR %s, and its IPAllocation %s %s: see the conditions of the pool and kubectl ipam doctor", pool.CIDR, record.Name, differs).Other = new(record.object())
 }
 
 // addresses judges Cluster API's IPAddresses and IPAddressClaims of Cadastre. An object that is
@@ -110,15 +105,13 @@ func (j *judgement) addresses() {
 		if address.Terminating {
 			continue
 		}
-		object := Object{Kind: "IPAddress", Namespace: address.Name.Namespace, Name: address.Name.Name, UID: address.UID}
+		object, block := objectNamed("IPAddress", address.Name, address.UID), address.Addr.String()
 		claim := ipam.Name{Namespace: address.Name.Namespace, Name: address.Claim}
 		if j.requestsBy[claim] == nil && j.covers("ipaddressclaims", claim.Namespace) {
-			f := j.add(AddressWithoutClaim, object, "%s is for the IPAddressClaim %s, which does not exist: delete the IPAddress if no machine uses it", address.Addr, claim.Name)
-			f.Block = address.Addr.String()
+			j.add(AddressWithoutClaim, object, block, "%s is for the IPAddressClaim %s, which does not exist: delete the IPAddress if no machine uses it", block, claim.Name)
 		}
 		if j.covers("ipallocations", claim.Namespace) && !j.isRecorded(claim, address) {
-			f := j.add(HolderWithoutRecord, object, "has %s, and no IPAllocation records that, so others may be given the address: see the condition Ready of the IPAddressClaim %s", address.Addr, claim.Name)
-			f.Block = address.Addr.String()
+			j.add(HolderWithoutRecord, object, block, "has %s, and no IPAllocation records that, so others may be given the address: see the condition Ready of the IPAddressClaim %s", block, claim.Name)
 		}
 	}
 	for i := range j.Snapshot.AddressClaims {
@@ -127,17 +120,14 @@ func (j *judgement) addresses() {
 			continue
 		}
 		if j.addressesBy[ipam.Name{Namespace: claim.Name.Namespace, Name: claim.Address}] == nil {
-			j.add(ClaimWithoutAddress, Object{Kind: convert.AddressClaimKind, Namespace: claim.Name.Namespace, Name: claim.Name.Name, UID: claim.UID},
+			j.add(ClaimWithoutAddress, objectNamed(convert.AddressClaimKind, claim.Name, claim.UID), "",
 				"names the IPAddress %s, which does not exist: the operator makes it again; if it does not, see kubectl ipam doctor", claim.Address)
 		}
 	}
 }
 
 func (j *judgement) isRecorded(claim ipam.Name, address *Address) bool {
-	for _, record := range j.holdersOf[convert.HolderOfAddressClaim(claim)] {
-		if record.Block.Addr() == address.Addr && record.State == ipam.StateBound {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.holdersOf[convert.HolderOfAddressClaim(claim)], func(record *Record) bool {
+		return record.Block.Addr() == address.Addr && record.State == ipam.StateBound
+	})
 }

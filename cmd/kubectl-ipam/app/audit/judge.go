@@ -1,13 +1,29 @@
+// Package audit compares records, holders and pools with each other, and finds those that do
+// not agree.
+//
+// [Judge] decides from one [Snapshot]. The lists from which a snapshot is read are not of one
+// moment, and the operator works while they are read, so Judge could report operations that
+// are under way in a healthy cluster as errors. Three rules prevent that:
+//
+//   - Records are read first and their holders second, as the operator does. A claim that
+//     was stored between the two is seen, and its record does not count as one without holder.
+//   - A record without holder that was written within the grace period is not judged: its
+//     claim may still be on its way, or its leader may not have had time to collect it.
+//   - The snapshot is read again, with growing pauses, and only the findings that each
+//     snapshot has, with the same UIDs, are reported: see [Watch].
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -48,37 +64,39 @@ type judgement struct {
 func newJudgement(s *Snapshot, grace time.Duration) *judgement {
 	j := &judgement{
 		Snapshot: s, grace: grace, young: map[ipam.Name]bool{},
-		recordsBy:   make(map[ipam.Name]*Record, len(s.Records)),
+		recordsBy:   indexBy(s.Records, func(r *Record) ipam.Name { return r.Name }),
 		holdersOf:   make(map[ipam.Holder][]*Record, len(s.Records)),
-		claimsBy:    make(map[ipam.Name]*Claim, len(s.Claims)),
-		requestsBy:  make(map[ipam.Name]*AddressClaim, len(s.AddressClaims)),
-		addressesBy: make(map[ipam.Name]*Address, len(s.Addresses)),
-		poolsBy:     make(map[ipam.PoolKey]*Pool, len(s.Pools)),
+		claimsBy:    indexBy(s.Claims, func(c *Claim) ipam.Name { return c.Name }),
+		requestsBy:  indexBy(s.AddressClaims, func(c *AddressClaim) ipam.Name { return c.Name }),
+		addressesBy: indexBy(s.Addresses, func(a *Address) ipam.Name { return a.Name }),
+		poolsBy:     indexBy(s.Pools, func(p *Pool) ipam.PoolKey { return p.Key }),
 	}
 	for i := range s.Records {
 		record := &s.Records[i]
-		j.recordsBy[record.Name] = record
 		j.holdersOf[record.Holder] = append(j.holdersOf[record.Holder], record)
-	}
-	for i := range s.Claims {
-		j.claimsBy[s.Claims[i].Name] = &s.Claims[i]
-	}
-	for i := range s.AddressClaims {
-		j.requestsBy[s.AddressClaims[i].Name] = &s.AddressClaims[i]
-	}
-	for i := range s.Addresses {
-		j.addressesBy[s.Addresses[i].Name] = &s.Addresses[i]
-	}
-	for i := range s.Pools {
-		j.poolsBy[s.Pools[i].Key] = &s.Pools[i]
 	}
 	return j
 }
 
-// add adds a finding about an object.
-func (j *judgement) add(kind Kind, object Object, format string, args ...any) *Finding {
-	j.findings = append(j.findings, Finding{Severity: kind.Severity(), Kind: kind, Object: object, Message: fmt.Sprintf(format, args...)})
+func indexBy[T any, K comparable](items []T, key func(*T) K) map[K]*T {
+	index := make(map[K]*T, len(items))
+	for i := range items {
+		index[key(&items[i])] = &items[i]
+	}
+	return index
+}
+
+// add adds a finding about an object and a block, which is empty if there is none.
+func (j *judgement) add(kind Kind, object Object, block, format string, args ...any) *Finding {
+	j.findings = append(j.findings, Finding{
+		Severity: kind.Severity(), Kind: kind, Object: object, Block: block, Message: fmt.Sprintf(format, args...),
+	})
 	return &j.findings[len(j.findings)-1]
+}
+
+// addRecord adds a finding about a record, which a person can delete if it is releasable.
+func (j *judgement) addRecord(kind Kind, record *Record, isReleasable bool, format string, args ...any) {
+	j.add(kind, record.object(), record.Block.String(), format, args...).Releasable = isReleasable
 }
 
 // isOver reports whether the grace period is over. It began at since, or with the leader if that
@@ -99,9 +117,7 @@ func (j *judgement) records() {
 		j.time(record)
 	}
 	for _, u := range j.Unreadable {
-		f := j.add(RecordUnreadable, Object{Kind: kindRecord, Namespace: u.Name.Namespace, Name: u.Name.Name, UID: u.UID},
-			"cannot be understood, and no pool hands out its block: %v: delete it", u.Err)
-		f.Releasable = true
+		j.add(RecordUnreadable, objectNamed(kindRecord, u.Name, u.UID), "", "cannot be understood, and no pool hands out its block: %v: delete it", u.Err).Releasable = true
 	}
 }
 
@@ -112,9 +128,8 @@ func (j *judgement) holder(record *Record) {
 	case !j.isOver(record.Written):
 		j.young[record.Name] = true
 	default:
-		f := j.add(RecordWithoutHolder, record.object(), "%s of %s is recorded for %s, %s: the operator releases it after its grace period; if it does not, see kubectl ipam doctor",
+		j.addRecord(RecordWithoutHolder, record, false, "%s of %s is recorded for %s, %s: the operator releases it after its grace period; if it does not, see kubectl ipam doctor",
 			record.Block, record.Pool, record.Holder, why)
-		f.Block = record.Block.String()
 	}
 }
 
@@ -203,14 +218,12 @@ func (j *judgement) place(record *Record) {
 	switch {
 	case pool == nil && record.PoolUnknown:
 	case pool == nil && j.covers(resourceOf(record.Pool), record.Pool.Namespace):
-		f := j.add(RecordWithoutPool, record.object(), "%s is recorded in %s, which does not exist: make the pool again with the CIDR that it had, or delete %s",
+		j.addRecord(RecordWithoutPool, record, record.State == ipam.StateRetained, "%s is recorded in %s, which does not exist: make the pool again with the CIDR that it had, or delete %s",
 			record.Block, record.Pool, record.Holder)
-		f.Block, f.Releasable = record.Block.String(), record.State == ipam.StateRetained
 	case pool == nil || !pool.CIDR.IsValid():
 	case !pool.CIDR.Contains(record.Block.Addr()) || pool.CIDR.Bits() > record.Block.Bits():
-		f := j.add(BlockOutsidePool, record.object(), "%s of %s does not lie in %s, the pool's CIDR: delete %s and create it again",
+		j.addRecord(BlockOutsidePool, record, false, "%s of %s does not lie in %s, the pool's CIDR: delete %s and create it again",
 			record.Block, record.Holder, pool.CIDR, record.Holder)
-		f.Block = record.Block.String()
 	}
 }
 
@@ -222,13 +235,11 @@ func (j *judgement) time(record *Record) {
 	due := record.ReleaseAfter.UTC().Format(time.RFC3339)
 	switch record.State {
 	case ipam.StateRetained:
-		f := j.add(RetainedPastDue, record.object(), "%s of %s was retained for %s until %s: release it, and see kubectl ipam doctor for why the operator does not",
+		j.addRecord(RetainedPastDue, record, true, "%s of %s was retained for %s until %s: release it, and see kubectl ipam doctor for why the operator does not",
 			record.Block, record.Pool, record.Holder, due)
-		f.Block, f.Releasable = record.Block.String(), true
 	case ipam.StateCooling:
-		f := j.add(CoolingPastDue, record.object(), "%s of %s was to be free at %s: see kubectl ipam doctor for why the operator does not release it",
+		j.addRecord(CoolingPastDue, record, false, "%s of %s was to be free at %s: see kubectl ipam doctor for why the operator does not release it",
 			record.Block, record.Pool, due)
-		f.Block = record.Block.String()
 	}
 }
 
@@ -237,9 +248,11 @@ const (
 	kindClaim  = "IPClaim"
 )
 
-func (r *Record) object() Object {
-	return Object{Kind: kindRecord, Namespace: r.Name.Namespace, Name: r.Name.Name, UID: r.UID}
+func objectNamed(kind string, name ipam.Name, uid string) Object {
+	return Object{Kind: kind, Namespace: name.Namespace, Name: name.Name, UID: uid}
 }
+
+func (r *Record) object() Object { return objectNamed(kindRecord, r.Name, r.UID) }
 
 func resourceOf(pool ipam.PoolKey) string {
 	if pool.Kind == ipam.PoolKindLocalIPPool {
@@ -269,9 +282,9 @@ func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o
 		}
 		var found []Finding
 		found, underWay = Judge(last, o.Grace)
-		wrong := slices.IndexFunc(found, func(f Finding) bool { return f.IsNote() })
-		if wrong < 0 {
-			wrong = len(found)
+		wrong := 0
+		for wrong < len(found) && !found[wrong].IsNote() {
+			wrong++
 		}
 		found, notes = found[:wrong], found[wrong:] // the notes come last, and need not stay
 		if first {
@@ -285,3 +298,84 @@ func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o
 	err = pause.DelayFunc().Until(ctx, true, true, look)
 	return last, append(findings, notes...), underWay, err
 }
+
+// overlaps finds the records that overlap another of the same pool or routing domain. It leaves
+// out a record that may be under way: the loser of a race overlaps the winner for a moment.
+func (j *judgement) overlaps() {
+	spaces := map[ipam.PoolKey][]*Record{}
+	for i := range j.Snapshot.Records {
+		if record := &j.Snapshot.Records[i]; !j.young[record.Name] {
+			spaces[record.Pool] = append(spaces[record.Pool], record)
+		}
+	}
+	for _, records := range spaces {
+		j.overlapsOf(records)
+	}
+}
+
+// overlapsOf goes through the blocks of one space. It reports a block with the smallest one that
+// contains it.
+func (j *judgement) overlapsOf(records []*Record) {
+	slices.SortFunc(records, func(a, b *Record) int {
+		return cmp.Or(a.Block.Compare(b.Block), cmp.Compare(a.Name.String(), b.Name.String()))
+	})
+	for inner, around := range register.Nested(records, func(r *Record) netip.Prefix { return r.Block }) {
+		if len(around) == 0 {
+			continue
+		}
+		outer := around[len(around)-1]
+		j.add(BlocksOverlap, inner.object(), inner.Block.String(), "%s of %s overlaps %s of %s, both in %s: delete one of the two holders and create it again",
+			inner.Block, inner.Holder, outer.Block, outer.Holder, inner.Pool).Other = new(outer.object())
+	}
+}
+
+// KindDomain is the kind of a routing domain, which has no object.
+const KindDomain = "RoutingDomain"
+
+// domainOf returns the routing domain in which a pool lies; false if that is not known.
+func (j *judgement) domainOf(key ipam.PoolKey) (ipam.PoolKey, bool) {
+	for range len(j.Pools) + 1 {
+		pool := j.poolsBy[key]
+		if pool == nil {
+			return ipam.PoolKey{}, false
+		}
+		if key = pool.Home; key.Kind == ipam.PoolKindRoutingDomain {
+			return key, true
+		}
+	}
+	return ipam.PoolKey{}, false
+}
+
+// domains notes that blocks of claims are handed out in more than one routing domain. It adds one
+// note for any number of blocks.
+func (j *judgement) domains() {
+	var held []register.Held
+	for i := range j.Records {
+		record := &j.Records[i].Record
+		if record.State != ipam.StateBound || record.Holder.IsPool() || j.young[record.Name] {
+			continue
+		}
+		if domain, ok := j.domainOf(record.Pool); ok {
+			held = append(held, register.Held{Record: record, Domain: domain})
+		}
+	}
+	pairs := register.Shared(held)
+	if len(pairs) == 0 {
+		return
+	}
+	examples := ipam.FormatList(pairs, mostExamples, func(p register.Pair) string {
+		return fmt.Sprintf("%s of %s in %s with %s of %s in %s",
+			p.Inner.Block, p.Inner.Holder, p.Inner.Domain.FullName(), p.Outer.Block, p.Outer.Holder, p.Outer.Domain.FullName())
+	}, "; ")
+	f := j.add(BlockInSeveralDomains, domainObject(pairs[0].Outer.Domain), pairs[0].Inner.Block.String(),
+		"%s with a block of another routing domain: %s: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs",
+		ipam.FormatNumber(len(pairs), "block overlaps", "blocks overlap"), examples)
+	f.Other = new(domainObject(pairs[0].Inner.Domain))
+}
+
+func domainObject(key ipam.PoolKey) Object {
+	return Object{Kind: KindDomain, Namespace: key.Namespace, Name: key.Name}
+}
+
+// mostExamples limits the blocks that a finding about many blocks names.
+const mostExamples = 3

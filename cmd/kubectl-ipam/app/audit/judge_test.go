@@ -41,11 +41,9 @@ func healthy() *Snapshot {
 		record.Purpose, record.Name.Namespace, record.HolderUID = ipam.PurposePool, "cadastre-system", p.UID
 		s.Records = append(s.Records, record)
 	}
-	for _, c := range []struct{ name, block, pool string }{{"a", "10.0.0.0/24", "p"}, {"b", "10.1.0.1/32", "c"}, {"six", "2001:db8::/128", "v6"}} {
-		name := ipam.Name{Namespace: "team", Name: c.name}
-		s.Claims = append(s.Claims, Claim{Name: name, UID: "uid-" + c.name, Record: c.name + "-record", Bound: true, Block: c.block, Pool: ipam.PoolNamed(c.pool)})
-		s.Records = append(s.Records, recordOf(c.name+"-record", c.block, ipam.PoolNamed(c.pool), convert.HolderOfClaim(name)))
-	}
+	s.hold("p", "a", "10.0.0.0/24")
+	s.hold("c", "b", "10.1.0.1/32")
+	s.hold("v6", "six", "2001:db8::/128")
 	s.Records = append(s.Records, recordOf("m-record", "10.1.0.2/32", ipam.PoolNamed("c"), convert.HolderOfAddressClaim(ipam.Name{Namespace: "team", Name: "m"})))
 	return s
 }
@@ -83,12 +81,10 @@ func TestJudge(t *testing.T) {
 	}{
 		"everything agrees": {func(*Snapshot) {}, nil},
 		"a block in another": {func(s *Snapshot) {
-			s.Claims = append(s.Claims, Claim{Name: ipam.Name{Namespace: "team", Name: "x"}, UID: "x", Record: "x-record", Bound: true, Block: "10.0.0.128/25"})
-			s.Records = append(s.Records, recordOf("x-record", "10.0.0.128/25", ipam.PoolNamed("p"), convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
+			s.hold("p", "x", "10.0.0.128/25").Pool = ipam.PoolKey{} // of an earlier version
 		}, []string{"BlocksOverlap IPAllocation team/x-record"}},
 		"one block twice in IPv6": {func(s *Snapshot) {
-			s.Claims = append(s.Claims, Claim{Name: ipam.Name{Namespace: "team", Name: "x"}, UID: "x", Record: "x-record", Bound: true, Block: "2001:db8::/128"})
-			s.Records = append(s.Records, recordOf("x-record", "2001:db8::/128", ipam.PoolNamed("v6"), convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
+			s.hold("v6", "x", "2001:db8::/128")
 		}, []string{"BlocksOverlap IPAllocation team/x-record"}},
 		"one block in two pools is none of its business": {func(s *Snapshot) {
 			s.Records = append(s.Records, recordOf("x-record", "10.1.0.1/32", ipam.PoolNamed("elsewhere"), convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "x"})))
@@ -186,9 +182,7 @@ func TestJudge(t *testing.T) {
 				s.Unread = append(s.Unread, register.Unread{Resource: resource, Namespace: "other"})
 			}
 		}, nil},
-		"nor are records": {func(s *Snapshot) {
-			s.Records, s.Unread = nil, []register.Unread{{Resource: "ipallocations"}}
-		}, nil},
+		"nor are records": {func(s *Snapshot) { s.Records, s.Unread = nil, []register.Unread{{Resource: "ipallocations"}} }, nil},
 		"a kind that is readable in one namespace is missed there": {func(s *Snapshot) {
 			s.without("a-record")
 			s.Unread = []register.Unread{{Resource: "ipallocations", Namespace: "team"}, {Resource: "ipclaims", Namespace: "team"}}
@@ -197,25 +191,32 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := healthy()
 			c.change(s)
-			findings, _ := Judge(s, grace)
-			var got []string
-			for i := range findings {
-				got = append(got, string(findings[i].Kind)+" "+findings[i].Object.String())
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-			slices.Reverse(s.Records)
-			slices.Reverse(s.Claims)
-			again, _ := Judge(s, grace)
-			if diff := cmp.Diff(findings, again); diff != "" {
-				t.Errorf("in another order:\n%s", diff)
-			}
+			s.expect(t, c.want, func(f *Finding) string { return string(f.Kind) + " " + f.Object.String() })
 		})
 	}
 }
 
-// TestWatchReportsOnlyLastingProblems shows one snapshot after the other.
+// expect judges the snapshot, with its objects in two orders.
+func (s *Snapshot) expect(t *testing.T, want []string, text func(*Finding) string) {
+	t.Helper()
+	findings, _ := Judge(s, grace)
+	var got []string
+	for i := range findings {
+		got = append(got, text(&findings[i]))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	slices.Reverse(s.Records)
+	slices.Reverse(s.Claims)
+	again, _ := Judge(s, grace)
+	if diff := cmp.Diff(findings, again); diff != "" {
+		t.Errorf("in another order:\n%s", diff)
+	}
+}
+
+// TestWatchReportsOnlyLastingProblems shows one snapshot after the other. Notes stand as they are,
+// and need not stay.
 func TestWatchReportsOnlyLastingProblems(t *testing.T) {
 	lost := func(name string, at time.Duration) *Snapshot {
 		s := healthy()
@@ -225,26 +226,36 @@ func TestWatchReportsOnlyLastingProblems(t *testing.T) {
 	}
 	another := lost("a-record", time.Second)
 	another.Claims[0].UID = "another claim of that name"
+	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
+	noted, broken, brokenAndNoted := hosts(1, gateway), hosts(0, gateway), hosts(1, gateway)
+	broken.without("a-record")
+	brokenAndNoted.without("a-record")
 	for name, c := range map[string]struct {
 		snapshots []*Snapshot
 		settle    time.Duration
-		want      int
+		want      []Kind
 	}{
-		"wrong at one look":                     {[]*Snapshot{lost("a-record", 0)}, 0, 1},
-		"wrong at all looks":                    {[]*Snapshot{lost("a-record", 0), lost("a-record", time.Second)}, time.Second, 1},
-		"right at the second":                   {[]*Snapshot{lost("a-record", 0), healthy()}, time.Minute, 0},
-		"something else is wrong at the second": {[]*Snapshot{lost("a-record", 0), lost("b-record", time.Second)}, time.Minute, 0},
-		"another of that name":                  {[]*Snapshot{lost("a-record", 0), another}, time.Minute, 0},
+		"wrong at one look":                     {[]*Snapshot{lost("a-record", 0)}, 0, []Kind{HolderWithoutRecord}},
+		"wrong at all looks":                    {[]*Snapshot{lost("a-record", 0), lost("a-record", time.Second)}, time.Second, []Kind{HolderWithoutRecord}},
+		"right at the second":                   {[]*Snapshot{lost("a-record", 0), healthy()}, time.Minute, nil},
+		"something else is wrong at the second": {[]*Snapshot{lost("a-record", 0), lost("b-record", time.Second)}, time.Minute, nil},
+		"another of that name":                  {[]*Snapshot{lost("a-record", 0), another}, time.Minute, nil},
+		"notes alone":                           {[]*Snapshot{noted}, time.Hour, []Kind{NetworkDiffersFromPool}},
+		"notes beside a finding that goes":      {[]*Snapshot{brokenAndNoted, noted}, time.Hour, []Kind{NetworkDiffersFromPool}},
+		"notes that are in the last one only":   {[]*Snapshot{broken, noted}, time.Hour, []Kind{NetworkDiffersFromPool}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			looks := 0
-			o := Options{Grace: grace, Settle: c.settle}
-			_, findings, _, err := Watch(t.Context(), func(_ context.Context) (*Snapshot, error) {
+			_, findings, _, err := Watch(t.Context(), func(context.Context) (*Snapshot, error) {
 				looks++
 				return c.snapshots[looks-1], nil
-			}, o)
-			if err != nil || len(findings) != c.want || looks != len(c.snapshots) {
-				t.Errorf("%v, %v after %d looks, want %d findings after %d", findings, err, looks, c.want, len(c.snapshots))
+			}, Options{Grace: grace, Settle: c.settle})
+			var got []Kind
+			for i := range findings {
+				got = append(got, findings[i].Kind)
+			}
+			if err != nil || looks != len(c.snapshots) || !slices.Equal(got, c.want) {
+				t.Errorf("%v, %v after %d looks; want %v after %d", got, err, looks, c.want, len(c.snapshots))
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -102,16 +103,9 @@ func settingsOf(n *v1alpha1.ClaimNetwork) []string {
 func (j *judgement) differs(s setting, addresses []address) {
 	slices.SortFunc(addresses, func(a, b address) int { return a.addr.Compare(b.addr) })
 	examples := ipam.FormatList(addresses, mostExamples, func(a address) string { return a.addr.String() + " of " + a.holder }, "; ")
-	f := j.add(NetworkDiffersFromPool, j.poolsBy[s.pool].object(), "%s is %s, and %s handed out with %s: %s: make these claims again, or configure their hosts",
-		s.field, orNotSet(s.now), ipam.FormatNumber(len(addresses), "address was", "addresses were"), orNotSet(s.given), examples)
+	f := j.add(NetworkDiffersFromPool, j.poolsBy[s.pool].object(), "", "%s is %s, and %s handed out with %s: %s: make these claims again, or configure their hosts",
+		s.field, cmp.Or(s.now, "none"), ipam.FormatNumber(len(addresses), "address was", "addresses were"), cmp.Or(s.given, "none"), examples)
 	f.Field, f.Given = s.field, s.given
-}
-
-func orNotSet(value string) string {
-	if value == "" {
-		return "none"
-	}
-	return value
 }
 
 func textOf(addr netip.Addr) string {
@@ -151,8 +145,6 @@ func (j *judgement) gatewayHeld(pool *Pool, record *Record) {
 	if recordDomain, ok := j.domainOf(record.Pool); !found || !ok || recordDomain != domain {
 		return
 	}
-	f := j.add(GatewayHeld, pool.object(), "has the gateway %s, which lies in %s of %s: choose another address for the gateway, or delete %s",
-		pool.Network.Gateway, record.Block, record.Holder, record.Holder)
-	other := record.object()
-	f.Block, f.Other = record.Block.String(), &other
+	j.add(GatewayHeld, pool.object(), record.Block.String(), "has the gateway %s, which lies in %s of %s: choose another address for the gateway, or delete %s",
+		pool.Network.Gateway, record.Block, record.Holder, record.Holder).Other = new(record.object())
 }

@@ -1,15 +1,10 @@
 package audit
 
 import (
-	"context"
+	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -124,51 +119,9 @@ func TestJudgeComparesNetworksWithPools(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := c.snapshot()
-			findings, _ := Judge(s, grace)
-			var got []string
-			for i := range findings {
-				f := &findings[i]
-				got = append(got, strings.Join([]string{string(f.Severity), string(f.Kind), f.Object.String() + ":", f.Message}, " "))
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-			slices.Reverse(s.Records)
-			slices.Reverse(s.Claims)
-			if again, _ := Judge(s, grace); !cmp.Equal(findings, again) {
-				t.Errorf("in another order:\n%s", cmp.Diff(findings, again))
-			}
-		})
-	}
-}
-
-// TestWatchReportsNotesAtOnce reports notes, which stand as they are, beside problems that must stay.
-func TestWatchReportsNotesAtOnce(t *testing.T) {
-	gateway := &ipam.Network{Length: 16, Gateway: netip.MustParseAddr("10.1.0.3")}
-	broken := hosts(1, gateway)
-	broken.without("a-record")
-	for name, c := range map[string]struct {
-		snapshots []*Snapshot
-		want      []Kind
-	}{
-		"notes alone":                   {[]*Snapshot{hosts(1, gateway)}, []Kind{NetworkDiffersFromPool}},
-		"beside a finding that goes":    {[]*Snapshot{broken, hosts(1, gateway)}, []Kind{NetworkDiffersFromPool}},
-		"that are in the last one only": {[]*Snapshot{func() *Snapshot { s := hosts(0, gateway); s.without("a-record"); return s }(), hosts(1, gateway)}, []Kind{NetworkDiffersFromPool}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			looks := 0
-			_, findings, _, err := Watch(t.Context(), func(context.Context) (*Snapshot, error) {
-				looks++
-				return c.snapshots[looks-1], nil
-			}, Options{Grace: grace, Settle: time.Hour})
-			var got []Kind
-			for i := range findings {
-				got = append(got, findings[i].Kind)
-			}
-			if err != nil || looks != len(c.snapshots) || !slices.Equal(got, c.want) {
-				t.Errorf("%v, %v after %d looks; want %v after %d", got, err, looks, c.want, len(c.snapshots))
-			}
+			c.snapshot().expect(t, c.want, func(f *Finding) string {
+				return fmt.Sprintf("%s %s %s: %s", f.Severity, f.Kind, f.Object, f.Message)
+			})
 		})
 	}
 }

@@ -122,12 +122,12 @@ type Reader struct {
 func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	s := &Snapshot{}
 	listings := []register.Listing{
-		{Resource: "ipallocations", List: &v1alpha1.IPAllocationList{}, Keep: s.keepRecords},
-		{Resource: "ipclaims", List: &v1alpha1.IPClaimList{}, Keep: s.keepClaims},
-		{Resource: "ippools", List: &v1alpha1.IPPoolList{}, Keep: s.keepPools},
-		{Resource: "localippools", List: &v1alpha1.LocalIPPoolList{}, Keep: s.keepLocalPools},
-		{Resource: "ipaddressclaims", List: &ipamv1.IPAddressClaimList{}, Keep: s.keepAddressClaims},
-		{Resource: "ipaddresses", List: &ipamv1.IPAddressList{}, Keep: s.keepAddresses},
+		register.Each("ipallocations", &v1alpha1.IPAllocationList{}, s.keepRecord),
+		register.Each("ipclaims", &v1alpha1.IPClaimList{}, s.keepClaim),
+		register.Each("ippools", &v1alpha1.IPPoolList{}, s.keepPool),
+		register.Each("localippools", &v1alpha1.LocalIPPoolList{}, s.keepPool),
+		register.Each("ipaddressclaims", &ipamv1.IPAddressClaimList{}, s.keepAddressClaim),
+		register.Each("ipaddresses", &ipamv1.IPAddressList{}, s.keepAddress),
 	}
 	for _, listing := range listings {
 		unread, err := register.List(ctx, r.Client, r.Namespace, listing)
@@ -146,17 +146,17 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-func (s *Snapshot) keepRecords(page client.ObjectList) {
-	items := page.(*v1alpha1.IPAllocationList).Items
-	for i := range items {
-		obj := &items[i]
-		record, err := convert.Record(obj)
-		if err != nil {
-			s.Unreadable = append(s.Unreadable, Unreadable{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Err: err})
-			continue
-		}
-		s.Records = append(s.Records, Record{Record: record, Written: written(&obj.ObjectMeta)})
+func nameOf(obj client.Object) ipam.Name {
+	return ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+func (s *Snapshot) keepRecord(obj *v1alpha1.IPAllocation) {
+	record, err := convert.Record(obj)
+	if err != nil {
+		s.Unreadable = append(s.Unreadable, Unreadable{Name: nameOf(obj), UID: string(obj.UID), Err: err})
+		return
 	}
+	s.Records = append(s.Records, Record{Record: record, Written: written(&obj.ObjectMeta)})
 }
 
 // written returns the time at which an object was last written, by any writer.
@@ -170,33 +170,15 @@ func written(obj *metav1.ObjectMeta) time.Time {
 	return last
 }
 
-func (s *Snapshot) keepClaims(page client.ObjectList) {
-	items := page.(*v1alpha1.IPClaimList).Items
-	for i := range items {
-		obj := &items[i]
-		claim := Claim{
-			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Record: obj.Spec.AllocationName,
-			Bound: obj.Status.Phase == v1alpha1.ClaimBound, Block: obj.Status.AllocatedCIDR, Network: obj.Status.Network,
-		}
-		if obj.Status.PoolRef != nil {
-			claim.Pool = convert.PoolKey(obj.Namespace, *obj.Status.PoolRef)
-		}
-		s.Claims = append(s.Claims, claim)
+func (s *Snapshot) keepClaim(obj *v1alpha1.IPClaim) {
+	claim := Claim{
+		Name: nameOf(obj), UID: string(obj.UID), Record: obj.Spec.AllocationName,
+		Bound: obj.Status.Phase == v1alpha1.ClaimBound, Block: obj.Status.AllocatedCIDR, Network: obj.Status.Network,
 	}
-}
-
-func (s *Snapshot) keepPools(page client.ObjectList) {
-	items := page.(*v1alpha1.IPPoolList).Items
-	for i := range items {
-		s.keepPool(&items[i])
+	if obj.Status.PoolRef != nil {
+		claim.Pool = convert.PoolKey(obj.Namespace, *obj.Status.PoolRef)
 	}
-}
-
-func (s *Snapshot) keepLocalPools(page client.ObjectList) {
-	items := page.(*v1alpha1.LocalIPPoolList).Items
-	for i := range items {
-		s.keepPool(&items[i])
-	}
+	s.Claims = append(s.Claims, claim)
 }
 
 // keepPool keeps the readable part of a pool, whatever else is wrong in its spec: the conditions
@@ -206,32 +188,21 @@ func (s *Snapshot) keepPool(obj v1alpha1.Pool) {
 	s.Pools = append(s.Pools, Pool{Pool: pool, UID: string(obj.GetUID()), Recorded: obj.PoolStatus().AllocatedCIDR})
 }
 
-func (s *Snapshot) keepAddressClaims(page client.ObjectList) {
-	items := page.(*ipamv1.IPAddressClaimList).Items
-	for i := range items {
-		if obj := &items[i]; convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
-			s.AddressClaims = append(s.AddressClaims, AddressClaim{
-				Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),
-				Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
-			})
-		}
+func (s *Snapshot) keepAddressClaim(obj *ipamv1.IPAddressClaim) {
+	if convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+		s.AddressClaims = append(s.AddressClaims, AddressClaim{
+			Name: nameOf(obj), UID: string(obj.UID), Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
+		})
 	}
 }
 
-func (s *Snapshot) keepAddresses(page client.ObjectList) {
-	items := page.(*ipamv1.IPAddressList).Items
-	for i := range items {
-		obj := &items[i]
-		if !convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
-			continue
-		}
-		addr, err := netip.ParseAddr(obj.Spec.Address)
-		if err != nil {
-			continue // its claim's condition reports this
-		}
-		s.Addresses = append(s.Addresses, Address{
-			Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID),
-			Terminating: !obj.DeletionTimestamp.IsZero(), Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(), Prefix: obj.Spec.Prefix, Gateway: obj.Spec.Gateway,
-		})
+func (s *Snapshot) keepAddress(obj *ipamv1.IPAddress) {
+	addr, err := netip.ParseAddr(obj.Spec.Address)
+	if err != nil || !convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+		return // the condition of the claim reports an address that is not valid
 	}
+	s.Addresses = append(s.Addresses, Address{
+		Name: nameOf(obj), UID: string(obj.UID), Terminating: !obj.DeletionTimestamp.IsZero(),
+		Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(), Prefix: obj.Spec.Prefix, Gateway: obj.Spec.Gateway,
+	})
 }

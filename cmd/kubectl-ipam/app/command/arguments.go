@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // Length represents a flag for the size of a block: 24 or /24. It is nil if it is not set.
@@ -70,34 +70,33 @@ func SplitKind(argument string) (kind, name string) {
 	return strings.TrimSuffix(kind, "s"), name
 }
 
-// PoolNamed returns the pool that an argument names: localippool/NAME, ippool/NAME, or NAME alone
-// for a LocalIPPool of the namespace, else an IPPool. It does not check whether there is an
-// IPPool of the name: a caller can use pools that they cannot read.
-func PoolNamed(ctx context.Context, c client.Client, namespace, argument string) (v1alpha1.PoolReference, error) {
+// PoolOf reads an argument that names a pool: localippool/NAME, ippool/NAME, or NAME alone, which
+// has no kind.
+func PoolOf(argument string) (v1alpha1.PoolReference, error) {
 	kind, name := SplitKind(argument)
-	switch kind {
-	case "ippool":
-		return v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: name}, nil
-	case "localippool":
-		return v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: name}, nil
-	case "":
-	default:
+	kinds := map[string]v1alpha1.PoolKind{"ippool": v1alpha1.PoolKindIPPool, "localippool": v1alpha1.PoolKindLocalIPPool, "": ""}
+	poolKind, ok := kinds[kind]
+	if !ok {
 		return v1alpha1.PoolReference{}, Coded(ExitUsage, fmt.Errorf("%s: is no pool: write ippool/NAME or localippool/NAME", argument))
 	}
-	local := &v1alpha1.LocalIPPool{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, local)
-	switch {
-	case err == nil:
-		return v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: name}, nil
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: name}, nil
-	default:
-		return v1alpha1.PoolReference{}, err
-	}
+	return v1alpha1.PoolReference{Kind: poolKind, Name: name}, nil
 }
 
-// Completion represents a function that lists the values that the shell can offer for a word.
-type Completion = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
+// FindPool returns the pool that an argument names as for PoolOf; NAME alone is a LocalIPPool of
+// the namespace, else an IPPool. It does not check whether there is an IPPool of the name: a caller
+// can use pools that they cannot read.
+func FindPool(ctx context.Context, c client.Client, namespace, argument string) (v1alpha1.PoolReference, error) {
+	ref, err := PoolOf(argument)
+	if err != nil || ref.Kind != "" {
+		return ref, err
+	}
+	ref.Kind = v1alpha1.PoolKindLocalIPPool
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &v1alpha1.LocalIPPool{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		ref.Kind, err = v1alpha1.PoolKindIPPool, nil
+	}
+	return ref, err
+}
 
 // Complete registers the values that the shell offers for a flag.
 func Complete(cmd *cobra.Command, flag string, values ...string) {
@@ -105,17 +104,34 @@ func Complete(cmd *cobra.Command, flag string, values ...string) {
 }
 
 // CompleteWith registers the completion of the values of a flag.
-func CompleteWith(cmd *cobra.Command, flag string, list Completion) {
+func CompleteWith(cmd *cobra.Command, flag string, list cobra.CompletionFunc) {
 	utilruntime.Must(cmd.RegisterFlagCompletionFunc(flag, list))
 }
 
-func (e *Env) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return e.Names(cmd, &corev1.NamespaceList{})
+// allowedValues annotates a flag with the values that it can have.
+const allowedValues = "allowed-values"
+
+// limit lets a flag have these values alone, and offers them to the shell. CheckValues reports
+// others.
+func limit(cmd *cobra.Command, flags *pflag.FlagSet, flag string, values ...string) {
+	utilruntime.Must(flags.SetAnnotation(flag, allowedValues, values))
+	Complete(cmd, flag, values...)
+}
+
+// CheckValues returns an error if a flag that can have some values alone has another one.
+func CheckValues(cmd *cobra.Command) (err error) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		values := flag.Annotations[allowedValues]
+		if err == nil && len(values) > 0 && !slices.Contains(values, flag.Value.String()) {
+			err = Coded(ExitUsage, fmt.Errorf("--%s=%s: is none of %s", flag.Name, flag.Value, ipam.JoinTexts(values)))
+		}
+	})
+	return err
 }
 
 // First returns a completion that offers the names of objects for the first argument, and nothing
 // for others.
-func (e *Env) First(lists ...client.ObjectList) Completion {
+func (e *Env) First(lists ...client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -125,7 +141,7 @@ func (e *Env) First(lists ...client.ObjectList) Completion {
 }
 
 // CompleteNames returns a completion that offers the names of objects.
-func (e *Env) CompleteNames(lists ...client.ObjectList) Completion {
+func (e *Env) CompleteNames(lists ...client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return e.Names(cmd, lists...)
 	}
@@ -163,26 +179,12 @@ const (
 	DryRunServer DryRun = "server"
 )
 
-func dryRuns() []string {
-	return []string{string(DryRunNone), string(DryRunClient), string(DryRunServer)}
-}
-
 // BindDryRun binds the flag --dry-run.
-func BindDryRun(cmd *cobra.Command) *DryRun {
-	d := new(DryRun)
+func BindDryRun(cmd *cobra.Command, d *DryRun) {
 	cmd.Flags().StringVar((*string)(d), "dry-run", string(DryRunNone),
 		"none; server: ask the API server what would be done, and do nothing; client: only print the object that would be sent")
 	cmd.Flag("dry-run").NoOptDefVal = string(DryRunServer)
-	Complete(cmd, "dry-run", dryRuns()...)
-	return d
-}
-
-// Check returns an error if the value does not exist.
-func (d DryRun) Check() error {
-	if !slices.Contains(dryRuns(), string(d)) {
-		return Coded(ExitUsage, fmt.Errorf("--dry-run=%s: is none of none, client and server", string(d)))
-	}
-	return nil
+	limit(cmd, cmd.Flags(), "dry-run", string(DryRunNone), string(DryRunClient), string(DryRunServer))
 }
 
 // Done returns the report that something was done, or would be.
@@ -197,18 +199,10 @@ func (d DryRun) Done(what string) string {
 	}
 }
 
-// ApplyToCreate implements client.CreateOption.
-func (d DryRun) ApplyToCreate(o *client.CreateOptions) { o.DryRun = d.all(o.DryRun) }
-
-// ApplyToPatch implements client.PatchOption.
-func (d DryRun) ApplyToPatch(o *client.PatchOptions) { o.DryRun = d.all(o.DryRun) }
-
-// ApplyToDelete implements client.DeleteOption.
-func (d DryRun) ApplyToDelete(o *client.DeleteOptions) { o.DryRun = d.all(o.DryRun) }
-
-func (d DryRun) all(before []string) []string {
+// OnServer returns the field dryRun of a request.
+func (d DryRun) OnServer() []string {
 	if d == DryRunServer {
 		return []string{metav1.DryRunAll}
 	}
-	return before
+	return nil
 }

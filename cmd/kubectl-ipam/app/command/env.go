@@ -1,3 +1,5 @@
+// Package command holds the common parts of all commands of the kubectl plug-in: the caller's
+// environment, flags, the output as a table, JSON or YAML, exit codes, and the wait for objects.
 package command
 
 import (
@@ -8,13 +10,13 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -39,7 +41,7 @@ type Env struct {
 	Clock clock.PassiveClock
 	// everywhere makes a command fail if the caller cannot list something in all namespaces.
 	everywhere bool
-	// server is the API server's clock.
+	// Server is the API server's clock.
 	Server *serverClock
 }
 
@@ -54,24 +56,14 @@ func (e *Env) Bind(root *cobra.Command) {
 	e.Flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
 	root.PersistentFlags().StringVar(&e.color, "color", e.color, "whether to print in color: auto (on a terminal, unless NO_COLOR is set), always or never")
-	Complete(root, "color", colors()...)
-	CompleteWith(root, "namespace", e.completeNamespaces)
+	limit(root, root.PersistentFlags(), "color", "auto", "always", "never")
+	CompleteWith(root, "namespace", e.CompleteNames(&corev1.NamespaceList{}))
 }
 
 // BindEverywhere registers the flag of kubectl for a command that reads all namespaces if the
 // caller can.
 func (e *Env) BindEverywhere(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&e.everywhere, "all-namespaces", "A", false, "fail if you may not read all namespaces; without it, objects that you may not read are left out")
-}
-
-func colors() []string { return []string{"auto", "always", "never"} }
-
-// CheckColor returns an error if --color has a value that does not exist.
-func (e *Env) CheckColor() error {
-	if !slices.Contains(colors(), e.color) {
-		return Coded(ExitUsage, fmt.Errorf("--color=%s: is none of auto, always and never", e.color))
-	}
-	return nil
 }
 
 // Painted reports whether to print in color. NO_COLOR counts if --color is auto
@@ -94,7 +86,7 @@ func (e *Env) Config() (*rest.Config, error) {
 	config.QPS = -1
 	config.UserAgent = "kubectl-ipam"
 	config.WarningHandler = rest.NewWarningWriter(e.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: e.Painted()})
-	config.Wrap(e.Server.wrap)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &clockedTransport{next, e.Server} })
 	return config, nil
 }
 
@@ -133,13 +125,8 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Read reads the whole register with the caller's rights. It reports the missing parts on the
-// error stream.
-func (e *Env) Read(cmd *cobra.Command) (*register.Register, error) {
-	return e.ReadScope(cmd, register.Scope{})
-}
-
-// ReadScope reads the register like Read, but only the records in the scope.
+// ReadScope reads the register, and of the records those in the scope, with the caller's rights. It
+// reports the missing parts on the error stream.
 func (e *Env) ReadScope(cmd *cobra.Command, scope register.Scope) (*register.Register, error) {
 	r, err := e.ReadQuietly(cmd, scope)
 	if err != nil {
@@ -188,43 +175,29 @@ func (e *Env) Note(format string, args ...any) {
 // the time of the API server, and the clock of the caller's machine may differ.
 type serverClock struct {
 	clock clock.PassiveClock
-
-	mu    sync.Mutex
-	ahead time.Duration
+	// ahead is the time.Duration by which the API server's clock is ahead.
+	ahead atomic.Int64
 }
 
-// wrap returns a transport to the API server that reads the clock.
-func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper { return &clockedWay{next, c} }
+// Now returns the API server's time; the time of the caller before the first answer.
+func (c *serverClock) Now() time.Time { return c.clock.Now().Add(time.Duration(c.ahead.Load())) }
 
-// clockedWay implements http.RoundTripper, and reads the clock of each answer.
-type clockedWay struct {
+// clockedTransport implements http.RoundTripper, and reads the clock of each answer.
+type clockedTransport struct {
 	http.RoundTripper
 	clock *serverClock
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *clockedWay) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := w.RoundTripper.RoundTrip(req)
+func (t *clockedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
 	if err != nil {
 		return resp, err
 	}
 	if at, invalid := http.ParseTime(resp.Header.Get("Date")); invalid == nil {
-		w.clock.set(at)
+		t.clock.ahead.Store(int64(at.Sub(t.clock.clock.Now())))
 	}
 	return resp, nil
-}
-
-func (c *serverClock) set(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead = at.Sub(c.clock.Now())
-}
-
-// Now returns the API server's time; the time of the caller before the first answer.
-func (c *serverClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.clock.Now().Add(c.ahead)
 }
 
 // Confirmed asks on a terminal whether to go on. If there is no terminal, it requires --yes.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -54,21 +55,20 @@ func describe(status metav1.Status) string {
 // Get reads an object. If there is none, the error names a remedy.
 func Get(ctx context.Context, c client.Client, obj client.Object) error {
 	err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-	if !apierrors.IsNotFound(err) {
-		return err
+	if apierrors.IsNotFound(err) {
+		return NotFound(obj)
 	}
-	return NotFound(c, obj)
+	return err
 }
 
 // NotFound returns the error of an object that does not exist, with ExitNotFound.
-func NotFound(c client.Client, obj client.Object) error {
-	kind := kindOf(c, obj)
-	where := ""
+func NotFound(obj client.Object) error {
+	kind, where := KindOf(obj).Kind, ""
 	if obj.GetNamespace() != "" {
 		where = " in namespace " + obj.GetNamespace()
 	}
 	return Coded(ExitNotFound, fmt.Errorf("%s %s: there is none of that name%s: see kubectl get %s%s",
-		kind.Kind, obj.GetName(), where, strings.ToLower(kind.Kind), InNamespace(obj)))
+		kind, obj.GetName(), where, strings.ToLower(kind), InNamespace(obj)))
 }
 
 // InNamespace returns the flag of kubectl for the namespace of an object.
@@ -79,11 +79,10 @@ func InNamespace(obj client.Object) string {
 	return " -n " + obj.GetNamespace()
 }
 
-func kindOf(c client.Client, obj client.Object) schema.GroupVersionKind {
-	kind, err := apiutil.GVKForObject(obj, c.Scheme())
-	if err != nil { // it is not an API type of ours
-		return schema.GroupVersionKind{Kind: fmt.Sprintf("%T", obj)}
-	}
+// KindOf returns the kind of an object, which the scheme has.
+func KindOf(obj client.Object) schema.GroupVersionKind {
+	kind, err := apiutil.GVKForObject(obj, Scheme())
+	utilruntime.Must(err)
 	return kind
 }
 

@@ -10,10 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // ReportVersion is the apiVersion of the reports that commands print with -o json and -o
@@ -105,39 +103,28 @@ func (o *Output) Templated() bool {
 // Object represents an API object as a report: a program gets the object itself.
 type Object struct {
 	client.Object
-	kind schema.GroupVersionKind
 	// Rows returns the object as a table for people.
 	Rows func(wide bool) *Table
 	// AsManifest leaves out the fields that a manifest does not have.
 	AsManifest bool
 }
 
-// NewObject returns an object that is printed with these rows.
-func NewObject(obj client.Object, rows func(wide bool) *Table) (*Object, error) {
-	kind, err := apiutil.GVKForObject(obj, Scheme())
-	if err != nil {
-		return nil, err
-	}
-	return &Object{Object: obj, kind: kind, Rows: rows}, nil
+// Outcome returns an object that is printed with the action that was done with it.
+func Outcome(obj client.Object, done string) *Object {
+	return &Object{Object: obj, Rows: func(bool) *Table { return Line("%s %s", NameOf(obj), done) }}
 }
 
-// Outcome returns an object that is printed with the action that was done with it.
-func Outcome(obj client.Object, done string) (*Object, error) {
-	o, err := NewObject(obj, nil)
-	if err != nil {
-		return nil, err
-	}
-	o.Rows = func(bool) *Table { return &Table{Rows: [][]Cell{{Text("%s %s", o.Names()[0], done)}}} }
-	return o, nil
+// NameOf returns the name of an object with its resource, as kubectl prints it.
+func NameOf(obj client.Object) string {
+	kind := KindOf(obj)
+	return fmt.Sprintf("%s.%s/%s", strings.ToLower(kind.Kind), kind.Group, obj.GetName())
 }
 
 // Table implements command.Report.
 func (o *Object) Table(wide bool) *Table { return o.Rows(wide) }
 
 // Names implements command.Report.
-func (o *Object) Names() []string {
-	return []string{fmt.Sprintf("%s.%s/%s", strings.ToLower(o.kind.Kind), o.kind.Group, o.GetName())}
-}
+func (o *Object) Names() []string { return []string{NameOf(o.Object)} }
 
 // MarshalJSON implements json.Marshaler.
 func (o *Object) MarshalJSON() ([]byte, error) {
@@ -145,7 +132,7 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content["apiVersion"], content["kind"] = o.kind.GroupVersion().String(), o.kind.Kind
+	content["apiVersion"], content["kind"] = KindOf(o.Object).ToAPIVersionAndKind()
 	if o.AsManifest {
 		delete(content, "status")
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,11 +132,11 @@ func OwnersOf(object client.Object) []ObjectRef {
 			continue
 		}
 		owner := ObjectRef{APIGroup: group.Group, Kind: reference.Kind, Namespace: object.GetNamespace(), Name: reference.Name, Version: group.Version}
-		if reference.Controller != nil && *reference.Controller {
-			owners = append([]ObjectRef{owner}, owners...)
-			continue
+		if ptr.Deref(reference.Controller, false) {
+			owners = slices.Insert(owners, 0, owner)
+		} else {
+			owners = append(owners, owner)
 		}
-		owners = append(owners, owner)
 	}
 	return owners
 }
@@ -166,15 +167,10 @@ func (o *Owners) Explain(e *Env) {
 
 // UserOf returns the owner that a person looks for: the Machine, else the nearest one.
 func UserOf(ancestors []ObjectRef) string {
-	for _, owner := range ancestors {
-		if owner.IsMachine() {
-			return owner.InNamespace()
-		}
-	}
 	if len(ancestors) == 0 {
 		return ""
 	}
-	return ancestors[0].InNamespace()
+	return ancestors[max(slices.IndexFunc(ancestors, ObjectRef.IsMachine), 0)].InNamespace()
 }
 
 // InNamespace returns the kind and the name, for use beside an object of the same namespace.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
+	"math/big"
 	"strings"
 	"unicode/utf8"
 
@@ -71,6 +71,11 @@ type Table struct {
 	Next *Table
 }
 
+// Line returns a table of one cell, without headers.
+func Line(format string, args ...any) *Table {
+	return &Table{Rows: [][]Cell{{Text(format, args...)}}}
+}
+
 // Add appends a row.
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
 
@@ -103,13 +108,12 @@ func (t *Table) writeOne(out io.Writer, painted, headers bool) error {
 	}
 	rows, first := t.Rows, 0
 	if headers && len(t.Headers) > 0 {
-		header := make([]Cell, len(t.Headers))
-		for i, name := range t.Headers {
-			header[i] = Cell{Text: name}
+		var header []Cell
+		for _, name := range t.Headers {
+			header = append(header, Cell{Text: name})
 		}
 		rows, first = append([][]Cell{header}, rows...), 1
 	}
-	rows = printableRows(rows)
 	widths, gap := columnWidths(rows), cmp.Or(t.Gap, usualGap)
 	var b strings.Builder
 	for n, row := range rows {
@@ -117,9 +121,10 @@ func (t *Table) writeOne(out io.Writer, painted, headers bool) error {
 			row = row[:len(row)-1]
 		}
 		for i, c := range row {
-			b.WriteString(c.Style.Paint(c.Text, painted))
+			text := terminal.Printable(c.Text)
+			b.WriteString(c.Style.Paint(text, painted))
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.Text)+gap))
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+gap))
 			}
 		}
 		b.WriteByte('\n')
@@ -134,18 +139,6 @@ func (t *Table) writeOne(out io.Writer, painted, headers bool) error {
 	return err
 }
 
-// printableRows returns the rows with printable texts.
-func printableRows(rows [][]Cell) [][]Cell {
-	all := make([][]Cell, len(rows))
-	for i, row := range rows {
-		all[i] = make([]Cell, len(row))
-		for j, c := range row {
-			all[i][j] = Cell{Text: terminal.Printable(c.Text), Style: c.Style}
-		}
-	}
-	return all
-}
-
 func columnWidths(rows [][]Cell) []int {
 	var widths []int
 	for _, row := range rows {
@@ -153,7 +146,7 @@ func columnWidths(rows [][]Cell) []int {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+			widths[i] = max(widths[i], utf8.RuneCountInString(terminal.Printable(c.Text)))
 		}
 	}
 	return widths
@@ -185,12 +178,7 @@ func wrapped(text string) string {
 const LineWidth = 100
 
 // OrNone returns the text, or a dash if it is empty.
-func OrNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func OrNone(text string) string { return cmp.Or(text, "-") }
 
 // exactDigits limits the digits of a number in a table.
 const exactDigits = 12
@@ -202,19 +190,11 @@ func Readable(n space.Count) string {
 	if len(exact) <= exactDigits {
 		return exact
 	}
-	if power := math.Log2(n.Float64()); power == math.Trunc(power) && isPowerOfTwo(n, int(power)) {
-		return fmt.Sprintf("2^%d", int(power))
+	number, _ := new(big.Int).SetString(exact, 10)
+	if power := number.BitLen() - 1; new(big.Int).SetBit(new(big.Int), power, 1).Cmp(number) == 0 {
+		return fmt.Sprintf("2^%d", power)
 	}
 	return fmt.Sprintf("%.1e", n.Float64())
-}
-
-// isPowerOfTwo reports whether n is exactly 2^power.
-func isPowerOfTwo(n space.Count, power int) bool {
-	m := space.CountOf64(1)
-	for range power {
-		m = m.Add(m)
-	}
-	return m == n
 }
 
 // Percent returns a share for people. It is 0% only if there is nothing, and 100% only if there

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
@@ -41,62 +41,48 @@ the same command again with --name: the same request gets the same claim.`,
   kubectl ipam claim --class subnets --name web --dry-run=client -o yaml`,
 		Args: cobra.NoArgs,
 	}
-	asked := &claimFlags{}
-	asked.bind(e, cmd)
-	c := &claiming{Env: e, asked: asked, dryRun: command.BindDryRun(cmd), wait: command.BindWait(cmd, "the claim has its block"), output: command.BindOutput(cmd)}
+	c := &claiming{editing: bindEditing(e, cmd)}
+	c.bind(cmd)
+	command.BindWait(cmd, &c.wait, "the claim has its block")
 	cmd.Flags().BoolVarP(&c.quiet, "quiet", "q", false, "print the block alone")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := c.check(cmd); err != nil {
-			return err
+		sources := slices.DeleteFunc([]string{c.spec.ClassName, c.pool, c.selector}, func(source string) bool { return source == "" })
+		switch {
+		case c.quiet && cmd.Flags().Changed("output"):
+			return command.Coded(command.ExitUsage, errors.New("--quiet and --output exclude each other: leave one out"))
+		case len(sources) > 1:
+			return command.Coded(command.ExitUsage, errors.New("--class, --pool and --selector exclude each other: keep one of them"))
 		}
 		return c.run(cmd.Context())
 	}
 	return cmd
 }
 
-// claiming represents one run of the command.
+// claiming represents one run of the command, with its flags. The spec holds the requested fields,
+// except for the pool and the selector.
 type claiming struct {
-	*command.Env
-	asked  *claimFlags
-	dryRun *command.DryRun
-	wait   *command.Waiting
-	output *command.Output
-	quiet  bool
-
-	client client.WithWatch
-}
-
-func (c *claiming) check(cmd *cobra.Command) error {
-	if err := c.dryRun.Check(); err != nil {
-		return err
-	}
-	if c.quiet && cmd.Flags().Changed("output") {
-		return command.Coded(command.ExitUsage, fmt.Errorf("--quiet and --output exclude each other: leave one out"))
-	}
-	return c.asked.check()
+	*editing
+	name, pool, selector string
+	spec                 v1alpha1.IPClaimSpec
+	wait                 time.Duration
+	quiet                bool
 }
 
 func (c *claiming) run(ctx context.Context) error {
-	k8s, err := c.Env.Client()
+	if err := c.connect(); err != nil {
+		return err
+	}
+	claim, err := c.claim(ctx)
 	if err != nil {
 		return err
 	}
-	c.client = k8s
-	namespace, err := c.Namespace()
-	if err != nil {
-		return err
-	}
-	claim, err := c.asked.claim(ctx, k8s, namespace)
-	if err != nil {
-		return err
-	}
-	if *c.dryRun == command.DryRunClient {
-		return c.show(claim)
+	if c.dryRun == command.DryRunClient {
+		return c.sayCreated(claim)
 	}
 	if claim, err = c.create(ctx, claim); err != nil {
 		return err
 	}
-	if !isBound(claim) && *c.dryRun == command.DryRunNone && c.wait.AtMost > 0 {
+	if !isBound(claim) && c.dryRun == command.DryRunNone && c.wait > 0 {
 		if claim, err = c.await(ctx, claim); err != nil {
 			return err
 		}
@@ -112,7 +98,7 @@ func (c *claiming) run(ctx context.Context) error {
 // create creates the claim, or returns the stored one if that asked for the same.
 func (c *claiming) create(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alpha1.IPClaim, error) {
 	made := claim.DeepCopy()
-	err := c.client.Create(ctx, made, c.dryRun)
+	err := c.client.Create(ctx, made, c.createOptions())
 	switch {
 	case err == nil:
 		return made, nil
@@ -131,102 +117,66 @@ func (c *claiming) create(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alph
 
 // show prints a claim: its block alone, or the claim in the requested format.
 func (c *claiming) show(claim *v1alpha1.IPClaim) error {
-	if c.quiet && *c.dryRun != command.DryRunClient {
+	if c.quiet {
 		fmt.Fprintln(c.Out, claim.Status.AllocatedCIDR)
 		return nil
 	}
-	printed, err := command.NewObject(claim, func(wide bool) *command.Table { return claimTable(claim, wide) })
-	if err != nil {
-		return err
-	}
-	if *c.dryRun == command.DryRunClient {
-		printed.AsManifest = true
-		printed.Rows = func(bool) *command.Table {
-			return &command.Table{Rows: [][]command.Cell{{command.Text("%s %s", printed.Names()[0], c.dryRun.Done("created"))}}}
-		}
-	}
-	return c.Print(c.output, printed)
+	return c.Print(c.output, &command.Object{Object: claim, Rows: func(wide bool) *command.Table { return claimTable(claim, wide) }})
 }
 
 func claimTable(claim *v1alpha1.IPClaim, wide bool) *command.Table {
-	t := &command.Table{Headers: []string{"CLAIM", "BLOCK", "POOL", "CLASS", "PHASE"}}
-	pool := ""
+	pool, gateway := "", ""
 	if ref := claim.Status.PoolRef; ref != nil {
 		pool = ref.Name
 	}
-	cells := []command.Cell{
-		command.Text("%s", claim.Name), {Text: command.OrNone(claim.Status.AllocatedCIDR), Style: command.Strong}, command.Text("%s", command.OrNone(pool)),
-		command.Text("%s", command.OrNone(claim.Spec.ClassName)), command.Text("%s", command.OrNone(string(claim.Status.Phase))),
+	if network := claim.Status.Network; network != nil {
+		gateway = network.Gateway
 	}
+	t := &command.Table{Headers: []string{"CLAIM", "BLOCK", "POOL", "CLASS", "PHASE"}}
+	cells := texts(claim.Name, claim.Status.AllocatedCIDR, pool, claim.Spec.ClassName, string(claim.Status.Phase))
+	cells[1].Style = command.Strong
 	if wide {
 		t.Headers = append(t.Headers, "GATEWAY", "RECLAIM", "ALLOCATION")
-		gateway := ""
-		if network := claim.Status.Network; network != nil {
-			gateway = network.Gateway
-		}
-		cells = append(cells, command.Text("%s", command.OrNone(gateway)), command.Text("%s", command.OrNone(string(claim.Spec.ReclaimPolicy))), command.Text("%s", command.OrNone(claim.Spec.AllocationName)))
+		cells = append(cells, texts(gateway, string(claim.Spec.ReclaimPolicy), claim.Spec.AllocationName)...)
 	}
 	t.Add(cells...)
 	return t
 }
 
-// claimFlags holds the flags of the request of a claim.
-type claimFlags struct {
-	name, class, pool, selector, family, cidr, reclaim string
-
-	length *int32
-}
-
-func (f *claimFlags) bind(e *command.Env, cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "", "name of the claim; without one the API server makes one up")
-	flags.StringVar(&f.class, "class", "", "class that serves the claim")
-	flags.StringVar(&f.pool, "pool", "", "pool that serves the claim: a LocalIPPool of the namespace, else an IPPool; or localippool/NAME, ippool/NAME")
-	flags.StringVarP(&f.selector, "selector", "l", "", "labels of the pools that may serve the claim, such as site=a")
-	flags.Var(command.Length{Bits: &f.length}, "length", "size of the block: 24 for a /24 (default: that of the class or the pool)")
-	flags.StringVar(&f.cidr, "cidr", "", "ask for exactly this block, or this address")
-	flags.StringVar(&f.family, "family", "", "address family: IPv4 or IPv6 (default: that of the class or the pool)")
-	flags.StringVar(&f.reclaim, "reclaim-policy", "", "what becomes of the block when the claim is released: Delete or Retain (default: that of the class)")
+func (c *claiming) bind(cmd *cobra.Command) {
+	flags, spec := cmd.Flags(), &c.spec
+	flags.StringVar(&c.name, "name", "", "name of the claim; without one the API server makes one up")
+	flags.StringVar(&spec.ClassName, "class", "", "class that serves the claim")
+	flags.StringVar(&c.pool, "pool", "", "pool that serves the claim: a LocalIPPool of the namespace, else an IPPool; or localippool/NAME, ippool/NAME")
+	flags.StringVarP(&c.selector, "selector", "l", "", "labels of the pools that may serve the claim, such as site=a")
+	flags.Var(command.Length{Bits: &spec.PrefixLength}, "length", "size of the block: 24 for a /24 (default: that of the class or the pool)")
+	flags.StringVar(&spec.CIDR, "cidr", "", "ask for exactly this block, or this address")
+	flags.StringVar((*string)(&spec.IPFamily), "family", "", "address family: IPv4 or IPv6 (default: that of the class or the pool)")
+	flags.StringVar((*string)(&spec.ReclaimPolicy), "reclaim-policy", "", "what becomes of the block when the claim is released: Delete or Retain (default: that of the class)")
 	command.Complete(cmd, "family", command.Families()...)
 	command.Complete(cmd, "reclaim-policy", string(v1alpha1.ReclaimDelete), string(v1alpha1.ReclaimRetain))
-	command.CompleteWith(cmd, "class", e.CompleteNames(&v1alpha1.IPClassList{}))
-	command.CompleteWith(cmd, "pool", e.CompleteNames(&v1alpha1.LocalIPPoolList{}, &v1alpha1.IPPoolList{}))
-}
-
-func (f *claimFlags) check() error {
-	named := 0
-	for _, from := range []string{f.class, f.pool, f.selector} {
-		if from != "" {
-			named++
-		}
-	}
-	if named > 1 {
-		return command.Coded(command.ExitUsage, fmt.Errorf("--class, --pool and --selector exclude each other: keep one of them"))
-	}
-	return nil
+	command.CompleteWith(cmd, "class", c.CompleteNames(&v1alpha1.IPClassList{}))
+	command.CompleteWith(cmd, "pool", c.CompleteNames(&v1alpha1.LocalIPPoolList{}, &v1alpha1.IPPoolList{}))
 }
 
 // claim returns the claim that the flags describe.
-func (f *claimFlags) claim(ctx context.Context, c client.Client, namespace string) (*v1alpha1.IPClaim, error) {
-	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.name}}
-	if f.name == "" {
+func (c *claiming) claim(ctx context.Context) (*v1alpha1.IPClaim, error) {
+	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}, Spec: c.spec}
+	if c.name == "" {
 		claim.GenerateName = "claim-"
 	}
-	claim.Spec = v1alpha1.IPClaimSpec{
-		ClassName: f.class, IPFamily: v1alpha1.IPFamily(f.family), PrefixLength: f.length,
-		CIDR: command.AsBlock(f.cidr), ReclaimPolicy: v1alpha1.ReclaimPolicy(f.reclaim),
-	}
-	if f.pool != "" {
-		ref, err := command.PoolNamed(ctx, c, namespace, f.pool)
+	claim.Spec.CIDR = command.AsBlock(c.spec.CIDR)
+	if c.pool != "" {
+		ref, err := command.FindPool(ctx, c.client, c.namespace, c.pool)
 		if err != nil {
 			return nil, err
 		}
 		claim.Spec.PoolRef = &ref
 	}
-	if f.selector != "" {
-		selector, err := metav1.ParseToLabelSelector(f.selector)
+	if c.selector != "" {
+		selector, err := metav1.ParseToLabelSelector(c.selector)
 		if err != nil {
-			return nil, command.Coded(command.ExitUsage, fmt.Errorf("--selector=%s: %w: write one such as site=a", f.selector, err))
+			return nil, command.Coded(command.ExitUsage, fmt.Errorf("--selector=%s: %w: write one such as site=a", c.selector, err))
 		}
 		claim.Spec.PoolSelector = v1alpha1.PoolSelectorOf(selector)
 	}
@@ -234,51 +184,38 @@ func (f *claimFlags) claim(ctx context.Context, c client.Client, namespace strin
 }
 
 // sameRequest returns an error if a stored claim asked for something else. A field that is left
-// out now can have any value there: it was filled in when the claim was stored.
+// out now can have any value there: it was filled in when the claim was stored. The pool and the
+// selector are not filled in.
 func sameRequest(asked, stored *v1alpha1.IPClaim) error {
 	if !stored.DeletionTimestamp.IsZero() {
 		return command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s: is being deleted: wait until it is gone, or choose another --name", stored.Name))
 	}
-	field, has, wants := difference(&asked.Spec, &stored.Spec)
-	if field == "" {
-		return nil
-	}
-	return command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s exists and asked for something else: %s is %s, and not %s: choose another --name, or release it first: kubectl ipam release ipclaim/%s%s",
-		stored.Name, field, cmp.Or(has, "not set"), cmp.Or(wants, "left out"), stored.Name, command.InNamespace(stored)))
-}
-
-// difference names the first field in which the request differs from the stored claim.
-func difference(asked, stored *v1alpha1.IPClaimSpec) (field, has, wants string) {
-	switch {
-	case poolOf(asked.PoolRef) != poolOf(stored.PoolRef):
-		return "spec.poolRef", poolOf(stored.PoolRef), poolOf(asked.PoolRef)
-	case !apiequality.Semantic.DeepEqual(asked.PoolSelector, stored.PoolSelector):
-		return "spec.poolSelector", selectorText(stored.PoolSelector), selectorText(asked.PoolSelector)
-	}
-	for _, f := range []struct{ field, has, wants string }{
-		{"spec.className", stored.ClassName, asked.ClassName},
-		{"spec.ipFamily", string(stored.IPFamily), string(asked.IPFamily)},
-		{"spec.prefixLength", command.Length{Bits: &stored.PrefixLength}.String(), command.Length{Bits: &asked.PrefixLength}.String()},
-		{"spec.cidr", stored.CIDR, asked.CIDR},
-		{"spec.reclaimPolicy", string(stored.ReclaimPolicy), string(asked.ReclaimPolicy)},
+	for _, f := range []struct {
+		field, has, wants string
+		isFilledIn        bool
+	}{
+		{"spec.poolRef", poolOf(stored.Spec.PoolRef), poolOf(asked.Spec.PoolRef), false},
+		{"spec.poolSelector", selectorText(stored.Spec.PoolSelector), selectorText(asked.Spec.PoolSelector), false},
+		{"spec.className", stored.Spec.ClassName, asked.Spec.ClassName, true},
+		{"spec.ipFamily", string(stored.Spec.IPFamily), string(asked.Spec.IPFamily), true},
+		{"spec.prefixLength", command.Length{Bits: &stored.Spec.PrefixLength}.String(), command.Length{Bits: &asked.Spec.PrefixLength}.String(), true},
+		{"spec.cidr", stored.Spec.CIDR, asked.Spec.CIDR, true},
+		{"spec.reclaimPolicy", string(stored.Spec.ReclaimPolicy), string(asked.Spec.ReclaimPolicy), true},
 	} {
-		if f.wants != "" && f.wants != f.has {
-			return f.field, f.has, f.wants
+		if f.has != f.wants && (f.wants != "" || !f.isFilledIn) {
+			return command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s exists and asked for something else: %s is %s, and not %s: choose another --name, or release it first: kubectl ipam release ipclaim/%s%s",
+				stored.Name, f.field, cmp.Or(f.has, "not set"), cmp.Or(f.wants, "left out"), stored.Name, command.InNamespace(stored)))
 		}
 	}
-	return "", "", ""
+	return nil
 }
 
 // poolOf names a pool as an argument does; empty if there is none.
 func poolOf(ref *v1alpha1.PoolReference) string {
-	switch {
-	case ref == nil:
+	if ref == nil {
 		return ""
-	case ref.Kind == v1alpha1.PoolKindLocalIPPool:
-		return "localippool/" + ref.Name
-	default:
-		return "ippool/" + ref.Name
 	}
+	return strings.ToLower(string(cmp.Or(ref.Kind, v1alpha1.PoolKindIPPool))) + "/" + ref.Name
 }
 
 func selectorText(selector *v1alpha1.PoolSelector) string {
@@ -292,37 +229,29 @@ func isBound(claim *v1alpha1.IPClaim) bool { return claim.Status.Phase == v1alph
 
 // await watches a claim until it has its block. The claim stays in every case.
 func (c *claiming) await(ctx context.Context, claim *v1alpha1.IPClaim) (*v1alpha1.IPClaim, error) {
-	c.Note("%s; waiting for %s at most", whyWaiting(claim, "waits"), c.wait.AtMost)
-	last := claim
-	watched := &command.Awaited[*v1alpha1.IPClaim]{
-		Client: c.client, Named: claim.DeepCopy(), List: &v1alpha1.IPClaimList{},
-		Until: func(seen *v1alpha1.IPClaim) (bool, error) {
-			last = seen.DeepCopy()
-			return isBound(seen), nil
-		},
-		Gone: func() error {
-			return command.Coded(command.ExitNotFound, fmt.Errorf("IPClaim %s was deleted while it waited: run the command again to make a new one", claim.Name))
-		},
-	}
-	err := watched.Wait(ctx, c.wait.AtMost)
+	c.Note("%s; waiting for %s at most", whyWaiting(claim, "waits"), c.wait)
+	last, err := command.Await(ctx, c.client, claim, c.wait, isBound)
 	switch {
+	case errors.Is(err, command.ErrDeleted):
+		err = command.Coded(command.ExitNotFound, fmt.Errorf("IPClaim %s was deleted while it waited: run the command again to make a new one", claim.Name))
 	case errors.Is(err, context.DeadlineExceeded):
-		return last, command.Coded(command.ExitTimedOut, fmt.Errorf("%s\n%s", whyWaiting(last, "stays, and waits still after "+c.wait.AtMost.String()), whatNow(last)))
+		err = command.Coded(command.ExitTimedOut, fmt.Errorf("%s\n%s", whyWaiting(last, "stays, and waits still after "+c.wait.String()), whatNow(last)))
 	case errors.Is(err, command.ErrInterrupted):
-		return last, fmt.Errorf("interrupted: %s\n%s", whyWaiting(last, "stays and waits"), whatNow(last))
+		err = fmt.Errorf("interrupted: %s\n%s", whyWaiting(last, "stays and waits"), whatNow(last))
 	}
 	return last, err
 }
 
 // waits returns the error of a claim that is stored and has no block; nil if it has one.
 func (c *claiming) waits(claim *v1alpha1.IPClaim) error {
-	if isBound(claim) {
+	reason, message := readyOf(claim.Status.Conditions)
+	switch {
+	case isBound(claim):
 		return nil
+	case c.dryRun == command.DryRunServer:
+		return command.Coded(codeOfReason(reason), fmt.Errorf("the claim would wait: %s", message))
 	}
-	if *c.dryRun == command.DryRunServer {
-		return command.Coded(codeOfReason(readyReason(claim)), fmt.Errorf("the claim would wait: %s", readyMessage(claim)))
-	}
-	return command.Coded(codeOfReason(readyReason(claim)), fmt.Errorf("%s\n%s", whyWaiting(claim, "is stored and waits"), whatNow(claim)))
+	return command.Coded(codeOfReason(reason), fmt.Errorf("%s\n%s", whyWaiting(claim, "is stored and waits"), whatNow(claim)))
 }
 
 // whatNow lists the commands for a claim that waits, one per line.
@@ -335,21 +264,8 @@ func whatNow(claim *v1alpha1.IPClaim) string {
 
 // whyWaiting explains why a claim that does this, such as wait, has no block.
 func whyWaiting(claim *v1alpha1.IPClaim, does string) string {
-	return fmt.Sprintf("IPClaim %s %s (%s): %s", claim.Name, does, readyReason(claim), readyMessage(claim))
-}
-
-func readyReason(claim *v1alpha1.IPClaim) string {
-	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
-		return ready.Reason
-	}
-	return "NoAnswer"
-}
-
-func readyMessage(claim *v1alpha1.IPClaim) string {
-	if ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
-		return ready.Message
-	}
-	return "no operator has answered it: see whether Cadastre runs"
+	reason, message := readyOf(claim.Status.Conditions)
+	return fmt.Sprintf("IPClaim %s %s (%s): %s", claim.Name, does, reason, message)
 }
 
 // codeOfReason returns the exit code for a claim that waits for a reason.

@@ -1,10 +1,9 @@
 package edit
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -37,43 +35,35 @@ It refuses to switch if the new class would not serve all claims of the present 
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPClassList{}),
 	}
-	s := &switching{Env: e, dryRun: command.BindDryRun(cmd), output: command.BindOutput(cmd)}
+	s := &switching{editing: bindEditing(e, cmd)}
 	cmd.Flags().BoolVar(&s.force, "force", false, "switch although the new class does not serve all that the present one serves")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.dryRun.Check(); err != nil {
-			return err
-		}
-		return s.run(cmd.Context(), args[0])
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args[0]) }
 	return cmd
 }
 
 // switching represents one run of the command.
 type switching struct {
-	*command.Env
-	dryRun *command.DryRun
-	output *command.Output
-	force  bool
+	*editing
+	force bool
 
-	client client.Client
 	// classes holds the classes by their names, and target the one that is to be the default.
 	classes map[string]*v1alpha1.IPClass
 	target  *v1alpha1.IPClass
+	// family holds the classes of the target's family.
+	family []inventory.ClassEntry
 }
 
 // mostSteps limits a run: a switch takes three writes, and as many to finish an earlier one.
 const mostSteps = 16
 
 func (s *switching) run(ctx context.Context, name string) error {
-	k8s, err := s.Env.Client()
-	if err != nil {
+	if err := s.connect(); err != nil {
 		return err
 	}
-	s.client = k8s
 	if err := s.read(ctx, name); err != nil {
 		return err
 	}
-	before, _ := inventory.DefaultOf(defaults(s.classes, s.target.Spec.IPFamily))
+	before, _ := inventory.DefaultOf(annotatedOf(s.family))
 	if lost := notServed(s.classes[before.Name], s.target); len(lost) > 0 && !s.force {
 		return command.Coded(command.ExitConflict, fmt.Errorf("IPClass %s does not serve all that the default class %s serves:\n  %s\nchange it, or switch nevertheless with --force", name, before.Name, strings.Join(lost, "\n  ")))
 	}
@@ -81,7 +71,7 @@ func (s *switching) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.say(before.Name, written)
+	return s.report(before.Name, written)
 }
 
 // steps does one step after the other until none is left, and returns the number of steps that
@@ -89,7 +79,7 @@ func (s *switching) run(ctx context.Context, name string) error {
 func (s *switching) steps(ctx context.Context) (written int, err error) {
 	name, claimed := s.target.Name, false
 	for range mostSteps {
-		step := nextStep(defaultsAndTarget(s.classes, s.target), name, claimed)
+		step := nextStep(s.family, name, claimed)
 		if step.isNone() {
 			return written, nil
 		}
@@ -97,7 +87,7 @@ func (s *switching) steps(ctx context.Context) (written int, err error) {
 		switch {
 		case err != nil:
 			return written, err
-		case *s.dryRun != command.DryRunNone:
+		case s.dryRun != command.DryRunNone:
 			return 1, nil
 		case done && step.withdrawn != "":
 			return written, command.Coded(command.ExitConflict, fmt.Errorf("IPClass %s was made the default class at the same time: see whether that is right, or run the command again", step.withdrawn))
@@ -123,7 +113,15 @@ func (s *switching) read(ctx context.Context, name string) error {
 		s.classes[list.Items[i].Name] = &list.Items[i]
 	}
 	if s.target = s.classes[name]; s.target == nil {
-		return command.NotFound(s.client, &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		return command.NotFound(&v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	s.family = nil
+	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
+		if class := s.classes[name]; class.Spec.IPFamily == s.target.Spec.IPFamily {
+			entry, _ := inventory.ReadClass(class) // one that is not valid counts by its annotations
+			entry.Name = name
+			s.family = append(s.family, entry)
+		}
 	}
 	return nil
 }
@@ -131,24 +129,20 @@ func (s *switching) read(ctx context.Context, name string) error {
 // write does one step, on the class as it was read. If the class has changed since then, it writes
 // nothing and returns false.
 func (s *switching) write(ctx context.Context, step step) (done bool, err error) {
-	class := s.classes[step.class]
-	if *s.dryRun == command.DryRunClient {
+	if s.dryRun == command.DryRunClient {
 		return true, nil
 	}
-	annotations := map[string]*string{v1alpha1.AnnotationReplacesDefault: nil, v1alpha1.AnnotationDefaultClass: nil}
+	class := s.classes[step.class].DeepCopy()
+	delete(class.Annotations, v1alpha1.AnnotationDefaultClass)
+	delete(class.Annotations, v1alpha1.AnnotationReplacesDefault)
 	if step.isDefault {
-		annotations[v1alpha1.AnnotationDefaultClass] = new("true")
+		metav1.SetMetaDataAnnotation(&class.ObjectMeta, v1alpha1.AnnotationDefaultClass, "true")
 	}
 	if step.replaces != "" {
-		annotations[v1alpha1.AnnotationReplacesDefault] = &step.replaces
+		metav1.SetMetaDataAnnotation(&class.ObjectMeta, v1alpha1.AnnotationReplacesDefault, step.replaces)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": class.UID, "resourceVersion": class.ResourceVersion, "annotations": annotations,
-	}})
-	if err != nil {
-		return false, err
-	}
-	err = s.client.Patch(ctx, class.DeepCopy(), client.RawPatch(types.MergePatchType, patch), s.dryRun)
+	patch := client.MergeFromWithOptions(s.classes[step.class], client.MergeFromWithOptimisticLock{})
+	err = s.client.Patch(ctx, class, patch, s.patchOptions())
 	switch {
 	case apierrors.IsConflict(err):
 		return false, nil
@@ -158,22 +152,15 @@ func (s *switching) write(ctx context.Context, step step) (done bool, err error)
 	return err == nil, err
 }
 
-func (s *switching) say(before string, written int) error {
-	target := s.target
-	done := fmt.Sprintf("is the default class for %s", target.Spec.IPFamily)
-	switch {
-	case written == 0:
-		done += " already"
-	case before != "" && before != target.Name:
-		done = s.dryRun.Done(done + ", in place of " + before)
-	default:
-		done = s.dryRun.Done(done)
+func (s *switching) report(before string, written int) error {
+	done := fmt.Sprintf("is the default class for %s", s.target.Spec.IPFamily)
+	if written == 0 {
+		return s.say(s.target, done+" already")
 	}
-	printed, err := command.Outcome(target, done)
-	if err != nil {
-		return err
+	if before != "" && before != s.target.Name {
+		done += ", in place of " + before
 	}
-	return s.Print(s.output, printed)
+	return s.say(s.target, s.dryRun.Done(done))
 }
 
 // step represents one write of a switch: the annotations that a class is to have.
@@ -189,10 +176,9 @@ type step struct {
 func (s step) isNone() bool { return s.class == "" }
 
 // nextStep returns the next write that makes the target the default class of its family; none
-// when nothing is left to do. The classes are the target and the classes that are annotated as
-// the default. At each moment between two writes either the class that counted before or the
-// target counts, as inventory.DefaultOf decides. Admission allows each write: it refuses a
-// second default, except one that replaces the only other.
+// when nothing is left to do. At each moment between two writes either the class that counted
+// before or the target counts, as inventory.DefaultOf decides. Admission allows each write: it
+// refuses a second default, except one that replaces the only other.
 //
 //	old ─ default              new ─
 //	old ─ default              new ─ default, replaces old     new counts from here on
@@ -206,7 +192,7 @@ func (s step) isNone() bool { return s.class == "" }
 // this run has made the target the default and another class counts, a second switch was begun
 // at the same time or after it, and this run leaves that switch alone.
 func nextStep(classes []inventory.ClassEntry, target string, claimed bool) step {
-	annotated := slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
+	annotated := annotatedOf(classes)
 	counting, exists := inventory.DefaultOf(annotated)
 	switch {
 	case !exists:
@@ -238,32 +224,9 @@ func named(name string) func(inventory.ClassEntry) bool {
 	return func(c inventory.ClassEntry) bool { return c.Name == name }
 }
 
-// defaults returns the classes of a family that are annotated as the default.
-func defaults(classes map[string]*v1alpha1.IPClass, family v1alpha1.IPFamily) []inventory.ClassEntry {
-	var annotated []inventory.ClassEntry
-	for _, class := range classes {
-		if class.Spec.IPFamily == family && inventory.IsDefault(class) {
-			annotated = append(annotated, entry(class))
-		}
-	}
-	slices.SortFunc(annotated, func(a, b inventory.ClassEntry) int { return cmp.Compare(a.Name, b.Name) })
-	return annotated
-}
-
-// defaultsAndTarget returns the defaults of the target's family, and the target.
-func defaultsAndTarget(classes map[string]*v1alpha1.IPClass, target *v1alpha1.IPClass) []inventory.ClassEntry {
-	all := defaults(classes, target.Spec.IPFamily)
-	if !inventory.IsDefault(target) {
-		all = append(all, entry(target))
-	}
-	return all
-}
-
-// entry reads a class; a class that is not valid counts by its annotations.
-func entry(class *v1alpha1.IPClass) inventory.ClassEntry {
-	read, _ := inventory.ReadClass(class)
-	read.Name = class.Name
-	return read
+// annotatedOf returns the classes that are annotated as the default.
+func annotatedOf(classes []inventory.ClassEntry) []inventory.ClassEntry {
+	return slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
 }
 
 // notServed describes the claims without a class name that the present default class serves, and

@@ -23,11 +23,7 @@ func TestDefaultClassSwitchHasNoGap(t *testing.T) {
 			for replaces := range 64 {
 				var classes []inventory.ClassEntry
 				for i, name := range []string{"a", "b", "t"} {
-					classes = append(classes, inventory.ClassEntry{
-						Class: ipam.Class{Name: name}, Created: time.Unix(ages[i], 0),
-						Default:  annotated>>i&1 == 1,
-						Replaces: []string{"", "a", "b", "t"}[replaces>>(2*i)&3],
-					})
+					classes = append(classes, class(name, ages[i], annotated>>i&1 == 1, []string{"", "a", "b", "t"}[replaces>>(2*i)&3]))
 				}
 				states++
 				switchFrom(t, classes)
@@ -37,6 +33,10 @@ func TestDefaultClassSwitchHasNoGap(t *testing.T) {
 	if states != 6*8*64 {
 		t.Errorf("tried %d states", states)
 	}
+}
+
+func class(name string, created int64, isDefault bool, replaces string) inventory.ClassEntry {
+	return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: isDefault, Replaces: replaces}
 }
 
 // switchFrom switches the default to t.
@@ -85,10 +85,6 @@ func apply(classes []inventory.ClassEntry, s step) []inventory.ClassEntry {
 	return classes
 }
 
-func annotatedOf(classes []inventory.ClassEntry) []inventory.ClassEntry {
-	return slices.DeleteFunc(slices.Clone(classes), func(c inventory.ClassEntry) bool { return !c.Default })
-}
-
 // short prints the state of classes.
 func short(classes []inventory.ClassEntry) []string {
 	var all []string
@@ -108,10 +104,7 @@ func short(classes []inventory.ClassEntry) []string {
 // TestLaterDefaultClassSwitchIsWithdrawn lets two classes replace the default at one moment: the
 // older one of the two counts, and the run of the other gives way.
 func TestLaterDefaultClassSwitchIsWithdrawn(t *testing.T) {
-	class := func(name string, created int64, replaces string) inventory.ClassEntry {
-		return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: true, Replaces: replaces}
-	}
-	classes := []inventory.ClassEntry{class("old", 1, ""), class("b", 2, "old"), class("c", 3, "old")}
+	classes := []inventory.ClassEntry{class("old", 1, true, ""), class("b", 2, true, "old"), class("c", 3, true, "old")}
 	if got, want := nextStep(classes, "c", true), (step{class: "c", withdrawn: "b"}); got != want {
 		t.Errorf("the run for c does %+v, want %+v", got, want)
 	}
@@ -123,9 +116,6 @@ func TestLaterDefaultClassSwitchIsWithdrawn(t *testing.T) {
 // TestConcurrentDefaultClassSwitchesHaveNoGap lets two runs read and write in every order, for the same class
 // and for different ones, from a finished switch and from each state of an unfinished one.
 func TestConcurrentDefaultClassSwitchesHaveNoGap(t *testing.T) {
-	class := func(name string, created int64, isDefault bool, replaces string) inventory.ClassEntry {
-		return inventory.ClassEntry{Class: ipam.Class{Name: name}, Created: time.Unix(created, 0), Default: isDefault, Replaces: replaces}
-	}
 	explored := 0
 	for _, ages := range [][]int64{{1, 2, 3}, {3, 2, 1}, {2, 1, 3}} {
 		for _, begin := range [][]inventory.ClassEntry{

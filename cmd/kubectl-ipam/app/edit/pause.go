@@ -12,6 +12,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 )
 
 // NewPause returns the command pause.
@@ -24,8 +25,7 @@ Claims that only this pool could serve wait. Its child pools continue to hand ou
 blocks: pause each that is to stop.`,
 		Example: `  kubectl ipam pause nodes`,
 	}
-	p := bindPausing(e, cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0], p.pause) }
+	bindPausing(e, cmd, (*pausing).pause)
 	return cmd
 }
 
@@ -37,58 +37,40 @@ func NewResume(e *command.Env) *cobra.Command {
 		Long:    `Resume allocation from a paused pool. The claims that wait for it are served, oldest first.`,
 		Example: `  kubectl ipam resume nodes`,
 	}
-	p := bindPausing(e, cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0], p.resume) }
+	bindPausing(e, cmd, (*pausing).resume)
 	return cmd
 }
 
 // pausing represents one run of pause or resume.
-type pausing struct {
-	*command.Env
-	dryRun *command.DryRun
-	output *command.Output
+type pausing struct{ *editing }
 
-	client client.Client
-}
-
-func bindPausing(e *command.Env, cmd *cobra.Command) *pausing {
+// bindPausing makes the command do this with the pool that its argument names.
+func bindPausing(e *command.Env, cmd *cobra.Command, do func(*pausing, context.Context, v1alpha1.Pool) error) {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{})
-	return &pausing{Env: e, dryRun: command.BindDryRun(cmd), output: command.BindOutput(cmd)}
+	p := &pausing{bindEditing(e, cmd)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := p.connect(); err != nil {
+			return err
+		}
+		ref, err := command.FindPool(cmd.Context(), p.client, p.namespace, args[0])
+		if err != nil {
+			return err
+		}
+		pool := newPool(p.namespace, ref)
+		if err := command.Get(cmd.Context(), p.client, pool); err != nil {
+			return err
+		}
+		return do(p, cmd.Context(), pool)
+	}
 }
 
-func (p *pausing) run(ctx context.Context, argument string, do func(context.Context, v1alpha1.Pool) error) error {
-	if err := p.dryRun.Check(); err != nil {
-		return err
-	}
-	k8s, err := p.Env.Client()
-	if err != nil {
-		return err
-	}
-	p.client = k8s
-	pool, err := pool(ctx, p.Env, k8s, argument)
-	if err != nil {
-		return err
-	}
-	return do(ctx, pool)
-}
-
-// pool reads the pool that an argument names.
-func pool(ctx context.Context, e *command.Env, c client.Client, argument string) (v1alpha1.Pool, error) {
-	namespace, err := e.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	ref, err := command.PoolNamed(ctx, c, namespace, argument)
-	if err != nil {
-		return nil, err
-	}
-	pool := v1alpha1.NewPool(ref.Kind)
-	pool.SetName(ref.Name)
-	if ref.Kind == v1alpha1.PoolKindLocalIPPool {
-		pool.SetNamespace(namespace)
-	}
-	return pool, command.Get(ctx, c, pool)
+// newPool returns a pool with the name to which a reference in a namespace refers.
+func newPool(namespace string, ref v1alpha1.PoolReference) v1alpha1.Pool {
+	pool, key := v1alpha1.NewPool(ref.Kind), convert.PoolKey(namespace, ref)
+	pool.SetNamespace(key.Namespace)
+	pool.SetName(key.Name)
+	return pool
 }
 
 func (p *pausing) pause(ctx context.Context, pool v1alpha1.Pool) error {
@@ -123,7 +105,7 @@ func (p *pausing) resume(ctx context.Context, pool v1alpha1.Pool) error {
 // annotate sets the annotation, or removes it if the value is nil. It changes exactly this pool,
 // and no later one of its name.
 func (p *pausing) annotate(ctx context.Context, pool v1alpha1.Pool, value *string) error {
-	if *p.dryRun == command.DryRunClient {
+	if p.dryRun == command.DryRunClient {
 		annotations := pool.GetAnnotations()
 		delete(annotations, v1alpha1.AnnotationPaused)
 		if value != nil {
@@ -138,13 +120,5 @@ func (p *pausing) annotate(ctx context.Context, pool v1alpha1.Pool, value *strin
 	if err != nil {
 		return err
 	}
-	return p.client.Patch(ctx, pool, client.RawPatch(types.MergePatchType, patch), p.dryRun)
-}
-
-func (p *pausing) say(pool v1alpha1.Pool, what string) error {
-	printed, err := command.Outcome(pool, what)
-	if err != nil {
-		return err
-	}
-	return p.Print(p.output, printed)
+	return p.client.Patch(ctx, pool, client.RawPatch(types.MergePatchType, patch), p.patchOptions())
 }

@@ -29,8 +29,8 @@ func TestReleaseDeletesOnlyDescribedObject(t *testing.T) {
 				return nil
 			},
 		}).Build()
-		r := &Releasing{DryRun: &mode, Client: c}
-		if err := r.Delete(t.Context(), &Holding{obj: claim, Report: &ReleaseReport{}}); err != nil {
+		r := &Releasing{editing: &editing{dryRun: mode, client: c}}
+		if err := r.Delete(t.Context(), &ReleaseReport{obj: claim}); err != nil {
 			t.Fatal(err)
 		}
 		if len(calls) != wantCalls {

@@ -230,7 +230,7 @@ func (k *Knowledge) load(classes []v1alpha1.IPClass, namespaces []metav1.Partial
 	for i := range namespaces {
 		listed.Objects = append(listed.Objects, &namespaces[i])
 	}
-	for record := range k.Register.Records() {
+	for _, record := range k.Register.Records() {
 		listed.Records = append(listed.Records, record.Record)
 	}
 	var err error

@@ -15,7 +15,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -59,7 +58,7 @@ func explain(e *command.Env, cmd *cobra.Command, argument string) (*Report, erro
 	if err != nil {
 		return nil, err
 	}
-	r, err := e.ReadQuietly(cmd, register.Scope{})
+	r, err := e.ReadQuietly(cmd, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func Explanation(ctx context.Context, question *Question, knowledge *Knowledge) 
 		if question.pool != nil {
 			report.From = lineage(knowledge.Register, convert.PoolKey(report.Namespace, *question.pool))
 		}
-		for record := range knowledge.Register.Records() {
+		for _, record := range knowledge.Register.Records() {
 			if record.Name == (ipam.Name{Namespace: report.Namespace, Name: report.Record}) {
 				report.RequestedBy = record.RequestedBy
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"maps"
 	"slices"
 	"strings"
@@ -12,9 +11,13 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
@@ -28,20 +31,20 @@ const (
 func (d *Doctor) webhooks(ctx context.Context) []Check {
 	var checks []Check
 	var all []*manifests.Webhook
-	for _, c := range []struct{ check, kind, name string }{
-		{"webhooks/mutating", kindMutating, MutatingWebhook},
-		{"webhooks/validating", kindValidating, ValidatingWebhook},
+	for _, c := range []struct {
+		check, kind   string
+		configuration client.Object
+	}{
+		{"webhooks/mutating", kindMutating, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: MutatingWebhook}}},
+		{"webhooks/validating", kindValidating, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ValidatingWebhook}}},
 	} {
-		live, err := readWebhooks(ctx, d.Client, c.kind, c.name)
-		switch {
-		case apierrors.IsNotFound(err):
-			checks = append(checks, failed(c.check, remedyManifests, "there is no %s %s", c.kind, c.name))
-		case err != nil:
-			checks = append(checks, unread(c.check, c.kind+" "+c.name, err))
-		default:
-			checks = append(checks, judgeWebhooks(c.check, live, manifests.Webhooks(c.kind, d.account())))
-			all = append(all, live...)
+		if bad := d.get(ctx, c.configuration, failed(c.check, remedyManifests, "")); bad != nil {
+			checks = append(checks, *bad)
+			continue
 		}
+		live := webhooksIn(c.configuration)
+		checks = append(checks, judgeWebhooks(c.check, live, manifests.Webhooks(c.kind, d.account())))
+		all = append(all, live...)
 	}
 	if len(all) > 0 {
 		checks = append(checks, judgeTrust(all), d.service(ctx, all))
@@ -49,22 +52,19 @@ func (d *Doctor) webhooks(ctx context.Context) []Check {
 	return checks
 }
 
-func readWebhooks(ctx context.Context, reader client.Reader, kind, name string) ([]*manifests.Webhook, error) {
+func webhooksIn(configuration client.Object) []*manifests.Webhook {
 	var found []*manifests.Webhook
-	if kind == kindMutating {
-		configuration := &admissionv1.MutatingWebhookConfiguration{}
-		err := reader.Get(ctx, client.ObjectKey{Name: name}, configuration)
-		for i := range configuration.Webhooks {
-			found = append(found, manifests.WebhookOf(&configuration.Webhooks[i]))
+	switch c := configuration.(type) {
+	case *admissionv1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			found = append(found, manifests.WebhookOf(&c.Webhooks[i]))
 		}
-		return found, err
+	case *admissionv1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			found = append(found, &manifests.Webhook{ValidatingWebhook: c.Webhooks[i]})
+		}
 	}
-	configuration := &admissionv1.ValidatingWebhookConfiguration{}
-	err := reader.Get(ctx, client.ObjectKey{Name: name}, configuration)
-	for i := range configuration.Webhooks {
-		found = append(found, &manifests.Webhook{ValidatingWebhook: configuration.Webhooks[i]})
-	}
-	return found, err
+	return found
 }
 
 // judgeWebhooks compares the webhooks of a configuration with the shipped ones.
@@ -109,7 +109,7 @@ func judgeTrust(all []*manifests.Webhook) Check {
 		switch {
 		case len(config.CABundle) == 0:
 			return failed(name, remedy, "%s has no caBundle, so the API server trusts no replica", w.Name)
-		case len(certificatesIn(config.CABundle)) == 0:
+		case len(certs.ParseBundle(config.CABundle)) == 0:
 			return failed(name, remedy, "the caBundle of %s has no certificate that can be read", w.Name)
 		case !bytes.Equal(config.CABundle, first):
 			return failed(name, remedy, "the caBundle of %s is not that of %s", w.Name, all[0].Name)
@@ -127,46 +127,40 @@ func (d *Doctor) service(ctx context.Context, all []*manifests.Webhook) Check {
 	if reference == nil {
 		return warned(name, remedyManifests, "%s is called by a URL and not by a Service", all[0].Name)
 	}
-	what := "Service " + reference.Namespace + "/" + reference.Name
-	err := d.Client.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, &corev1.Service{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return failed(name, remedyManifests, "there is no %s", what)
-	case err != nil:
-		return unread(name, what, err)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace, Name: reference.Name}}
+	if bad := d.get(ctx, service, failed(name, remedyManifests, "")); bad != nil {
+		return *bad
 	}
-	return ok(name, "%s exists", what)
+	return ok(name, "Service %s/%s exists", reference.Namespace, reference.Name)
 }
 
 // expiresSoon is the time before its end at which a certificate should have been renewed: the
 // operator renews it a month before.
 const expiresSoon = 14 * 24 * time.Hour
 
-// certificates checks the certificate that the webhooks serve if the caller can read its Secret,
+// certificate checks the certificate that the webhooks serve if the caller can read its Secret,
 // else the certificates that the configurations trust.
-func (d *Doctor) certificates(ctx context.Context) []Check {
+func (d *Doctor) certificate(ctx context.Context) Check {
 	const name = "certificate"
-	live, err := readWebhooks(ctx, d.Client, kindMutating, MutatingWebhook)
-	if err != nil || len(live) == 0 {
-		return []Check{skipped(name, "there are no webhooks that you may read")}
+	live := &admissionv1.MutatingWebhookConfiguration{}
+	if err := d.Client.Get(ctx, client.ObjectKey{Name: MutatingWebhook}, live); err != nil || len(live.Webhooks) == 0 {
+		return skipped(name, "there are no webhooks that you may read")
 	}
-	bundle := certificatesIn(live[0].ClientConfig.CABundle)
-	secret := &corev1.Secret{}
-	what := "Secret " + d.Operator + "/" + CertificateSecret
-	err = d.Client.Get(ctx, client.ObjectKey{Namespace: d.Operator, Name: CertificateSecret}, secret)
+	config := &live.Webhooks[0].ClientConfig
+	bundle := certs.ParseBundle(config.CABundle)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Operator, Name: CertificateSecret}}
+	bad := d.get(ctx, secret, failed(name, "let the operator or cert-manager write it; see deployment and leader", ""))
 	switch {
-	case apierrors.IsForbidden(err):
-		return []Check{judgeExpiry(name, bundle, d.Now(), "the authority of the webhooks' certificate", "you may not read "+what)}
-	case apierrors.IsNotFound(err):
-		return []Check{failed(name, "let the operator or cert-manager write it; see deployment and leader", "there is no %s", what)}
-	case err != nil:
-		return []Check{unread(name, what, err)}
+	case bad != nil && bad.Result == ResultSkipped: // the caller may not read it
+		return judgeExpiry(name, bundle, d.Now(), "the authority of the webhooks' certificate", "; "+bad.Message)
+	case bad != nil:
+		return *bad
 	}
 	var host string
-	if service := live[0].ClientConfig.Service; service != nil {
+	if service := config.Service; service != nil {
 		host = service.Name + "." + service.Namespace + ".svc"
 	}
-	return []Check{judgeCertificate(certificatesIn(secret.Data[corev1.TLSCertKey]), bundle, host, d.Now())}
+	return judgeCertificate(certs.ParseBundle(secret.Data[corev1.TLSCertKey]), bundle, host, d.Now())
 }
 
 // judgeCertificate judges whether an API server that trusts the bundle accepts a server of
@@ -194,18 +188,10 @@ func judgeCertificate(served, bundle []*x509.Certificate, host string, now time.
 
 // judgeExpiry judges the certificate that ends first.
 func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, what, addition string) Check {
-	if addition != "" {
-		addition = "; " + addition
-	}
 	if len(certificates) == 0 {
 		return skipped(name, "there is none that you may read")
 	}
-	end := certificates[0].NotAfter
-	for _, c := range certificates[1:] {
-		if c.NotAfter.Before(end) {
-			end = c.NotAfter
-		}
-	}
+	end := slices.MinFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 	switch {
 	case now.After(end):
 		return failed(name, "see whether the operator runs: deployment and leader", "%s expired at %s%s", what, at(end), addition)
@@ -217,16 +203,119 @@ func judgeExpiry(name string, certificates []*x509.Certificate, now time.Time, w
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// certificatesIn returns the readable certificates of a PEM text.
-func certificatesIn(text []byte) []*x509.Certificate {
-	var all []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return all
-		}
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
-			all = append(all, c)
+const (
+	clientCAFlag = "--webhook-client-ca"
+	// webhookPort is the name of the webhooks' port in the Pods.
+	webhookPort = "webhook"
+)
+
+// callers checks that only the API servers can call the webhooks: every reader of an error with
+// their path knows the path.
+func (d *Doctor) callers(ctx context.Context) Check {
+	const name = "webhooks/callers"
+	found, err := deployments(ctx, d.Client, d.Operator)
+	if err != nil {
+		return unread(name, "Deployments of namespace "+d.Operator, err)
+	}
+	template := shippedPods()
+	if len(found) > 0 {
+		template = &found[0].Spec.Template
+	}
+	if asksForCertificates(template.Spec.Containers) {
+		return ok(name, "a client needs a certificate (%s)", clientCAFlag)
+	}
+	policies := &networkingv1.NetworkPolicyList{}
+	if err := d.Client.List(ctx, policies, client.InNamespace(d.Operator)); err != nil {
+		return unread(name, "NetworkPolicies of namespace "+d.Operator, err)
+	}
+	return judgeCallers(policies.Items, template)
+}
+
+// shippedPods returns the Pods of the manifests, as far as a NetworkPolicy selects them.
+func shippedPods() *corev1.PodTemplateSpec {
+	pods := &corev1.PodTemplateSpec{}
+	pods.Labels = map[string]string{"app.kubernetes.io/name": "cadastre", "control-plane": "controller-manager"}
+	pods.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: webhookPort, ContainerPort: 9443}}}}
+	return pods
+}
+
+func asksForCertificates(containers []corev1.Container) bool {
+	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool {
+			file, found := strings.CutPrefix(arg, clientCAFlag)
+			return found && file != "="
+		})
+	})
+}
+
+// judgeCallers judges which clients can reach the webhooks' port. If there are policies, a client
+// can reach it if at least one of them lets it pass.
+func judgeCallers(policies []networkingv1.NetworkPolicy, pods *corev1.PodTemplateSpec) Check {
+	const name = "webhooks/callers"
+	const remedy = "limit them to the API servers: by --webhook-client-ca, or by their addresses in the NetworkPolicy (networkPolicy.apiServerCIDRs in the Helm chart); see docs/operations.md, who may call the webhooks"
+	limited, open := "", ""
+	for i := range policies {
+		policy := &policies[i]
+		switch {
+		case !selects(policy, pods):
+		case opensWebhooks(policy, pods):
+			open = policy.Name
+		default:
+			limited = policy.Name
 		}
 	}
+	switch {
+	case open != "":
+		return warned(name, remedy, "NetworkPolicy %s lets every Pod reach the webhooks, and they ask for no client certificate: a client that has seen their path in an error can call them", open)
+	case limited == "":
+		return warned(name, remedy, "no NetworkPolicy limits which Pods reach the webhooks, and they ask for no client certificate: a client that has seen their path in an error can call them")
+	}
+	return ok(name, "NetworkPolicy %s limits the addresses that reach the webhooks", limited)
+}
+
+// selects reports whether a policy limits the ingress of the Pods.
+func selects(policy *networkingv1.NetworkPolicy, pods *corev1.PodTemplateSpec) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	ingress := len(policy.Spec.PolicyTypes) == 0 || slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)
+	return err == nil && ingress && selector.Matches(labels.Set(pods.Labels))
+}
+
+// opensWebhooks reports whether a policy lets every Pod of the cluster reach the webhooks.
+func opensWebhooks(policy *networkingv1.NetworkPolicy, pods *corev1.PodTemplateSpec) bool {
+	return slices.ContainsFunc(policy.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+		return isForWebhooks(rule.Ports, pods) && (len(rule.From) == 0 || slices.ContainsFunc(rule.From, isEverybody))
+	})
+}
+
+func isForWebhooks(ports []networkingv1.NetworkPolicyPort, pods *corev1.PodTemplateSpec) bool {
+	number := int32(0)
+	for i := range pods.Spec.Containers {
+		for _, port := range pods.Spec.Containers[i].Ports {
+			if port.Name == webhookPort {
+				number = port.ContainerPort
+			}
+		}
+	}
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		switch {
+		case p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP:
+			return false
+		case p.Port == nil:
+			return true
+		case p.Port.Type == intstr.String:
+			return p.Port.StrVal == webhookPort
+		case p.EndPort != nil:
+			return p.Port.IntVal <= number && number <= *p.EndPort
+		}
+		return p.Port.IntVal == number
+	})
+}
+
+// isEverybody reports whether a peer covers every Pod of the cluster, or every address.
+func isEverybody(peer networkingv1.NetworkPolicyPeer) bool {
+	if peer.IPBlock != nil {
+		return strings.HasSuffix(peer.IPBlock.CIDR, "/0")
+	}
+	isAny := func(s *metav1.LabelSelector) bool { return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0 }
+	return isAny(peer.NamespaceSelector) && (peer.PodSelector == nil || isAny(peer.PodSelector))
 }

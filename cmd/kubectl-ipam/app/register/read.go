@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -30,6 +30,8 @@ const (
 	pageSize = 5000
 	// atOnce is the number of lists of records that are read at a time.
 	atOnce = 4
+	// clusterScoped is the only resource of these that is not in namespaces.
+	clusterScoped = "ippools"
 )
 
 // Read lists all pools, the records in the scope, and the claims that wait. If the caller cannot
@@ -38,15 +40,10 @@ const (
 func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*Register, error) {
 	var objects Objects
 	l := &lister{reader: source, namespace: namespace}
-	l.list(ctx, "ippools", &v1alpha1.IPPoolList{}, func(page client.ObjectList) {
-		objects.Pools = append(objects.Pools, page.(*v1alpha1.IPPoolList).Items...)
-	})
-	l.list(ctx, "localippools", &v1alpha1.LocalIPPoolList{}, func(page client.ObjectList) {
-		objects.LocalPools = append(objects.LocalPools, page.(*v1alpha1.LocalIPPoolList).Items...)
-	})
-	l.list(ctx, "ipclaims", &v1alpha1.IPClaimList{}, func(page client.ObjectList) {
-		objects.Waiting = append(objects.Waiting, page.(*v1alpha1.IPClaimList).Items...)
-	}, notBound{})
+	notBound := fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.ClaimBound))
+	l.list(ctx, Each("ippools", &v1alpha1.IPPoolList{}, appendTo(&objects.Pools)))
+	l.list(ctx, Each("localippools", &v1alpha1.LocalIPPoolList{}, appendTo(&objects.LocalPools)))
+	l.list(ctx, Each("ipclaims", &v1alpha1.IPClaimList{}, appendTo(&objects.Waiting)), client.MatchingFieldsSelector{Selector: notBound})
 	if len(objects.Waiting) > 0 { // their classes decide from which pools they can be served
 		objects.Classes = l.classes(ctx)
 	}
@@ -64,6 +61,10 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 	return Build(&objects), nil
 }
 
+func appendTo[T any](items *[]T) func(*T) {
+	return func(item *T) { *items = append(*items, *item) }
+}
+
 // classes returns the classes that the caller can list; whether there are others is of no
 // interest to a person that asks for pools.
 func (l *lister) classes(ctx context.Context) []v1alpha1.IPClass {
@@ -72,14 +73,6 @@ func (l *lister) classes(ctx context.Context) []v1alpha1.IPClass {
 		l.note("ipclasses", err)
 	}
 	return list.Items
-}
-
-// notBound selects the claims that hold no block.
-type notBound struct{}
-
-// ApplyToList implements client.ListOption.
-func (notBound) ApplyToList(options *client.ListOptions) {
-	options.FieldSelector = fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.ClaimBound))
 }
 
 // lister lists one kind after the other. It stops at the first error that is not a lack of rights.
@@ -91,10 +84,22 @@ type lister struct {
 	err    error
 }
 
-// list lists a resource, a page at a time, and calls keep for each page.
-func (l *lister) list(ctx context.Context, resource string, target client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) {
-	l.inOneOrAll(resource, clusterScoped(target), func(namespace string) error {
-		return l.pages(ctx, target, keep, append(options, client.InNamespace(namespace))...)
+// list lists a resource, a page at a time.
+func (l *lister) list(ctx context.Context, listing Listing, options ...client.ListOption) {
+	l.inOneOrAll(listing.resource, func(namespace string) error {
+		options := append(options, client.InNamespace(namespace), client.Limit(pageSize))
+		for next := ""; ; {
+			page := listing.list.DeepCopyObject().(client.ObjectList)
+			if err := l.reader.List(ctx, page, append(options, client.Continue(next))...); err != nil {
+				return err
+			}
+			if err := meta.EachListItem(page, listing.keep); err != nil {
+				return err
+			}
+			if next = page.GetContinue(); next == "" {
+				return nil
+			}
+		}
 	})
 }
 
@@ -102,7 +107,7 @@ func (l *lister) list(ctx context.Context, resource string, target client.Object
 // list them in all namespaces. If not, it adds all records of one namespace.
 func (l *lister) records(ctx context.Context, source *Source, which []fields.Selector, objects *Objects) bool {
 	isWhole := true
-	l.inOneOrAll("ipallocations", false, func(namespace string) error {
+	l.inOneOrAll("ipallocations", func(namespace string) error {
 		if namespace != "" {
 			isWhole, which = false, []fields.Selector{fields.Everything()}
 		}
@@ -141,7 +146,7 @@ func merged(lists [][]*v1alpha1.IPAllocation) []*v1alpha1.IPAllocation {
 }
 
 // inOneOrAll lists a resource in all namespaces, or in one if the caller cannot list it in all.
-func (l *lister) inOneOrAll(resource string, clusterScoped bool, list func(namespace string) error) {
+func (l *lister) inOneOrAll(resource string, list func(namespace string) error) {
 	if l.err != nil {
 		return
 	}
@@ -151,7 +156,7 @@ func (l *lister) inOneOrAll(resource string, clusterScoped bool, list func(names
 		return
 	}
 	unread := Unread{Resource: resource, Err: err}
-	if !clusterScoped && l.namespace != "" {
+	if resource != clusterScoped && l.namespace != "" {
 		switch inNamespace := list(l.namespace); {
 		case inNamespace == nil:
 			unread.Namespace = l.namespace
@@ -163,46 +168,33 @@ func (l *lister) inOneOrAll(resource string, clusterScoped bool, list func(names
 	l.unread = append(l.unread, unread)
 }
 
-func clusterScoped(list client.ObjectList) bool {
-	_, isOfPools := list.(*v1alpha1.IPPoolList)
-	return isOfPools
-}
-
 func (l *lister) note(resource string, err error) {
 	if err != nil {
 		l.err = fmt.Errorf("listing %s: %w", resource, err)
 	}
 }
 
-func (l *lister) pages(ctx context.Context, target client.ObjectList, keep func(page client.ObjectList), options ...client.ListOption) error {
-	options = append(options, client.Limit(pageSize))
-	for next := ""; ; {
-		page := target.DeepCopyObject().(client.ObjectList)
-		if err := l.reader.List(ctx, page, append(options, client.Continue(next))...); err != nil {
-			return err
-		}
-		keep(page)
-		if next = page.GetContinue(); next == "" {
-			return nil
-		}
-	}
-}
-
 // Listing represents one resource to list.
 type Listing struct {
-	// Resource is the name in the plural, as in a role: ippools.
-	Resource string
-	// List is an empty list of its kind.
-	List client.ObjectList
-	// Keep is called for each page.
-	Keep func(page client.ObjectList)
+	resource string
+	list     client.ObjectList
+	keep     func(runtime.Object) error
+}
+
+// Each returns the listing of a resource, named in the plural as in a role, with an empty list of
+// its kind. keep is called for each object.
+func Each[T client.Object](resource string, list client.ObjectList, keep func(T)) Listing {
+	return Listing{resource: resource, list: list, keep: func(obj runtime.Object) error {
+		keep(obj.(T))
+		return nil
+	}}
 }
 
 // List lists a resource, a page at a time. If the caller cannot list it in all namespaces, List
 // lists it in one, or leaves it out, and returns it as unread.
 func List(ctx context.Context, reader client.Reader, namespace string, listing Listing) ([]Unread, error) {
 	l := &lister{reader: reader, namespace: namespace}
-	l.list(ctx, listing.Resource, listing.List, listing.Keep)
+	l.list(ctx, listing)
 	return l.unread, l.err
 }
 
@@ -253,41 +245,29 @@ func (a *allocation) object() *v1alpha1.IPAllocation {
 	}
 }
 
-// Records returns a source that lists and watches IPAllocations, in one namespace or in all. Its
-// lists hold the result of keep for each.
+// Records returns a source that lists and watches IPAllocations, in one namespace or in all. It
+// reads a list as it arrives, and the list holds the result of keep for each.
 func (s *Source) Records(namespace string, keep func(*v1alpha1.IPAllocation) runtime.Object) kubeutil.StreamingSource {
 	which := kubeutil.Selection{Resource: "ipallocations", Namespace: namespace}
-	return kubeutil.NewReadingSource(s.records, which, func(body io.Reader) (runtime.Object, error) {
+	return kubeutil.NewReadingSource(s.records, which, func(body io.Reader) (_ runtime.Object, err error) {
 		list := &internalversion.List{}
-		meta, err := readRecords(body, func(record *v1alpha1.IPAllocation) { list.Items = append(list.Items, keep(record)) })
-		list.ListMeta = meta
+		list.ListMeta, err = kubeutil.StreamItems(body, func(decode func(any) error) error {
+			var item allocation
+			err := decode(&item)
+			list.Items = append(list.Items, keep(item.object()))
+			return err
+		})
 		return list, err
 	})
 }
 
-// readRecords reads a list of IPAllocations as it arrives.
-func readRecords(body io.Reader, keep func(*v1alpha1.IPAllocation)) (metav1.ListMeta, error) {
-	return kubeutil.StreamItems(body, func(decode func(any) error) error {
-		var item allocation
-		err := decode(&item)
-		keep(item.object())
-		return err
+// listRecords lists the selected IPAllocations, in one namespace or in all.
+func (s *Source) listRecords(ctx context.Context, namespace string, which fields.Selector) (records []*v1alpha1.IPAllocation, err error) {
+	source := s.Records(namespace, func(record *v1alpha1.IPAllocation) runtime.Object {
+		records = append(records, record)
+		return record
 	})
-}
-
-// listRecords lists IPAllocations, in one namespace or in all, and reads them while the API
-// server writes them.
-func (s *Source) listRecords(ctx context.Context, namespace string, which fields.Selector) ([]*v1alpha1.IPAllocation, error) {
-	options := metav1.ListOptions{FieldSelector: which.String()}
-	body, err := s.records.Get().Resource("ipallocations").NamespaceIfScoped(namespace, namespace != "").
-		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).
-		SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = body.Close() }()
-	var records []*v1alpha1.IPAllocation
-	_, err = readRecords(body, func(record *v1alpha1.IPAllocation) { records = append(records, record) })
+	_, err = source.ListWithContext(ctx, metav1.ListOptions{FieldSelector: which.String()})
 	return records, err
 }
 
@@ -321,16 +301,3 @@ func Explain(unread []Unread) string {
 	}
 	return strings.Join(parts, ", and ") + ": other objects are missing here"
 }
-
-// InvalidError represents an object that could not be understood.
-type InvalidError struct {
-	Object ipam.Holder
-	Err    error
-}
-
-func (e *InvalidError) Error() string {
-	return fmt.Sprintf("%s is not valid and is left out: %v", e.Object, e.Err)
-}
-
-// Unwrap returns the error in the object.
-func (e *InvalidError) Unwrap() error { return e.Err }

@@ -1,13 +1,22 @@
+// Package register holds the register of addresses as a person can read it: routing
+// domains, pools, and the blocks that are held of them, built from the objects that the
+// caller can list.
+//
+// Read lists the objects, and notes the kinds of objects that the caller cannot list. Build
+// builds the register from the listed objects, and is a pure function. A Register does not
+// change after it is built and can be shared.
 package register
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -50,7 +59,7 @@ type Register struct {
 	Invalid []error
 
 	pools   map[ipam.PoolKey]*Pool
-	classes []class
+	classes []inventory.ClassEntry
 }
 
 // Domain represents one family of a routing domain: the space in which root pools exclude each
@@ -82,8 +91,6 @@ type Pool struct {
 	// Waiting holds the IPClaims that hold no block and could be served from the pool, oldest
 	// first: the claims that name it, and the claims that can use it by their class or selector.
 	Waiting []*v1alpha1.IPClaim
-
-	collected bool
 }
 
 // Record represents a block that is held.
@@ -146,7 +153,7 @@ func (r *Register) addPools(objects *Objects) {
 func (r *Register) addPool(obj v1alpha1.Pool) {
 	pool, errs := convert.Pool(obj)
 	if len(errs) > 0 {
-		r.Invalid = append(r.Invalid, &InvalidError{Object: convert.HolderOfPool(convert.KeyOf(obj)), Err: errs.ToAggregate()})
+		r.Invalid = append(r.Invalid, invalidError(convert.HolderOfPool(convert.KeyOf(obj)), errs.ToAggregate()))
 		return
 	}
 	pool.Withheld = withFormerGateways(pool, obj.PoolStatus().FormerGateways)
@@ -162,11 +169,15 @@ func (r *Register) addAllocation(domains map[ipam.PoolKey]*Domain, obj *v1alpha1
 	r.addRecord(domains, record)
 }
 
-// NewRecord reads an IPAllocation. The error is an InvalidError.
+func invalidError(object ipam.Holder, err error) error {
+	return fmt.Errorf("%s is not valid and is left out: %w", object, err)
+}
+
+// NewRecord reads an IPAllocation. The error names the object.
 func NewRecord(obj *v1alpha1.IPAllocation) (*Record, error) {
 	read, err := convert.Record(obj)
 	if err != nil {
-		return nil, &InvalidError{Object: ipam.Holder{Kind: "IPAllocation", Namespace: obj.Namespace, Name: obj.Name}, Err: err}
+		return nil, invalidError(ipam.Holder{Kind: "IPAllocation", Namespace: obj.Namespace, Name: obj.Name}, err)
 	}
 	return &Record{Record: read, Since: obj.CreationTimestamp.Time}, nil
 }
@@ -263,32 +274,19 @@ func (r *Register) sort(domains map[ipam.PoolKey]*Domain) {
 			r.collect(domain, root)
 		}
 	}
-	r.collectOthers()
+	for _, pool := range slices.SortedFunc(maps.Values(r.pools), byAddress) {
+		if pool.Parent == nil && pool.Domain == nil { // no root is known
+			r.collect(nil, pool)
+		}
+	}
 }
 
-// collect appends a pool and the pools below it, once.
+// collect appends a pool and the pools below it.
 func (r *Register) collect(domain *Domain, pool *Pool) {
-	if pool.collected {
-		return
-	}
-	pool.collected, pool.Domain = true, domain
+	pool.Domain = domain
 	r.Pools = append(r.Pools, pool)
 	for _, child := range pool.Children {
 		r.collect(domain, child)
-	}
-}
-
-// collectOthers appends the pools of which no root is known, and the pools below them.
-func (r *Register) collectOthers() {
-	var otherPools []*Pool
-	for _, pool := range r.pools {
-		if !pool.collected && pool.Parent == nil {
-			otherPools = append(otherPools, pool)
-		}
-	}
-	slices.SortFunc(otherPools, byAddress)
-	for _, pool := range otherPools {
-		r.collect(nil, pool)
 	}
 }
 

@@ -14,18 +14,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
-// Scope represents the choice of the records to read. The zero value selects all of them.
-type Scope struct {
-	// steps yields the selectors of records to read next, based on the objects read so far; nil
-	// means all records in one step.
-	steps func(*Objects) iter.Seq[[]fields.Selector]
-}
+// Scope represents the choice of the records to read. It yields the selectors of records to read
+// next, based on the objects read so far; nil selects all records in one step.
+type Scope func(*Objects) iter.Seq[[]fields.Selector]
 
 func (s Scope) selectorSteps(objects *Objects) iter.Seq[[]fields.Selector] {
-	if s.steps == nil {
+	if s == nil {
 		return once(fields.Everything())
 	}
-	return s.steps(objects)
+	return s(objects)
 }
 
 // once returns a single step.
@@ -35,19 +32,19 @@ func once(selectors ...fields.Selector) iter.Seq[[]fields.Selector] {
 
 // OfPool returns the scope of the records of the pools that have the name, of any kind.
 func OfPool(name string) Scope {
-	return Scope{func(*Objects) iter.Seq[[]fields.Selector] { return once(ofPool(name)) }}
+	return func(*Objects) iter.Seq[[]fields.Selector] { return once(ofPool(name)) }
 }
 
 // NoneOfKnown returns the scope of no records if the caller can read all pools and each counts
 // the addresses in use in its status, and of all records otherwise.
 func NoneOfKnown() Scope {
-	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
+	return func(objects *Objects) iter.Seq[[]fields.Selector] {
 		lacksStatus := func(p *Pool) bool { return !p.HasStatus() }
 		if slices.ContainsFunc(objects.Unread, isOfPools) || slices.ContainsFunc(understood(objects), lacksStatus) {
 			return once(fields.Everything())
 		}
 		return slices.Values[[][]fields.Selector](nil)
-	}}
+	}
 }
 
 // HasStatus reports whether the status of the pool counts the addresses in use, for the present
@@ -60,7 +57,7 @@ func (p *Pool) HasStatus() bool {
 	return !p.CIDR.IsValid() || status.Capacity != nil && status.ObservedGeneration == p.Object.GetGeneration()
 }
 
-func isOfPools(u Unread) bool { return u.Resource == "ippools" }
+func isOfPools(u Unread) bool { return u.Resource == clusterScoped }
 
 // The API server goes through all records for each selector, which takes it about a 30th of
 // the time in which it lists them.
@@ -84,7 +81,7 @@ const (
 // no such block is handed out. A block that was recorded since the operator wrote the status of
 // its pool, which it does within a second, may be missing too.
 func At(address netip.Addr) Scope {
-	return Scope{func(objects *Objects) iter.Seq[[]fields.Selector] {
+	return func(objects *Objects) iter.Seq[[]fields.Selector] {
 		if slices.ContainsFunc(objects.Unread, isOfPools) {
 			return once(fields.Everything())
 		}
@@ -107,7 +104,7 @@ func At(address netip.Addr) Scope {
 				pools = slices.DeleteFunc(pools, func(p *Pool) bool { return hasRecordAt(objects, p, address) })
 			}
 		}
-	}}
+	}
 }
 
 // selectors holds selectors by their text.

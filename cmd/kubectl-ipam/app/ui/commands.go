@@ -108,7 +108,7 @@ func (u *uiCommands) Create(ctx context.Context, request ClaimRequest) (any, err
 	if err := u.k8s.Create(ctx, claim); err != nil {
 		return nil, err
 	}
-	return command.NewObject(claim, nil)
+	return &command.Object{Object: claim}, nil
 }
 
 // Release implements ui.Commands.
@@ -120,13 +120,12 @@ func (u *uiCommands) Release(ctx context.Context, namespace, name, uid string) (
 	if string(claim.UID) != uid {
 		return nil, command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s/%s is another one than you have seen: look again at its block", namespace, name))
 	}
-	none := command.DryRunNone
-	releasing := &edit.Releasing{Env: u.Env, Client: u.k8s, DryRun: &none}
-	held := releasing.Claim(ctx, claim)
-	if err := releasing.Delete(ctx, held); err != nil {
+	releasing := edit.NewReleasing(u.Env, u.k8s)
+	report := releasing.Describe(ctx, claim)
+	if err := releasing.Delete(ctx, report); err != nil {
 		return nil, err
 	}
-	return held.Report, nil
+	return report, nil
 }
 
 // Explained implements ui.Commands.

@@ -50,7 +50,7 @@ operator's answer to a dry run. HELD then counts the blocks that you can see.`,
 	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		scope := register.NoneOfKnown()
 		if *count {
-			scope = register.Scope{}
+			scope = nil
 		}
 		r, err := e.ReadScope(cmd, scope)
 		if err != nil {

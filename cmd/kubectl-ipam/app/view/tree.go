@@ -65,7 +65,7 @@ by the owners of its claims, such as Machines, to the addresses.`,
 		if *cluster != "" {
 			return treeOfCluster(e, cmd, *cluster)
 		}
-		r, err := e.Read(cmd)
+		r, err := e.ReadScope(cmd, nil)
 		if err != nil {
 			return nil, err
 		}

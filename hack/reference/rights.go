@@ -1,6 +1,8 @@
-package command
+package reference
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -9,6 +11,46 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/bundle"
 )
+
+// WriteRights writes the rights of all commands as a table.
+func WriteRights(out io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| command | needs | asks for, if it may |\n|---|---|---|\n")
+	for _, needs := range Rights() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", needs.Command, formatRules(needs.Needed), wanted(needs))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func wanted(needs Needs) string {
+	text := formatRules(needs.Wanted)
+	if len(needs.Operator) > 0 {
+		text += "; in the operator's namespace: " + formatRules(needs.Operator)
+	}
+	if len(needs.Like) > 0 {
+		text += "; and what `" + strings.Join(needs.Like, "`, `") + "` ask for, whose reports it has"
+	}
+	return text
+}
+
+func formatRules(all []rbacv1.PolicyRule) string {
+	if len(all) == 0 {
+		return "-"
+	}
+	var parts []string
+	for _, rule := range all {
+		resources := make([]string, len(rule.Resources))
+		for i, resource := range rule.Resources {
+			resources[i] = "`" + resource + "`"
+			if group := rule.APIGroups[0]; group != "" && group != "ipam.cadastre.dev" {
+				resources[i] = "`" + resource + "." + group + "`"
+			}
+		}
+		parts = append(parts, strings.Join(rule.Verbs, ", ")+" "+strings.Join(resources, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
 
 // Needs holds the rights that a command asks for.
 type Needs struct {

@@ -15,9 +15,12 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
@@ -125,6 +128,8 @@ func TestCertificateIsJudged(t *testing.T) {
 	} {
 		expect(t, name, judgeCertificate(c.served, c.bundle, c.host, now), c.result, c.says)
 	}
+	several := []*x509.Certificate{authority, signed(t, authority, key, now.Add(time.Hour))}
+	expect(t, "one of several ends soon", judgeExpiry("certificate", several, now, "the authority", ""), ResultWarning, "expires at")
 }
 
 func TestVersionsAreJudged(t *testing.T) {
@@ -218,5 +223,50 @@ func TestEmbeddedManifestsPassChecks(t *testing.T) {
 	}
 	if n := len(manifests.UserRoles()); n != 5 {
 		t.Errorf("%d roles for people are shipped", n)
+	}
+}
+
+func TestNetworkPolicyLimitsCallers(t *testing.T) {
+	const shipped = "podSelector: {matchLabels: {app.kubernetes.io/name: cadastre}}\npolicyTypes: [Ingress]\n"
+	const named = shipped + "ingress: [{ports: [{port: webhook}], from: [{ipBlock: {cidr: 192.0.2.10/32}}]}, {ports: [{port: metrics}]}]"
+	for name, test := range map[string]struct {
+		policies []string
+		want     Result
+	}{
+		"no policy":                         {nil, ResultWarning},
+		"the shipped one":                   {[]string{shipped + "ingress: [{ports: [{port: webhook}, {port: metrics}]}]"}, ResultWarning},
+		"addresses":                         {[]string{named}, ResultOK},
+		"all addresses":                     {[]string{shipped + "ingress: [{ports: [{port: webhook}], from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]"}, ResultWarning},
+		"all Pods":                          {[]string{shipped + "ingress: [{ports: [{port: webhook}], from: [{namespaceSelector: {}}]}]"}, ResultWarning},
+		"some Pods":                         {[]string{shipped + "ingress: [{ports: [{port: webhook}], from: [{namespaceSelector: {matchLabels: {a: b}}}]}]"}, ResultOK},
+		"addresses, and another that opens": {[]string{named, "podSelector: {}\ningress: [{}]"}, ResultWarning},
+		"the port by its number":            {[]string{shipped + "ingress: [{ports: [{port: 9443}]}]"}, ResultWarning},
+		"the port within a range":           {[]string{shipped + "ingress: [{ports: [{port: 9000, endPort: 9999}]}]"}, ResultWarning},
+		"another port":                      {[]string{shipped + "ingress: [{ports: [{port: 8443}]}]"}, ResultOK},
+		"another protocol":                  {[]string{shipped + "ingress: [{ports: [{port: 9443, protocol: UDP}]}]"}, ResultOK},
+		"nothing reaches any Pod":           {[]string{"podSelector: {}"}, ResultOK},
+		"of other Pods":                     {[]string{"podSelector: {matchLabels: {a: b}}"}, ResultWarning},
+		"of what Pods send":                 {[]string{"podSelector: {}\npolicyTypes: [Egress]"}, ResultWarning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies := make([]networkingv1.NetworkPolicy, len(test.policies))
+			for i, spec := range test.policies {
+				if err := yaml.UnmarshalStrict([]byte(spec), &policies[i].Spec); err != nil {
+					t.Fatal(err)
+				}
+				policies[i].Name = "p" // a policy without a name counts as none
+			}
+			if got := judgeCallers(policies, shippedPods()); got.Result != test.want {
+				t.Errorf("%+v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClientCertificateLimitsCallers(t *testing.T) {
+	for arg, want := range map[string]bool{"--webhook-client-ca=/certs/ca.crt": true, "--webhook-client-ca=": false, "--webhook-port=9443": false} {
+		if got := asksForCertificates([]corev1.Container{{Args: []string{"--leader-elect", arg}}}); got != want {
+			t.Errorf("%s: %v, want %v", arg, got, want)
+		}
 	}
 }
