@@ -61,22 +61,17 @@ func (m playedMetal3) reconcile(ctx context.Context) error {
 	if err := m.Get(ctx, client.ObjectKey{Namespace: metal3Namespace, Name: metal3PoolName}, pool); err != nil {
 		return err
 	}
-	addresses, claims := &ipamv1.IPAddressList{}, &ipamv1.IPAddressClaimList{}
-	if err := m.List(ctx, addresses, client.InNamespace(metal3Namespace)); err != nil {
-		return err
-	}
-	if err := m.List(ctx, claims, client.InNamespace(metal3Namespace)); err != nil {
-		return err
+	addresses, claims, own := &ipamv1.IPAddressList{}, &ipamv1.IPAddressClaimList{}, &unstructured.UnstructuredList{}
+	own.SetGroupVersionKind(schema.FromAPIVersionAndKind(metal3Version, "IPAddressList"))
+	for _, list := range []client.ObjectList{addresses, claims, own} {
+		if err := m.List(ctx, list, client.InNamespace(metal3Namespace)); err != nil {
+			return err
+		}
 	}
 	taken := map[string]string{}
 	preallocated, _, _ := unstructured.NestedStringMap(pool.Object, "spec", "preAllocations")
 	for claim, address := range preallocated {
 		taken[address] = claim
-	}
-	own := &unstructured.UnstructuredList{}
-	own.SetGroupVersionKind(schema.FromAPIVersionAndKind(metal3Version, "IPAddressList"))
-	if err := m.List(ctx, own, client.InNamespace(metal3Namespace)); err != nil {
-		return err
 	}
 	for _, address := range own.Items {
 		text, _, _ := unstructured.NestedString(address.Object, "spec", "address")
@@ -124,13 +119,8 @@ func (m playedMetal3) reconcileClaim(ctx context.Context, pool *unstructured.Uns
 		if !ok {
 			return nil
 		}
-		address = &ipamv1.IPAddress{
-			ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: metal3PoolName + "-" + strings.ReplaceAll(addr, ".", "-"), Finalizers: []string{metal3Address}, OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: metal3Version, Kind: "IPPool", Name: pool.GetName(), UID: pool.GetUID()},
-				{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID},
-			}},
-			Spec: ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: ipamv1.IPPoolReference{APIGroup: metal3Group, Kind: "IPPool", Name: pool.GetName()}, Address: addr, Prefix: new(int32(16))},
-		}
+		address = addressFor(claim, pool, metal3PoolName+"-"+strings.ReplaceAll(addr, ".", "-"), addr, metal3Address)
+		address.Spec.PoolRef = ipamv1.IPPoolReference{APIGroup: metal3Group, Kind: "IPPool", Name: pool.GetName()} // the claim may name another group
 		if err := m.Create(ctx, address); err != nil {
 			return err
 		}
@@ -181,11 +171,7 @@ func TestMetal3(t *testing.T) {
 	before := w.held()
 
 	w.interrupted(migrate.Metal3, migrate.Options{Action: migrate.Apply}, 4, 8*n)
-	out, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Apply})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out, "2 IPClaims of ipam.metal3.io") {
+	if out := w.done(migrate.Metal3, migrate.Options{Action: migrate.Apply}); !strings.Contains(out, "2 IPClaims of ipam.metal3.io") {
 		t.Errorf("Metal3's own claims are not listed:\n%s", out)
 	}
 	w.keptAddresses(before)
@@ -211,9 +197,7 @@ func TestMetal3(t *testing.T) {
 
 	// Its own claims go: their addresses are free, once the import is run again.
 	w.releaseOwnMetal3()
-	if _, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Apply}); err != nil {
-		t.Fatal(err)
-	}
+	w.done(migrate.Metal3, migrate.Options{Action: migrate.Apply})
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(local), local))
 	if got := fmt.Sprint(local.Spec.Reserved); got != "[10.0.63.7]" {
 		t.Errorf("reserved is %s, after Metal3's own claims have gone", got)
@@ -249,9 +233,7 @@ func (w *world) rolledBackMetal3(before map[client.ObjectKey]string, fresh clien
 	claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: fresh.Namespace, Name: fresh.Name}}
 	w.Deleted(claim)
 	w.Gone(claim)
-	if _, err := w.run(migrate.Metal3, migrate.Options{Action: migrate.Rollback}); err != nil {
-		w.Fatal(err)
-	}
+	w.done(migrate.Metal3, migrate.Options{Action: migrate.Rollback})
 	w.keptAddresses(before)
 	w.allFrom(metal3Group, v1alpha1.FinalizerRelease)
 	old := client.ObjectKey{Namespace: metal3Namespace, Name: "old"}

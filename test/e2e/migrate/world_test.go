@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,14 +76,7 @@ func (w *world) handOut(namespace string, pool client.Object, finalizers [2]stri
 			if kind.Group == "ipam.metal3.io" {
 				addressName = "pool-" + name
 			}
-			address := &ipamv1.IPAddress{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: addressName, Finalizers: finalizers[1:], OwnerReferences: []metav1.OwnerReference{
-					{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: name, UID: claim.UID, Controller: new(true), BlockOwnerDeletion: new(true)},
-					{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: pool.GetName(), UID: pool.GetUID(), Controller: new(false), BlockOwnerDeletion: new(true)},
-				}},
-				Spec: ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: name}, PoolRef: claim.Spec.PoolRef, Address: addr.String(), Prefix: new(int32(16)), Gateway: "10.0.0.1"},
-			}
-			if err := w.Create(ctx, address); err != nil {
+			if err := w.Create(ctx, addressFor(claim, pool, addressName, addr.String(), finalizers[1])); err != nil {
 				return err
 			}
 			before := claim.DeepCopy()
@@ -89,6 +85,20 @@ func (w *world) handOut(namespace string, pool client.Object, finalizers [2]stri
 		})
 	}
 	suite.Must(w, group.Wait())
+}
+
+// addressFor returns the IPAddress that the provider of a pool makes for a claim.
+func addressFor(claim *ipamv1.IPAddressClaim, pool client.Object, name, addr, finalizer string) *ipamv1.IPAddress {
+	kind := pool.GetObjectKind().GroupVersionKind()
+	return &ipamv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: name, Finalizers: []string{finalizer}, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID, Controller: new(true), BlockOwnerDeletion: new(true)},
+			{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: pool.GetName(), UID: pool.GetUID(), Controller: new(false), BlockOwnerDeletion: new(true)},
+		}},
+		Spec: ipamv1.IPAddressSpec{
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef, Address: addr, Prefix: new(int32(16)), Gateway: "10.0.0.1",
+		},
+	}
 }
 
 // claims returns all claims of Cluster API, and the method below all addresses.
@@ -169,10 +179,8 @@ func (w *world) allFrom(group string, finalizer string) {
 		if claim.Spec.PoolRef.APIGroup != group {
 			w.Fatalf("%s names %v", client.ObjectKeyFromObject(&claim), claim.Spec.PoolRef)
 		}
-		for _, f := range claim.Finalizers {
-			if f == finalizer {
-				w.Fatalf("%s has the finalizer %s", client.ObjectKeyFromObject(&claim), f)
-			}
+		if slices.Contains(claim.Finalizers, finalizer) {
+			w.Fatalf("%s has the finalizer %s", client.ObjectKeyFromObject(&claim), finalizer)
 		}
 	}
 	for _, address := range w.addresses() {
@@ -185,51 +193,37 @@ func (w *world) allFrom(group string, finalizer string) {
 // recorded waits until an IPAllocation exists for each IPAddress, and for no other block of a pool.
 func (w *world) recorded() {
 	w.Helper()
-	wrong := ""
+	var recorded, held []string
 	w.Cleanup(func() {
 		if w.Failed() {
-			w.Log(wrong)
+			w.Log("recorded blocks (-), IPAddresses (+)", cmp.Diff(recorded, held))
 		}
 	})
-	w.Await("every IPAddress is recorded, and nothing else", func(context.Context) bool {
-		wrong = w.unrecorded()
-		return wrong == ""
+	w.Await("every IPAddress is recorded, and nothing else", func(ctx context.Context) bool {
+		all := &v1alpha1.IPAllocationList{}
+		suite.Must(w, w.List(ctx, all))
+		recorded, held = nil, nil
+		for _, record := range all.Items {
+			if record.Spec.Purpose == v1alpha1.PurposeClaim {
+				recorded = append(recorded, record.Spec.CIDR)
+			}
+		}
+		for _, address := range w.addresses() {
+			held = append(held, address.Spec.Address+"/32")
+		}
+		slices.Sort(recorded)
+		slices.Sort(held)
+		return slices.Equal(recorded, held)
 	})
-}
-
-// unrecorded returns an error of the register, or nothing.
-func (w *world) unrecorded() string {
-	w.Helper()
-	all := &v1alpha1.IPAllocationList{}
-	suite.Must(w, w.List(w.Context(), all))
-	blocks := map[string]bool{}
-	for _, record := range all.Items {
-		if record.Spec.Purpose == v1alpha1.PurposeClaim {
-			blocks[record.Spec.CIDR] = true
-		}
-	}
-	for _, address := range w.addresses() {
-		if !blocks[address.Spec.Address+"/32"] {
-			return fmt.Sprintf("IPAddress %s is not recorded", client.ObjectKeyFromObject(&address))
-		}
-		delete(blocks, address.Spec.Address+"/32")
-	}
-	for block := range blocks {
-		return block + " is recorded, and no IPAddress has it"
-	}
-	return ""
 }
 
 // ready waits until all claims are ready.
 func (w *world) ready() {
 	w.Helper()
 	w.Await("all claims are ready", func(context.Context) bool {
-		for _, claim := range w.claims() {
-			if !conditions.IsTrue(&claim, ipamv1.IPAddressClaimReadyCondition) && claim.DeletionTimestamp.IsZero() {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(w.claims(), func(claim ipamv1.IPAddressClaim) bool {
+			return !conditions.IsTrue(&claim, ipamv1.IPAddressClaimReadyCondition) && claim.DeletionTimestamp.IsZero()
+		})
 	})
 }
 
@@ -331,6 +325,23 @@ func (w *world) run(do command, o migrate.Options) (string, error) {
 	err := do(w.Context(), w.WithWatch, o)
 	w.Logf("after %s: %v\n%s", time.Since(begin).Round(time.Second), err, out.String())
 	return out.String(), err
+}
+
+// done runs an import that succeeds.
+func (w *world) done(do command, o migrate.Options) string {
+	w.Helper()
+	out, err := w.run(do, o)
+	suite.Must(w, err)
+	return out
+}
+
+// refused runs an import that has one problem, and lists it with a text.
+func (w *world) refused(do command, o migrate.Options, listed string) {
+	w.Helper()
+	out, err := w.run(do, o)
+	if problems, ok := errors.AsType[*migrate.ProblemsError](err); !ok || problems.Count != 1 || !strings.Contains(out, listed) {
+		w.Fatalf("want one problem, with %q; got %v", listed, err)
+	}
 }
 
 // interrupted runs an import and kills it at writes by chance, a few times, each later than

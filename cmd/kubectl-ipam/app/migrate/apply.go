@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,33 +18,17 @@ import (
 
 // apply carries the plan out, from the point at which an earlier run has stopped.
 func (r *run) apply(ctx context.Context) error {
-	if err := r.resume(ctx); err != nil {
+	if err := inOrder(ctx, r.resume, r.read, r.print); err != nil {
 		return err
 	}
-	pl, err := r.read(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.print(pl); err != nil {
-		return err
-	}
-	if len(pl.pools) == 0 {
+	if len(r.plan.pools) == 0 {
 		r.say("There is nothing to import.")
 		return nil
 	}
-	if err := r.makePools(ctx, pl); err != nil {
+	if err := inOrder(ctx, r.makePools, r.drain, r.verify, r.open); err != nil {
 		return err
 	}
-	if pl, err = r.drain(ctx); err != nil {
-		return err
-	}
-	if err := r.verify(ctx, pl); err != nil {
-		return err
-	}
-	if err := r.open(ctx, pl); err != nil {
-		return err
-	}
-	r.say("Imported %s. Change objects that name the old pools, such as machine templates, to name the new ones; the old pools stay closed.", ipam.FormatCount(len(pl.pools), "pool"))
+	r.say("Imported %s. Change objects that name the old pools, such as machine templates, to name the new ones; the old pools stay closed.", ipam.FormatCount(len(r.plan.pools), "pool"))
 	return nil
 }
 
@@ -54,7 +39,7 @@ func (r *run) resume(ctx context.Context) error {
 		return err
 	}
 	for _, j := range journals {
-		r.say("Going on with %s of ConfigMap %s/%s.", ipam.FormatCount(len(j.entries), "claim"), j.object.Namespace, j.object.Name)
+		r.say("Going on with %s of ConfigMap %s.", ipam.FormatCount(len(j.entries), "claim"), keyOf(j.object))
 		if err := r.carryOut(ctx, j); err != nil {
 			return err
 		}
@@ -63,12 +48,12 @@ func (r *run) resume(ctx context.Context) error {
 }
 
 // makePools creates the pools that do not exist yet. They are paused.
-func (r *run) makePools(ctx context.Context, pl plan) error {
-	for _, pp := range pl.pools {
+func (r *run) makePools(ctx context.Context) error {
+	for _, pp := range r.plan.pools {
 		if pp.exists {
 			continue
 		}
-		if err := r.client.Create(ctx, pp.pool.(client.Object)); err != nil {
+		if err := r.client.Create(ctx, pp.pool); err != nil {
 			return fmt.Errorf("creating %s: %w", refOfPool(pp.pool), err)
 		}
 		r.say("Created %s, paused.", refOfPool(pp.pool))
@@ -76,57 +61,56 @@ func (r *run) makePools(ctx context.Context, pl plan) error {
 	return nil
 }
 
-// drain closes the other pools, and moves the claims and IPAddresses that name them until none
-// is left.
-func (r *run) drain(ctx context.Context) (plan, error) {
+// drain closes the other pools, and moves the objects that name them until none is left.
+func (r *run) drain(ctx context.Context) error {
 	for {
-		pl, err := r.read(ctx)
+		if err := r.read(ctx); err != nil {
+			return err
+		}
+		if r.plan.problems() > 0 {
+			return r.print(ctx)
+		}
+		closed, err := r.closeAll(ctx)
 		if err != nil {
-			return pl, err
+			return err
 		}
-		if n := pl.problems(); n > 0 {
-			return pl, r.print(pl)
-		}
-		closed, err := r.closeAll(ctx, pl)
-		if err != nil {
-			return pl, err
-		}
-		if closed {
-			if err := r.settle(ctx); err != nil {
-				return pl, err
-			}
-			continue // the next round moves all that has been handed out until now
-		}
-		if pl.left() == 0 {
-			return pl, nil
-		}
-		for _, pp := range pl.pools {
-			if err := r.moveAll(ctx, pp.entries); err != nil {
-				return pl, err
-			}
-			if n := len(pp.entries); n > 0 {
-				r.say("Moved %s of %s.", ipam.FormatCount(n, "claim"), pp.ref)
+		if !closed { // after that, the next round moves all that has been handed out until then
+			if moved, err := r.movePlan(ctx); moved == 0 || err != nil {
+				return err
 			}
 		}
 		if err := r.settle(ctx); err != nil {
-			return pl, err
+			return err
 		}
 	}
 }
 
+// movePlan moves the claims and IPAddresses of the plan, and returns their number.
+func (r *run) movePlan(ctx context.Context) (moved int, err error) {
+	for _, pp := range r.plan.pools {
+		if err := r.moveAll(ctx, pp.entries); err != nil {
+			return moved, err
+		}
+		if n := len(pp.entries); n > 0 {
+			r.say("Moved %s of %s.", ipam.FormatCount(n, "claim"), pp.ref)
+		}
+		moved += len(pp.entries)
+	}
+	return moved, nil
+}
+
 // closeAll changes the pools of the other provider so that it hands out nothing of them any
 // more. It reports whether any of them has changed.
-func (r *run) closeAll(ctx context.Context, pl plan) (changed bool, err error) {
-	for _, pp := range pl.pools {
+func (r *run) closeAll(ctx context.Context) (changed bool, err error) {
+	for _, pp := range r.plan.pools {
 		before := pp.obj.DeepCopy()
-		closed, err := r.provider.close(pp.obj, pp.holdings)
-		if err != nil {
+		if err := r.provider.close(pp.obj, pp.holdings); err != nil {
 			return changed, fmt.Errorf("closing %s: %w", pp.ref, err)
 		}
-		if !closed {
+		if equality.Semantic.DeepEqual(before, pp.obj) {
 			continue
 		}
-		err = r.client.Patch(ctx, pp.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		err := r.client.Patch(ctx, pp.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		switch {
 		case apierrors.IsConflict(err): // the next round reads it again
 		case apierrors.IsInternalError(err):
@@ -141,8 +125,8 @@ func (r *run) closeAll(ctx context.Context, pl plan) (changed bool, err error) {
 
 // open lets our pools hand out addresses, and reserves in them the addresses that still stay
 // with the other provider.
-func (r *run) open(ctx context.Context, pl plan) error {
-	for _, pp := range pl.pools {
+func (r *run) open(ctx context.Context) error {
+	for _, pp := range r.plan.pools {
 		if err := onConflict(func() error { return r.openPool(ctx, pp) }); err != nil {
 			return fmt.Errorf("opening %s: %w", refOfPool(pp.pool), err)
 		}
@@ -152,21 +136,16 @@ func (r *run) open(ctx context.Context, pl plan) error {
 
 func (r *run) openPool(ctx context.Context, pp *poolPlan) error {
 	pool := pp.pool.DeepCopyObject().(v1alpha1.Pool)
-	if err := r.client.Get(ctx, keyOf(pool), pool.(client.Object)); err != nil {
+	if err := r.client.Get(ctx, keyOf(pool), pool); err != nil {
 		return err
 	}
 	before := pool.DeepCopyObject().(client.Object)
-	annotations := pool.GetAnnotations()
-	isOpened := annotations[v1alpha1.AnnotationPaused] == pausedValue
-	if isOpened {
-		delete(annotations, v1alpha1.AnnotationPaused)
-		pool.SetAnnotations(annotations)
-	}
+	isOpened := endPause(pool)
 	pp.pool = pool
 	if err := pp.reserveKept(); err != nil {
 		return err
 	}
-	err := r.client.Patch(ctx, pool.(client.Object), client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.client.Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return err
 	}
@@ -206,7 +185,7 @@ func pack(entries []entry) ([][]entry, error) {
 			return nil, fmt.Errorf("saving %s: %w", e, err)
 		}
 		last := len(packs) - 1
-		if last < 0 || len(packs[last]) == entriesMost || size+len(text) > bytesMost || packs[last][0].object().GetNamespace() != e.object().GetNamespace() {
+		if last < 0 || len(packs[last]) == entriesMost || size+len(text) > bytesMost || packs[last][0].From.object().GetNamespace() != e.From.object().GetNamespace() {
 			packs, size, last = append(packs, nil), 0, last+1
 		}
 		packs[last] = append(packs[last], e)
@@ -215,23 +194,29 @@ func pack(entries []entry) ([][]entry, error) {
 	return packs, nil
 }
 
-// writeJournal saves entries of one namespace.
-func (r *run) writeJournal(ctx context.Context, entries []entry) (*journal, error) {
-	text, err := json.Marshal(entries)
+// save writes the entries of a journal into its ConfigMap, which it creates if there is none.
+func (r *run) save(ctx context.Context, j *journal) error {
+	text, err := json.Marshal(j.entries)
 	if err != nil {
-		return nil, fmt.Errorf("writing a journal: %w", err)
+		return fmt.Errorf("writing a journal: %w", err)
 	}
-	j := &journal{entries: entries, object: &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: entries[0].object().GetNamespace(), GenerateName: "cadastre-import-",
-			Labels: map[string]string{labelJournal: r.provider.name},
-		},
-		Data: map[string]string{journalKey: string(text)},
+	data := map[string]string{journalKey: string(text)}
+	if j.object != nil {
+		before := j.object.DeepCopy()
+		j.object.Data = data
+		if err := r.client.Patch(ctx, j.object, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("writing ConfigMap %s: %w", keyOf(j.object), err)
+		}
+		return nil
+	}
+	j.object = &corev1.ConfigMap{Data: data, ObjectMeta: metav1.ObjectMeta{
+		Namespace: j.entries[0].From.object().GetNamespace(), GenerateName: "cadastre-import-",
+		Labels: map[string]string{labelJournal: r.provider.name},
 	}}
 	if err := r.client.Create(ctx, j.object); err != nil {
-		return nil, fmt.Errorf("saving %s in a ConfigMap: %w", ipam.FormatCount(len(entries), "claim"), err)
+		return fmt.Errorf("saving %s in a ConfigMap: %w", ipam.FormatCount(len(j.entries), "claim"), err)
 	}
-	return j, nil
+	return nil
 }
 
 // journals returns the journals that an interrupted import or rollback has left.
@@ -244,32 +229,10 @@ func (r *run) journals(ctx context.Context) ([]*journal, error) {
 	for i := range found.Items {
 		j := &journal{object: &found.Items[i]}
 		if err := json.Unmarshal([]byte(j.object.Data[journalKey]), &j.entries); err != nil {
-			return nil, fmt.Errorf("ConfigMap %s/%s cannot be read: it has the claims that an import was moving when it was interrupted; restore it: %w", j.object.Namespace, j.object.Name, err)
+			return nil, fmt.Errorf("ConfigMap %s cannot be read: it has the claims that an import was moving when it was interrupted; restore it: %w", keyOf(j.object), err)
 		}
 		journals = append(journals, j)
 	}
 	slices.SortFunc(journals, func(a, b *journal) int { return a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time) })
 	return journals, nil
-}
-
-// rewrite saves the entries of a journal after some of them have changed.
-func (r *run) rewrite(ctx context.Context, j *journal) error {
-	text, err := json.Marshal(j.entries)
-	if err != nil {
-		return fmt.Errorf("writing a journal: %w", err)
-	}
-	before := j.object.DeepCopy()
-	j.object.Data = map[string]string{journalKey: string(text)}
-	if err := r.client.Patch(ctx, j.object, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing ConfigMap %s/%s: %w", j.object.Namespace, j.object.Name, err)
-	}
-	return nil
-}
-
-// discard deletes a journal whose entries are all done.
-func (r *run) discard(ctx context.Context, j *journal) error {
-	if err := client.IgnoreNotFound(r.client.Delete(ctx, j.object)); err != nil {
-		return fmt.Errorf("deleting ConfigMap %s/%s, of which everything is done: %w", j.object.Namespace, j.object.Name, err)
-	}
-	return nil
 }

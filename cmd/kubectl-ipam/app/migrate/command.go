@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ with the reasons. It changes nothing without --apply, which may be interrupted a
 }
 
 func newImportInCluster(e *command.Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return importProvider(e, &cobra.Command{
 		Use:   "in-cluster",
 		Short: "Take over the pools of Cluster API's in-cluster provider",
 		Long: `Take over the pools of Cluster API's in-cluster provider: InClusterIPPools become
@@ -41,12 +42,11 @@ IPAddresses are moved to these. The Clusters must be paused during the import.`,
 
   # Move those of one namespace
   kubectl ipam import in-cluster -n team-a --apply`,
-	}
-	return importProvider(e, cmd, "suffix of the names of the new pools", InCluster)
+	}, "suffix of the names of the new pools", InCluster)
 }
 
 func newImportMetal3(e *command.Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return importProvider(e, &cobra.Command{
 		Use:   "metal3",
 		Short: "Take over the pools of Metal3's IP address manager",
 		Long: `Take over the pools of Metal3's IP address manager: its IPPools become LocalIPPools, and
@@ -57,32 +57,30 @@ Clusters must be paused during the import.`,
 
   # Move the pool "machines"
   kubectl ipam import metal3 --pool machines --apply`,
-	}
-	return importProvider(e, cmd, `suffix of the names of the new pools (default "-cadastre")`, Metal3)
+	}, `suffix of the names of the new pools (default "-cadastre")`, Metal3)
 }
 
 // importProvider adds flags and action to the import from another provider.
-func importProvider(e *command.Env, cmd *cobra.Command, suffixUsage string, run func(context.Context, client.Client, Options) error) *cobra.Command {
-	i := bindImporting(e, cmd)
+func importProvider(e *command.Env, cmd *cobra.Command, suffixUsage string, run importer) *cobra.Command {
+	o := &Options{}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&i.options.Pools, "pool", nil, "a pool to take over; may be repeated (default: all)")
-	flags.BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those that need no attention")
-	flags.DurationVar(&i.options.Settle, "settle", 5*time.Second, "how long to wait for work of the other provider, once its pools are closed")
+	flags.StringArrayVar(&o.Pools, "pool", nil, "a pool to take over; may be repeated (default: all)")
+	flags.BoolVar(&o.Verbose, "verbose", false, "list every claim, instead of counting those that need no attention")
+	flags.DurationVar(&o.Settle, "settle", 5*time.Second, "how long to wait for work of the other provider, once its pools are closed")
 	suffix := flags.String("suffix", "", suffixUsage)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return importWith(e, cmd, o, func([]string) (importer, error) {
 		if flags.Changed("suffix") {
-			i.options.Suffix = suffix
+			o.Suffix = suffix
 		}
 		if flags.Changed("namespace") {
-			i.options.Namespace = *e.Flags.Namespace
+			o.Namespace = *e.Flags.Namespace
 		}
-		return i.run(cmd.Context(), run)
-	}
-	return cmd
+		return run, nil
+	})
 }
 
 func newImportCSV(e *command.Env) *cobra.Command {
-	cmd := &cobra.Command{
+	return importFiles(e, &cobra.Command{
 		Use:   "csv FILE",
 		Short: "Make pools, and claims of the held blocks, from a CSV file",
 		Long: `Make pools, and claims of the held blocks, from a CSV file, whose first line names the
@@ -98,8 +96,7 @@ nothing is made; --skip-problems makes the rest.`,
   # Make it
   kubectl ipam import csv addresses.csv -n network --apply`,
 		Args: cobra.ExactArgs(1),
-	}
-	return importFiles(e, cmd, func(ctx context.Context, c client.Client, o Options, files []io.Reader) error {
+	}, func(ctx context.Context, c client.Client, o Options, files []io.Reader) error {
 		return CSV(ctx, c, o, files[0])
 	})
 }
@@ -140,9 +137,9 @@ made; --skip-problems makes the rest.`,
 		}
 		server.Token = os.Getenv("NETBOX_TOKEN")
 		if tokenFile != "" {
-			text, err := os.ReadFile(tokenFile) //nolint:gosec // the caller names the file, with the caller's rights
+			text, err := readFile(tokenFile)
 			if err != nil {
-				return command.Coded(command.ExitUsage, err)
+				return err
 			}
 			server.Token = string(text)
 		}
@@ -152,78 +149,67 @@ made; --skip-problems makes the rest.`,
 
 // importFiles adds flags and action to the import from files.
 func importFiles(e *command.Env, cmd *cobra.Command, run func(context.Context, client.Client, Options, []io.Reader) error) *cobra.Command {
-	i := bindImporting(e, cmd)
-	cmd.Flags().BoolVar(&i.options.Verbose, "verbose", false, "list every claim, instead of counting those of a pool")
-	cmd.Flags().BoolVar(&i.options.SkipProblems, "skip-problems", false, "leave out objects that cannot be imported, instead of importing nothing")
-	cmd.Flags().BoolVar(&i.options.Reserve, "reserve", false, "put the held blocks into the reserved ranges of the pools, instead of making claims")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if i.options.Namespace, err = e.Namespace(); err != nil {
-			return err
+	o := &Options{}
+	cmd.Flags().BoolVar(&o.Verbose, "verbose", false, "list every claim, instead of counting those of a pool")
+	cmd.Flags().BoolVar(&o.SkipProblems, "skip-problems", false, "leave out objects that cannot be imported, instead of importing nothing")
+	cmd.Flags().BoolVar(&o.Reserve, "reserve", false, "put the held blocks into the reserved ranges of the pools, instead of making claims")
+	return importWith(e, cmd, o, func(names []string) (_ importer, err error) {
+		if o.Namespace, err = e.Namespace(); err != nil {
+			return nil, err
 		}
-		files, closeAll, err := open(e, args)
-		defer closeAll()
-		if err != nil {
-			return err
+		files := make([]io.Reader, len(names))
+		for i, name := range names {
+			if files[i] = e.In; name == "-" {
+				continue
+			}
+			text, err := readFile(name)
+			if err != nil {
+				return nil, err
+			}
+			files[i] = bytes.NewReader(text)
 		}
-		return i.run(cmd.Context(), func(ctx context.Context, c client.Client, o Options) error { return run(ctx, c, o, files) })
-	}
-	return cmd
+		return func(ctx context.Context, c client.Client, o Options) error { return run(ctx, c, o, files) }, nil
+	})
 }
 
-// open opens the files that the caller names.
-func open(e *command.Env, names []string) (files []io.Reader, closeAll func(), err error) {
-	var opened []*os.File
-	closeAll = func() {
-		for _, file := range opened {
-			_ = file.Close() // it was only read
-		}
-	}
-	for _, name := range names {
-		if name == "-" {
-			files = append(files, e.In)
-			continue
-		}
-		file, err := os.Open(name) //nolint:gosec // the caller names the file, with the caller's rights
-		if err != nil {
-			return nil, closeAll, command.Coded(command.ExitUsage, err)
-		}
-		opened, files = append(opened, file), append(files, file)
-	}
-	return files, closeAll, nil
+// readFile reads a file that the caller names.
+func readFile(name string) ([]byte, error) {
+	text, err := os.ReadFile(name) //nolint:gosec // the caller names the file, with the caller's rights
+	return text, command.Coded(command.ExitUsage, err)
 }
 
-// importing represents one run of an import.
-type importing struct {
-	*command.Env
-	options         Options
-	apply, rollback bool
-}
+// importer represents one of the imports.
+type importer func(context.Context, client.Client, Options) error
 
-func bindImporting(e *command.Env, cmd *cobra.Command) *importing {
-	i := &importing{Env: e}
+// importWith adds the flags and the action of every import. prepare completes the options, and
+// returns the import.
+func importWith(e *command.Env, cmd *cobra.Command, o *Options, prepare func(args []string) (importer, error)) *cobra.Command {
 	flags := cmd.Flags()
-	flags.BoolVar(&i.apply, "apply", false, "apply the table, or continue an interrupted import or rollback")
-	flags.BoolVar(&i.rollback, "rollback", false, "undo what --apply did, while nothing new was claimed")
-	flags.DurationVar(&i.options.Timeout, "timeout", 4*time.Minute, "how long to wait for the operator while it makes no progress")
+	apply := flags.Bool("apply", false, "apply the table, or continue an interrupted import or rollback")
+	rollback := flags.Bool("rollback", false, "undo what --apply did, while nothing new was claimed")
+	flags.DurationVar(&o.Timeout, "timeout", 4*time.Minute, "how long to wait for the operator while it makes no progress")
 	cmd.MarkFlagsMutuallyExclusive("apply", "rollback")
-	return i
-}
-
-func (i *importing) run(ctx context.Context, do func(context.Context, client.Client, Options) error) error {
-	switch {
-	case i.apply:
-		i.options.Action = Apply
-	case i.rollback:
-		i.options.Action = Rollback
-	}
-	i.options.Out = i.Out
-	c, err := i.Client()
-	if err != nil {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		run, err := prepare(args)
+		if err != nil {
+			return err
+		}
+		switch {
+		case *apply:
+			o.Action = Apply
+		case *rollback:
+			o.Action = Rollback
+		}
+		o.Out = e.Out
+		c, err := e.Client()
+		if err != nil {
+			return err
+		}
+		err = run(cmd.Context(), c, *o)
+		if problems, ok := errors.AsType[*ProblemsError](err); ok {
+			return command.Coded(command.ExitUnhealthy, fmt.Errorf("%w", problems))
+		}
 		return err
 	}
-	err = do(ctx, c, i.options)
-	if problems, ok := errors.AsType[*ProblemsError](err); ok {
-		return command.Coded(command.ExitUnhealthy, fmt.Errorf("%w", problems))
-	}
-	return err
+	return cmd
 }

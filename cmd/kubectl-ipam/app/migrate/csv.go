@@ -19,24 +19,13 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// CSVColumns returns the columns of a CSV file, in any order. The first line of a file names
-// the columns that it has.
-//
-//	kind           pool, claim or reserved
-//	name           of the pool, or of the claim (default: from its address)
-//	cidr           a CIDR or an address; for reserved a range as well
-//	pool           of a claim, or of reserved addresses (default: the smallest that has it)
-//	parent         the pool that a pool is part of (default: the smallest that has it)
-//	namespace      of a claim (default: that of the command)
-//	routingDomain  of a pool without parent (default: default)
-//	network        the length of the subnet of a pool of host addresses (default: none)
-//	gateway        of the subnet (default: none)
-//	description    is kept as an annotation
-func CSVColumns() []string {
+// csvColumns returns the columns that a CSV file can have, in any order, named by its first line.
+// docs/import.md describes them.
+func csvColumns() []string {
 	return []string{"kind", "name", "cidr", "pool", "parent", "namespace", "routingDomain", "network", "gateway", "description"}
 }
 
-// CSV imports pools, and the held blocks of them, from a CSV file with CSVColumns.
+// CSV imports pools, and the held blocks of them, from a CSV file.
 func CSV(ctx context.Context, c client.Client, o Options, reader io.Reader) error {
 	g, err := readCSV(reader, o)
 	if err != nil {
@@ -68,7 +57,7 @@ func readCSV(reader io.Reader, o Options) (*register, error) {
 	}
 	// The order in the file does not decide which of two equal lines is the problem.
 	slices.SortStableFunc(lines, func(a, b line) int {
-		for _, name := range CSVColumns() {
+		for _, name := range csvColumns() {
 			if order := cmp.Compare(a.values[name], b.values[name]); order != 0 {
 				return order
 			}
@@ -144,8 +133,7 @@ func (g *register) linesOf(input io.Reader) ([]line, error) {
 	}
 }
 
-// separatorOf returns the character that most often separates the names in the first line.
-// Spreadsheets write a semicolon if the comma is for decimals, or a tab.
+// separatorOf returns the separator of the first line: spreadsheets also write semicolons, or tabs.
 func separatorOf(text []byte) rune {
 	first, _, _ := bytes.Cut(bytes.TrimLeft(text, "\r\n"), []byte("\n"))
 	separator, most := ',', 0
@@ -169,8 +157,8 @@ func readHeader(reader *csv.Reader) ([]string, error) {
 	for i, name := range header {
 		header[i] = strings.TrimSpace(name)
 		switch {
-		case !slices.Contains(CSVColumns(), header[i]):
-			return nil, fmt.Errorf("the first line names the column %q: write some of %s", header[i], strings.Join(CSVColumns(), ","))
+		case !slices.Contains(csvColumns(), header[i]):
+			return nil, fmt.Errorf("the first line names the column %q: write some of %s", header[i], strings.Join(csvColumns(), ","))
 		case slices.Contains(header[:i], header[i]):
 			return nil, fmt.Errorf("the first line names the column %q twice: remove one", header[i])
 		}
@@ -188,16 +176,14 @@ func (g *register) addCSVPool(l line) {
 	if cidr, err := netip.ParsePrefix(text); err == nil {
 		text = cidr.String()
 	}
-	network := &v1alpha1.PoolNetwork{Gateway: canonical(l.values["gateway"])}
-	if l.values["network"] == "" && network.Gateway == "" {
-		network = nil
-	} else {
-		bits, err := strconv.ParseInt(strings.TrimPrefix(l.values["network"], "/"), 10, 32)
+	var network *v1alpha1.PoolNetwork
+	if length, gateway := l.values["network"], canonical(l.values["gateway"]); length != "" || gateway != "" {
+		bits, err := strconv.ParseInt(strings.TrimPrefix(length, "/"), 10, 32)
 		if err != nil {
-			g.problem(l.location, "network: %q is not the length of a subnet: write one such as 24", l.values["network"])
+			g.problem(l.location, "network: %q is not the length of a subnet: write one such as 24", length)
 			return
 		}
-		network.PrefixLength = int32(bits)
+		network = &v1alpha1.PoolNetwork{PrefixLength: int32(bits), Gateway: gateway}
 	}
 	pool := g.addPool(l.location, l.values["name"], text, l.values["description"])
 	pool.Spec.RoutingDomain, pool.Spec.Network = l.values["routingDomain"], network
@@ -206,8 +192,7 @@ func (g *register) addCSVPool(l line) {
 	}
 }
 
-// nest makes a pool that names no parent a child of the smallest pool of its routing domain
-// that contains it.
+// nest makes a pool without parent a child of the smallest pool of its domain that contains it.
 func (g *register) nest() {
 	domains := map[*v1alpha1.IPPool]string{}
 	for _, pool := range g.pools {
@@ -241,8 +226,7 @@ func (g *register) domainOf(pool *v1alpha1.IPPool) string {
 	return "below " + pool.Spec.ParentRef.Name
 }
 
-// poolFor returns the smallest pool that has a set of addresses. If there is not exactly one,
-// it lists a problem and returns nil.
+// poolFor returns the smallest pool that has the addresses, or nil with a problem.
 func (g *register) poolFor(l line, set *netipx.IPSet) *v1alpha1.IPPool {
 	block := cover(set)
 	found := g.smallest(block, block.Bits(), nil)
@@ -285,19 +269,22 @@ func (g *register) addCSVReserved(l line) {
 		g.problem(l.location, "cidr: %s", err)
 		return
 	}
-	set, name := setOfRange(span), l.values["pool"]
+	name := l.values["pool"]
 	pool := g.byName[name]
 	switch {
 	case name == "":
-		pool = g.poolFor(l, set)
+		pool = g.poolFor(l, setOfRange(span))
 	case pool == nil:
 		g.problem(l.location, "pool: there is no pool %q in the file: add it, or reserve %s there by hand", name, l.values["cidr"])
-	case !cidrOf(pool).Contains(span.From()) || !cidrOf(pool).Contains(span.To()):
+	case !setOfPrefix(cidrOf(pool)).ContainsRange(span):
 		g.problem(l.location, "cidr: %s does not lie in the pool %s, which is %s: correct one of them", l.values["cidr"], name, pool.Spec.CIDR)
 		return
 	}
-	if pool != nil {
-		reserve(pool, set)
+	if pool == nil {
+		return
+	}
+	if now, err := setOf(pool.Spec.Reserved); err == nil {
+		pool.Spec.Reserved = textsOf(union(now, setOfRange(span)))
 	}
 }
 
@@ -312,9 +299,13 @@ func blockOf(text string) (netip.Prefix, bool) {
 
 // nameOfBlock returns a name for the claim of a block: ip-10-0-0-7, or block-10-0-0-0-24.
 func nameOfBlock(block netip.Prefix) string {
-	dashed := strings.NewReplacer(".", "-", ":", "-").Replace(block.Addr().StringExpanded())
 	if block.IsSingleIP() {
-		return "ip-" + dashed
+		return "ip-" + dashed(block.Addr())
 	}
-	return fmt.Sprintf("block-%s-%d", dashed, block.Bits())
+	return fmt.Sprintf("block-%s-%d", dashed(block.Addr()), block.Bits())
+}
+
+// dashed writes an address as a name can have it.
+func dashed(addr netip.Addr) string {
+	return strings.NewReplacer(".", "-", ":", "-").Replace(addr.StringExpanded())
 }

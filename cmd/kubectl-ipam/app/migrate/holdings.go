@@ -30,31 +30,17 @@ type holder struct {
 // as planned, so that it goes on from the point of an interruption.
 func (h *holder) apply(ctx context.Context) error {
 	for _, pool := range h.register.pools {
-		if err := h.makePool(ctx, pool); err != nil {
-			return err
+		if h.register.exists[pool] {
+			continue
+		}
+		if err := h.client.Create(ctx, pool.DeepCopy()); err != nil {
+			return fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
 		}
 	}
-	if err := h.await(ctx, "ready: see its condition Ready", func() ([]string, error) { return h.unready(ctx) }); err != nil {
-		return err
-	}
-	if err := h.makeClaims(ctx); err != nil {
-		return err
-	}
-	if err := h.await(ctx, "bound: see its condition Ready", func() ([]string, error) { return h.unbound(ctx) }); err != nil {
+	if err := inOrder(ctx, h.awaitReady, h.makeClaims, h.awaitBound); err != nil {
 		return err
 	}
 	h.say("Imported %s and %s.", ipam.FormatCount(len(h.register.pools), "pool"), ipam.FormatCount(len(h.register.claims), "held block"))
-	return nil
-}
-
-// makePool creates a pool that does not exist yet.
-func (h *holder) makePool(ctx context.Context, pool *v1alpha1.IPPool) error {
-	if h.register.exists[pool] {
-		return nil
-	}
-	if err := h.client.Create(ctx, pool.DeepCopy()); err != nil {
-		return fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
-	}
 	return nil
 }
 
@@ -66,14 +52,14 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	var mu sync.Mutex
 	var refused []*v1alpha1.IPClaim
 	var why error
-	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
-		err := h.makeClaim(ctx, h.register.claims[i])
+	err := inParallel(ctx, h.register.claims, func(ctx context.Context, claim *v1alpha1.IPClaim) error {
+		err := h.makeClaim(ctx, claim)
 		if !isTaken(err) {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		refused, why = append(refused, h.register.claims[i]), err
+		refused, why = append(refused, claim), err
 		return nil
 	})
 	if err != nil || len(refused) == 0 {
@@ -88,7 +74,7 @@ func (h *holder) makeClaims(ctx context.Context) error {
 		for _, claim := range refused {
 			switch err := h.makeClaim(ctx, claim); {
 			case isTaken(err):
-				names = append(names, "IPClaim "+keyOf(claim).String())
+				names = append(names, nameOfHolder("IPClaim", claim))
 			case err != nil:
 				return nil, err
 			}
@@ -97,32 +83,26 @@ func (h *holder) makeClaims(ctx context.Context) error {
 	})
 }
 
-// isTaken reports whether a block is recorded already, possibly for an earlier try to create
-// the claim.
+// isTaken reports whether a block is recorded already, possibly for an earlier try.
 func isTaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) }
 
 // areLeaving reports whether all records of the claims' blocks are about to be released.
 func (h *holder) areLeaving(ctx context.Context, claims []*v1alpha1.IPClaim) (bool, error) {
-	records, err := h.records(ctx, h.pools())
+	records, holders, err := h.held(ctx, h.pools())
 	if err != nil {
 		return false, err
 	}
 	records = slices.DeleteFunc(records, func(record v1alpha1.IPAllocation) bool {
 		return !slices.ContainsFunc(claims, func(claim *v1alpha1.IPClaim) bool { return isInTheWay(&record, claim) })
 	})
-	holders, err := h.holders(ctx, records)
-	if err != nil {
-		return false, err
-	}
-	found := remainingOf(records, holders, func(*v1alpha1.IPAllocation) bool { return false })
-	return len(found.rows) == 0, nil
+	var found remaining
+	found.add(records, holders, func(string) bool { return false })
+	return len(found.news) == 0, nil
 }
 
 // isInTheWay reports whether a record has addresses of the block that a claim asks for.
 func isInTheWay(record *v1alpha1.IPAllocation, claim *v1alpha1.IPClaim) bool {
-	held, err := netip.ParsePrefix(record.Spec.CIDR)
-	asked, errAsked := netip.ParsePrefix(claim.Spec.CIDR)
-	return err == nil && errAsked == nil && record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && held.Overlaps(asked)
+	return record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && prefixAt(record.Spec.CIDR).Overlaps(prefixAt(claim.Spec.CIDR))
 }
 
 // pools returns references to the pools of the register.
@@ -151,69 +131,59 @@ func (h *holder) makeClaim(ctx context.Context, claim *v1alpha1.IPClaim) error {
 	return nil
 }
 
-// unready returns the names of the pools that do not hand out blocks yet.
-func (h *holder) unready(ctx context.Context) ([]string, error) {
-	all := &v1alpha1.IPPoolList{}
-	if err := h.client.List(ctx, all); err != nil {
-		return nil, fmt.Errorf("listing all IPPools: %w", err)
-	}
-	phases := map[string]v1alpha1.PoolPhase{}
-	for i := range all.Items {
-		phases[all.Items[i].Name] = all.Items[i].Status.Phase
-	}
-	var names []string
-	for _, pool := range h.register.pools {
-		if phase := phases[pool.Name]; phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
-			names = append(names, "IPPool "+pool.Name)
+// awaitReady waits until all pools hand out blocks.
+func (h *holder) awaitReady(ctx context.Context) error {
+	return h.await(ctx, "ready: see its condition Ready", func() (names []string, err error) {
+		all := &v1alpha1.IPPoolList{}
+		if err := h.client.List(ctx, all); err != nil {
+			return nil, fmt.Errorf("listing all IPPools: %w", err)
 		}
-	}
-	return names, nil
-}
-
-// unbound returns the names of the claims that do not hold their blocks yet.
-func (h *holder) unbound(ctx context.Context) ([]string, error) {
-	all, err := h.claims(ctx)
-	if err != nil {
-		return nil, err
-	}
-	held := map[client.ObjectKey]string{}
-	for i := range all {
-		held[keyOf(&all[i])] = all[i].Status.AllocatedCIDR
-	}
-	var names []string
-	for _, claim := range h.register.claims {
-		if held[keyOf(claim)] != claim.Spec.CIDR {
-			names = append(names, "IPClaim "+keyOf(claim).String())
+		phases := map[string]v1alpha1.PoolPhase{}
+		for i := range all.Items {
+			phases[all.Items[i].Name] = all.Items[i].Status.Phase
 		}
-	}
-	return names, nil
+		for _, pool := range h.register.pools {
+			if phase := phases[pool.Name]; phase != v1alpha1.PoolReady && phase != v1alpha1.PoolExhausted {
+				names = append(names, nameOfHolder("IPPool", pool))
+			}
+		}
+		return names, nil
+	})
 }
 
-// claims returns the claims in the cluster with the label of the import.
-func (h *holder) claims(ctx context.Context) ([]v1alpha1.IPClaim, error) {
-	all := &v1alpha1.IPClaimList{}
-	if err := h.client.List(ctx, all, client.MatchingLabels{labelImport: h.register.name}); err != nil {
-		return nil, fmt.Errorf("listing IPClaims: %w", err)
-	}
-	return all.Items, nil
+// awaitBound waits until all claims hold their blocks.
+func (h *holder) awaitBound(ctx context.Context) error {
+	return h.await(ctx, "bound: see its condition Ready", func() (names []string, err error) {
+		all := &v1alpha1.IPClaimList{}
+		if err := h.client.List(ctx, all, client.MatchingLabels{labelImport: h.register.name}); err != nil {
+			return nil, fmt.Errorf("listing IPClaims: %w", err)
+		}
+		held := map[client.ObjectKey]string{}
+		for i := range all.Items {
+			held[keyOf(&all.Items[i])] = all.Items[i].Status.AllocatedCIDR
+		}
+		for _, claim := range h.register.claims {
+			if held[keyOf(claim)] != claim.Spec.CIDR {
+				names = append(names, nameOfHolder("IPClaim", claim))
+			}
+		}
+		return names, nil
+	})
 }
 
-// rollback deletes the claims and pools of the register, unless other blocks were claimed from
-// the pools.
+// rollback deletes the claims and pools of the register, unless the pools have other claims.
 func (h *holder) rollback(ctx context.Context) error {
 	if err := h.refuseNews(ctx); err != nil {
 		return err
 	}
-	err := h.all(ctx, len(h.register.claims), func(ctx context.Context, i int) error {
-		return h.deleteImported(ctx, h.register.claims[i].DeepCopy())
+	err := inParallel(ctx, h.register.claims, func(ctx context.Context, claim *v1alpha1.IPClaim) error {
+		return h.deleteImported(ctx, claim.DeepCopy())
 	})
 	if err != nil {
 		return err
 	}
 	for _, pool := range slices.Backward(h.register.pools) {
-		own := refOfPool(pool)
-		released := func() ([]string, error) { return h.stillHeld(ctx, own) }
-		if err := h.await(ctx, releasedByOperator, released); err != nil {
+		if err := h.awaitRelease(ctx, refOfPool(pool)); err != nil {
 			return err
 		}
 		if err := h.deleteImported(ctx, pool.DeepCopy()); err != nil {
@@ -254,21 +224,17 @@ func (h *holder) refuseNews(ctx context.Context) error {
 	for _, claim := range h.register.claims {
 		own[nameOfHolder("IPClaim", claim)] = true
 	}
-	found, err := h.awaitReleased(ctx, func() (remaining, error) {
-		records, err := h.records(ctx, h.pools())
-		if err != nil {
-			return remaining{}, err
-		}
-		holders, err := h.holders(ctx, records)
-		return remainingOf(records, holders, func(record *v1alpha1.IPAllocation) bool { return own[holderName(record)] }), err
+	var found remaining
+	err := h.awaitReleased(ctx, func() ([]string, error) {
+		records, holders, err := h.held(ctx, h.pools())
+		found = remaining{}
+		found.add(records, holders, func(holder string) bool { return own[holder] })
+		return found.leaving, err
 	})
-	if err != nil || len(found.rows) == 0 {
+	if err != nil || len(found.news) == 0 {
 		return err
 	}
-	if err := printTable(h.out, found.rows); err != nil {
-		return err
-	}
-	return &ProblemsError{Count: len(found.rows), Subject: "rolling back import " + h.register.name}
+	return printPlan(h.o.Out, found.news, &ProblemsError{Count: len(found.news), Subject: "rolling back import " + h.register.name})
 }
 
 // column returns the name of a field in the input.
@@ -304,14 +270,13 @@ func (g *register) text(err error, block netip.Prefix) string {
 		return err.Error()
 	case taken.IsWithheld():
 		return taken.Error() + ": leave it out, as no claim is given it, or let the pool hand it out"
-	case taken.Holder.IsPool() && contains(taken.Overlap, block):
+	case taken.Holder.IsPool() && taken.Overlap.Overlaps(block) && taken.Overlap.Bits() < block.Bits():
 		return fmt.Sprintf("%s lies in %s of %s: name that as the %s", block, taken.Overlap, taken.Holder, g.home(taken))
 	}
 	return fmt.Sprintf("%s overlaps %s of %s: correct one of them", block, taken.Overlap, taken.Holder)
 }
 
-// home returns the term for a pool that contains a block: for a root pool it would be the
-// parent.
+// home returns the term for the pool that contains a block.
 func (g *register) home(taken *ipam.TakenError) string {
 	if taken.Pool.Kind == ipam.PoolKindRoutingDomain {
 		return "parent, or choose another routing domain"
@@ -319,14 +284,9 @@ func (g *register) home(taken *ipam.TakenError) string {
 	return "pool or parent, or choose another block"
 }
 
-func contains(outer, inner netip.Prefix) bool {
-	return outer.Overlaps(inner) && outer.Bits() < inner.Bits()
-}
-
-// differs returns the reason why an existing pool is not the planned one; it is empty if the
-// pool is the planned one.
+// differs returns the reason why an existing pool is not the planned one, if it is not.
 func differs(there, planned *v1alpha1.IPPool) string {
-	if there.Spec.CIDR != planned.Spec.CIDR || !sameParent(there, planned) {
+	if there.Spec.CIDR != planned.Spec.CIDR || parentOf(there) != parentOf(planned) {
 		return fmt.Sprintf("IPPool %s exists, with the CIDR %s in place of %s, or with another parent: rename or delete it", planned.Name, there.Spec.CIDR, planned.Spec.CIDR)
 	}
 	now, errs := convert.Pool(there)
@@ -352,19 +312,14 @@ func withheld(pool ipam.Pool) *netipx.IPSet {
 	return built(&all)
 }
 
-func sameParent(a, b *v1alpha1.IPPool) bool {
-	name := func(p *v1alpha1.IPPool) string {
-		if p.Spec.ParentRef == nil {
-			return ""
-		}
-		return p.Spec.ParentRef.Name
+func parentOf(pool *v1alpha1.IPPool) string {
+	if pool.Spec.ParentRef == nil {
+		return ""
 	}
-	return name(a) == name(b)
+	return pool.Spec.ParentRef.Name
 }
 
 // holds reports whether an existing claim holds the block that a planned one is for.
 func holds(there, planned *v1alpha1.IPClaim) bool {
 	return there.Status.AllocatedCIDR == planned.Spec.CIDR && there.Spec.PoolRef != nil && there.Spec.PoolRef.Name == planned.Spec.PoolRef.Name
 }
-
-func textOfBlock(claim *v1alpha1.IPClaim) string { return cmp.Or(claim.Spec.CIDR, "no block") }

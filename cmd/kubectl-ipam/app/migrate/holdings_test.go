@@ -11,15 +11,13 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -28,9 +26,7 @@ import (
 // clusterWith returns a cluster with the namespaces team, default, and dc, and with objects, whose
 // user has all rights except those that are written VERB RESOURCE NAMESPACE.
 func clusterWith(forbidden string, objects ...client.Object) client.WithWatch {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	scheme := command.Scheme()
 	for _, name := range []string{"team", "default", "dc"} {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -117,6 +113,14 @@ func problemsOf(lines []string) []string {
 	return problems
 }
 
+// equal fails the test, and goes on, if two values differ.
+func equal(t *testing.T, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // csvOf reads a CSV file with the columns that the tests use.
 func csvOf(t *testing.T, lines string) *register {
 	t.Helper()
@@ -146,9 +150,7 @@ reserved,,10.1.0.100-10.1.0.199,,,,,,,
 		"claim team/db 10.1.0.7/32 of hosts database",
 		"claim default/block-10-2-0-0-16 10.2.0.0/16 of lab",
 	}
-	if diff := cmp.Diff(want, resultLines(t, clusterWith(""), g)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, want, resultLines(t, clusterWith(""), g))
 }
 
 func TestCSVErrorsAreReported(t *testing.T) {
@@ -188,9 +190,7 @@ host,g,10.0.0.9,,team,
 		`line 15: cidr: "here" is not an IP address: write one such as 10.0.0.1`,
 		`line 16: kind: "host" is none of pool, claim and reserved: correct it`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, want, got)
 }
 
 func TestUnknownCSVColumnsAreRejected(t *testing.T) {
@@ -244,9 +244,7 @@ func TestNetBoxExportIsParsed(t *testing.T) {
 		"IP address 172.16.0.1/24 | cannot be mapped | no prefix of the global VRF has it: export that as well",
 		"IP range 10.1.0.100/24-10.1.0.199/24 | reserved in IPPool net-10-1-0-0-24 | is active",
 	}
-	if diff := cmp.Diff(want, resultLines(t, clusterWith(""), g)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, want, resultLines(t, clusterWith(""), g))
 }
 
 // TestPlanListsAdmissionErrors states, for each row, the file and the existing objects,
@@ -359,9 +357,7 @@ func TestPlanListsAdmissionErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := problemsOf(resultLines(t, clusterWith(test.forbidden, test.exists...), csvOf(t, test.lines)))
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			equal(t, test.want, got)
 		})
 	}
 }
@@ -388,7 +384,5 @@ claim,c,10.40.0.7,old,,,,,
 		"pool below 10.36.3.0/25 of explicit",
 		"claim team/c 10.40.0.7/32 of old",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, want, got)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +41,7 @@ func stateOf(t *testing.T, text string) state {
 			st.claims = append(st.claims, obj)
 		case obj.GetKind() == kindAddress && obj.GroupVersionKind().Group == addressGroup:
 			st.addresses = append(st.addresses, obj)
-		case obj.GetKind() == "IPClaim":
-			st.ownClaims = append(st.ownClaims, obj)
+		case obj.GetKind() == "IPClaim": // the plan needs their addresses alone
 		case obj.GetKind() == "IPAddress":
 			st.ownAddresses = append(st.ownAddresses, obj)
 		default:
@@ -71,9 +69,7 @@ func TestInClusterPoolBecomesEquivalentLocalPool(t *testing.T) {
 		CIDR: "10.0.0.0/24", Ranges: []string{"10.0.0.10-10.0.0.99", "10.0.0.128/26"}, Reserved: []string{"10.0.0.50"},
 		Network: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "10.0.0.1"},
 	}
-	if diff := cmp.Diff(want, got.Spec.PoolSpec); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
+	equal(t, want, got.Spec.PoolSpec)
 	if got.Namespace != "team" || got.Name != "machines" || got.Labels[v1alpha1.LabelCluster] != "c1" || got.Labels[labelImport] != "in-cluster" {
 		t.Errorf("metadata is %v", got.ObjectMeta)
 	}
@@ -103,9 +99,7 @@ func TestInClusterMappingProblemsAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pl := newPlan(inCluster(), Options{}, stateOf(t, test.text))
-			if diff := cmp.Diff([]string{test.want}, pl.pools[0].problems); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
+			equal(t, []string{test.want}, pl.pools[0].problems)
 			if pl.problems() == 0 {
 				t.Error("the plan has no problems")
 			}
@@ -136,9 +130,7 @@ func TestOverlappingPoolsAreSeparated(t *testing.T) {
 		"a/all": "10.0.0.0/24", "b/low": "10.0.0.0/26", "b/high": "10.0.0.128/25",
 		"c/one": "10.0.0.0/25", "c/two": "10.0.0.0/25 two",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("CIDR and routing domain (-want +got):\n%s", diff)
-	}
+	equal(t, want, got)
 }
 
 func TestPoolsOfOneSubnetCanBeImportedSeparately(t *testing.T) {
@@ -228,12 +220,8 @@ metadata:
   ownerReferences: [{apiVersion: ipam.cadastre.dev/v1alpha1, kind: LocalIPPool, name: machines, uid: "", controller: false, blockOwnerDeletion: true}]
 spec: {address: 10.0.0.12, prefix: 24, gateway: 10.0.0.1, claimRef: {name: m-0}, poolRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, name: machines}}
 `)
-	if diff := cmp.Diff(want[0].Object, got.Claim.Object); diff != "" {
-		t.Errorf("claim (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want[1].Object, got.Address.Object); diff != "" {
-		t.Errorf("IPAddress (-want +got):\n%s", diff)
-	}
+	equal(t, want[0].Object, got.Claim.Object)
+	equal(t, want[1].Object, got.Address.Object)
 }
 
 func TestRollbackRestoresClaimAndAddress(t *testing.T) {
@@ -249,12 +237,8 @@ func TestRollbackRestoresClaimAndAddress(t *testing.T) {
 	unstructured.RemoveNestedField(want.Object, "metadata", "uid")
 	unstructured.RemoveNestedField(want.Object, "status")
 	want.SetFinalizers([]string{"example.com/in-use", "ipam.cluster.x-k8s.io/ReleaseAddress"})
-	if diff := cmp.Diff(want.Object, got.Object); diff != "" {
-		t.Errorf("claim (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(forward.From.Address.Object["spec"], back.To.Address.Object["spec"]); diff != "" {
-		t.Errorf("spec of the IPAddress (-want +got):\n%s", diff)
-	}
+	equal(t, want.Object, got.Object)
+	equal(t, forward.From.Address.Object["spec"], back.To.Address.Object["spec"])
 }
 
 func TestUnpausedClusterIsReported(t *testing.T) {
@@ -276,7 +260,5 @@ InClusterIPPool team/machines   LocalIPPool team/machines                 10.0.0
 `
 	want = strings.ReplaceAll(want, "LocalIPPool team/machines                 10", "LocalIPPool team/machines                  10")
 	want = strings.ReplaceAll(want, "BECOMES                                   NOTE", "BECOMES                                    NOTE")
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	equal(t, want, out.String())
 }

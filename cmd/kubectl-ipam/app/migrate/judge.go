@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,12 +34,12 @@ type judge struct {
 	operator *allocator.Simulator
 	schemas  manifests.Schemas
 	client   client.Client
-	// seen holds the names of the judged objects.
-	seen map[poolRef]bool
+	// seen marks the names of the judged objects.
+	seen map[string]bool
 	// refused counts, for each pool that cannot be made, the rows that are part of it, and
 	// absent, for each namespace in which no claim can be made, the claims that it would have.
 	refused, absent map[string]int
-	// supposed holds the records of the planned pools.
+	// supposed holds the records of the planned objects.
 	supposed []ipam.Record
 	// rights holds the rights of the user that the API server was asked for.
 	rights map[authorizationv1.ResourceAttributes]bool
@@ -56,13 +58,10 @@ func (g *register) judge(ctx context.Context, c client.Client) error {
 	defer operator.Close()
 	ctx = log.IntoContext(ctx, logr.Discard()) // a command has no log
 	j := &judge{
-		register: g, existing: existing, operator: operator, schemas: manifests.NewSchemas(), client: c, seen: map[poolRef]bool{},
+		register: g, existing: existing, operator: operator, schemas: manifests.NewSchemas(), client: c, seen: map[string]bool{},
 		refused: map[string]int{}, absent: map[string]int{}, rights: map[authorizationv1.ResourceAttributes]bool{},
 	}
-	if err := j.judgePools(ctx); err != nil {
-		return err
-	}
-	if err := j.judgeClaims(ctx); err != nil {
+	if err := inOrder(ctx, j.judgePools, j.judgeClaims); err != nil {
 		return err
 	}
 	j.sumUp()
@@ -82,15 +81,14 @@ func (j *judge) judgePools(ctx context.Context) error {
 		for _, pool := range left {
 			if parent := pool.Spec.ParentRef; parent != nil && parent.Name != pool.Name && planned[parent.Name] {
 				later = append(later, pool)
-				continue
-			}
-			if err := j.judgePool(ctx, pool); err != nil {
+			} else if err := j.addJudged(ctx, pool); err != nil {
 				return err
 			}
 		}
 		if len(later) == len(left) {
 			for _, pool := range later {
 				j.refuse(pool, "%s: %q is part of this pool itself: name a pool outside of it", j.column("spec.parentRef.name"), pool.Spec.ParentRef.Name)
+				j.refused[pool.Name] += 0
 			}
 			break
 		}
@@ -100,81 +98,87 @@ func (j *judge) judgePools(ctx context.Context) error {
 	return nil
 }
 
-// refuse lists the reason why a pool cannot be made.
-func (j *judge) refuse(pool *v1alpha1.IPPool, format string, args ...any) {
-	j.problem(j.places[pool], format, args...)
-	j.refused[pool.Name] += 0
+// refuse lists the reason why an object cannot be made, and returns false.
+func (j *judge) refuse(obj client.Object, format string, args ...any) bool {
+	j.problem(j.places[obj], format, args...)
+	return false
 }
 
-func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) error {
-	if j.seen[refOfPool(pool)] {
-		j.problem(j.places[pool], "%s: there are two pools %q: rename one", j.column("metadata.name"), pool.Name)
+// isPart reports whether an object is part of a pool that cannot be made, and counts it there.
+func (j *judge) isPart(pool string) bool {
+	_, isRefused := j.refused[pool]
+	if isRefused {
+		j.refused[pool]++
+	}
+	return isRefused
+}
+
+// addJudged keeps a pool in the register if it can be made.
+func (j *judge) addJudged(ctx context.Context, pool *v1alpha1.IPPool) error {
+	name := nameOfHolder("IPPool", pool)
+	if j.seen[name] {
+		j.refuse(pool, "%s: there are two pools %q: rename one", j.column("metadata.name"), pool.Name)
 		return nil
 	}
-	j.seen[refOfPool(pool)] = true
+	j.seen[name] = true
+	accepted, err := j.judgePool(ctx, pool)
+	if accepted {
+		j.register.pools = append(j.register.pools, pool)
+	} else {
+		j.refused[pool.Name] += 0
+	}
+	return err
+}
+
+func (j *judge) judgePool(ctx context.Context, pool *v1alpha1.IPPool) (accepted bool, err error) {
 	if current := j.existing.pools[pool.Name]; current != nil {
 		if why := differs(current, pool); why != "" {
-			j.refuse(pool, "%s", why)
-			return nil
+			return j.refuse(pool, "%s", why), nil
 		}
 		j.exists[pool] = true
-		j.register.pools = append(j.register.pools, pool)
-		return nil
+		return true, nil
 	}
 	read, errs := convert.Pool(pool)
 	if errs = append(errs, j.invalid("IPPool", pool, false)...); len(errs) > 0 {
-		j.refuse(pool, "%s", j.texts(errs))
-		return nil
+		return j.refuse(pool, "%s", j.texts(errs)), nil
 	}
-	if parent := pool.Spec.ParentRef; parent != nil {
-		if _, ok := j.refused[parent.Name]; ok {
-			j.refused[parent.Name]++
-			j.refused[pool.Name] += 0
-			return nil
-		}
+	if parent := pool.Spec.ParentRef; parent != nil && j.isPart(parent.Name) {
+		return false, nil
 	}
 	if allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ippools"}); err != nil || !allowed {
-		j.refuse(pool, "you may not create ippools: ask for the right")
-		return err
+		return j.refuse(pool, "you may not create ippools: ask for the right"), err
 	}
-	if err := j.suppose(ctx, pool, read); err != nil {
-		j.refuse(pool, "%s", j.text(err, read.CIDR))
-		return nil
+	if err := j.supposePool(ctx, read); err != nil {
+		return j.refuse(pool, "%s", j.text(err, read.CIDR)), nil
 	}
-	j.register.pools = append(j.register.pools, pool)
-	return nil
+	j.operator.Catalog.RecordObject(pool)
+	return true, nil
 }
 
-// suppose records a pool as if it had been made.
-func (j *judge) suppose(ctx context.Context, obj *v1alpha1.IPPool, pool ipam.Pool) error {
-	if j.operator.Catalog.LacksRight(pool.ParentRequest()) {
-		grant, err := j.mayUse(ctx, pool.Home.Name)
-		if err != nil {
-			return err
-		}
-		pool.ParentGrant = grant
+// supposePool records the block of a pool as if the pool had been made.
+func (j *judge) supposePool(ctx context.Context, pool ipam.Pool) (err error) {
+	if pool.ParentGrant, err = j.grantFor(ctx, pool.ParentRequest()); err != nil {
+		return err
 	}
 	order, err := j.operator.PoolOrder(pool)
 	if err != nil {
 		return err
 	}
-	order.Origin = allocator.OriginAdmission
-	record, err := j.operator.Suppose(order)
-	switch {
-	case err == nil:
-		j.supposed = append(j.supposed, record)
-	case !isOwn(err, order.Holder):
-		return err
-	}
-	j.operator.Catalog.RecordObject(obj)
-	return nil
+	return j.suppose(order)
 }
 
-// isOwn reports whether the block in the way belongs to its own holder: an import that was
-// interrupted, or one that was rolled back a moment ago, has recorded it.
-func isOwn(err error, holder ipam.Holder) bool {
-	taken, ok := errors.AsType[*ipam.TakenError](err)
-	return ok && taken.Holder == holder && taken.Overlap == taken.Block
+// suppose records a block as if its holder had been made. The holder may have recorded the block
+// itself: in an import that was interrupted, or in one that was rolled back a moment ago.
+func (j *judge) suppose(order allocator.Order) error {
+	order.Origin = allocator.OriginAdmission
+	record, err := j.operator.Suppose(order)
+	if taken, ok := errors.AsType[*ipam.TakenError](err); ok && taken.Holder == order.Holder && taken.Overlap == taken.Block {
+		return nil
+	}
+	if err == nil {
+		j.supposed = append(j.supposed, record)
+	}
+	return err
 }
 
 // judgeClaims judges the claims against all pools. It treats a block that is about to be
@@ -196,65 +200,51 @@ func (j *judge) judgeClaims(ctx context.Context) error {
 }
 
 func (j *judge) judgeClaim(ctx context.Context, claim *v1alpha1.IPClaim) (accepted bool, err error) {
-	at, ref := j.places[claim], poolRef{Kind: "IPClaim", Namespace: claim.Namespace, Name: claim.Name}
-	if claim.Namespace == "" {
-		j.problem(at, "it names no namespace: name one, or choose one with -n")
-		return false, nil
+	name := nameOfHolder("IPClaim", claim)
+	switch {
+	case claim.Namespace == "":
+		return j.refuse(claim, "it names no namespace: name one, or choose one with -n"), nil
+	case j.seen[name]:
+		return j.refuse(claim, "%s: there are two claims %s: rename one", j.column("metadata.name"), keyOf(claim)), nil
 	}
-	if j.seen[ref] {
-		j.problem(at, "%s: there are two claims %s: rename one", j.column("metadata.name"), keyOf(claim))
-		return false, nil
-	}
-	j.seen[ref] = true
+	j.seen[name] = true
 	if current := j.existing.claims[keyOf(claim)]; current != nil {
-		j.exists[claim] = holds(current, claim)
-		if !j.exists[claim] {
-			j.problem(at, "IPClaim %s exists, for %s in place of %s of IPPool %s: rename or delete it", keyOf(claim), textOfBlock(current), claim.Spec.CIDR, claim.Spec.PoolRef.Name)
+		if !holds(current, claim) {
+			return j.refuse(claim, "%s exists, for %s in place of %s of IPPool %s: rename or delete it", name, cmp.Or(current.Spec.CIDR, "no block"), claim.Spec.CIDR, claim.Spec.PoolRef.Name), nil
 		}
-		return j.exists[claim], nil
+		j.exists[claim] = true
+		return true, nil
 	}
 	request, errs := convert.Claim(claim)
 	if errs = append(errs, j.invalid("IPClaim", claim, true)...); len(errs) > 0 {
-		j.problem(at, "%s", j.texts(errs))
-		return false, nil
+		return j.refuse(claim, "%s", j.texts(errs)), nil
 	}
-	if active, ok := j.namespaces[claim.Namespace]; !ok || !active {
+	if !j.namespaces[claim.Namespace] {
 		j.absent[claim.Namespace]++
 		return false, nil
 	}
-	if _, ok := j.refused[claim.Spec.PoolRef.Name]; ok {
-		j.refused[claim.Spec.PoolRef.Name]++
+	if j.isPart(claim.Spec.PoolRef.Name) {
 		return false, nil
 	}
 	if allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "ipclaims", Namespace: claim.Namespace}); err != nil || !allowed {
-		j.problem(at, "you may not create ipclaims in namespace %s: ask for the right, or choose another", claim.Namespace)
-		return false, err
+		return j.refuse(claim, "you may not create ipclaims in namespace %s: ask for the right, or choose another", claim.Namespace), err
 	}
 	if err := j.supposeClaim(ctx, request); err != nil {
-		j.problem(at, "%s", j.text(err, request.Block))
-		return false, nil
+		return j.refuse(claim, "%s", j.text(err, request.Block)), nil
 	}
 	return true, nil
 }
 
 // supposeClaim records the block of a claim as if the claim had been made.
-func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) error {
-	if j.operator.Catalog.LacksRight(request) {
-		grant, err := j.mayUse(ctx, request.Pool.Name)
-		if err != nil {
-			return err
-		}
-		request.Grant = grant
+func (j *judge) supposeClaim(ctx context.Context, request ipam.Request) (err error) {
+	if request.Grant, err = j.grantFor(ctx, request); err != nil {
+		return err
 	}
 	resolution, err := j.operator.Resolve(ctx, request)
 	if err != nil {
 		return err
 	}
-	order := allocator.Order{Resolution: resolution, Origin: allocator.OriginAdmission, Holder: convert.HolderOfClaim(request.Claim)}
-	if _, err := j.operator.Suppose(order); err != nil && !isOwn(err, order.Holder) {
-		return err
-	}
-	return nil
+	return j.suppose(allocator.Order{Resolution: resolution, Holder: convert.HolderOfClaim(request.Claim)})
 }
 
 // invalid returns the errors for which the API server by itself would refuse an object.
@@ -267,9 +257,13 @@ func (j *judge) invalid(kind string, obj client.Object, namespaced bool) field.E
 	return append(errs, j.schemas.Errors(kind, object)...)
 }
 
-// mayUse returns the right of the user to use a pool; nil if there is none.
-func (j *judge) mayUse(ctx context.Context, pool string) (*ipam.Grant, error) {
-	allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: pool})
+// grantFor returns the right of the user to use the pool that a request names; nil if there is
+// none, or none is necessary.
+func (j *judge) grantFor(ctx context.Context, request ipam.Request) (*ipam.Grant, error) {
+	if !j.operator.Catalog.LacksRight(request) {
+		return nil, nil
+	}
+	allowed, err := j.isAllowed(ctx, authorizationv1.ResourceAttributes{Verb: "use", Resource: "ippools", Name: request.Pool.Name})
 	if err != nil || !allowed {
 		return nil, err
 	}
@@ -320,35 +314,15 @@ type existing struct {
 // readExisting lists all objects by which admission judges.
 func readExisting(ctx context.Context, c client.Client) (existing, error) {
 	e := existing{pools: map[string]*v1alpha1.IPPool{}, claims: map[client.ObjectKey]*v1alpha1.IPClaim{}, namespaces: map[string]bool{}}
-	pools, locals, classes, claims := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}, &v1alpha1.IPClassList{}, &v1alpha1.IPClaimList{}
 	namespaces := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
 	allocations := &v1alpha1.IPAllocationList{}
-	for _, list := range []client.ObjectList{pools, locals, classes, claims, namespaces, allocations} {
+	for _, list := range []client.ObjectList{
+		namespaces, &v1alpha1.IPClassList{}, &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}, &v1alpha1.IPClaimList{}, allocations,
+	} {
 		if err := c.List(ctx, list); err != nil {
 			return e, fmt.Errorf("listing the existing objects, by which the plan is judged: %w", err)
 		}
-	}
-	s := &e.snapshot
-	for i := range namespaces.Items {
-		e.namespaces[namespaces.Items[i].Name] = namespaces.Items[i].DeletionTimestamp.IsZero()
-		s.Objects = append(s.Objects, &namespaces.Items[i])
-	}
-	for i := range classes.Items {
-		s.Objects = append(s.Objects, &classes.Items[i])
-	}
-	for i := range pools.Items {
-		e.pools[pools.Items[i].Name] = &pools.Items[i]
-		s.Objects = append(s.Objects, &pools.Items[i])
-	}
-	for i := range locals.Items {
-		s.Objects = append(s.Objects, &locals.Items[i])
-	}
-	for i := range claims.Items {
-		claim := &claims.Items[i]
-		e.claims[keyOf(claim)] = claim
-		if claim.Spec.AllocationName == "" {
-			s.Waiting = append(s.Waiting, *claim)
-		}
+		_ = meta.EachListItem(list, e.add) // which returns no error
 	}
 	holders, err := (&run{client: c}).holders(ctx, allocations.Items)
 	if err != nil {
@@ -358,13 +332,33 @@ func readExisting(ctx context.Context, c client.Client) (existing, error) {
 		obj := &allocations.Items[i]
 		record, err := convert.Record(obj)
 		if err != nil {
-			s.Unreadable = append(s.Unreadable, record)
+			e.snapshot.Unreadable = append(e.snapshot.Unreadable, record)
 			continue
 		}
-		s.Records = append(s.Records, record)
+		e.snapshot.Records = append(e.snapshot.Records, record)
 		if record.Purpose == ipam.PurposePool || isKept(obj) || !isLeaving(holders[holderName(obj)]) {
 			e.staying = append(e.staying, record)
 		}
 	}
 	return e, nil
+}
+
+// add adds an object, unless it is an IPAllocation.
+func (e *existing) add(obj runtime.Object) error {
+	switch obj := obj.(type) {
+	case *v1alpha1.IPAllocation:
+		return nil
+	case *v1alpha1.IPClaim:
+		e.claims[keyOf(obj)] = obj
+		if obj.Spec.AllocationName == "" {
+			e.snapshot.Waiting = append(e.snapshot.Waiting, *obj)
+		}
+		return nil
+	case *v1alpha1.IPPool:
+		e.pools[obj.Name] = obj
+	case *metav1.PartialObjectMetadata:
+		e.namespaces[obj.Name] = obj.DeletionTimestamp.IsZero()
+	}
+	e.snapshot.Objects = append(e.snapshot.Objects, obj.(client.Object))
+	return nil
 }

@@ -15,14 +15,12 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,14 +41,14 @@ import (
 type admitting struct {
 	client.WithWatch
 	parts replica.Replica
-	hooks map[string]http.Handler
+	hooks webhook.Server
 	made  atomic.Int64
 }
 
 // newAdmitting returns one with the namespaces of clusterWith, and nothing else.
 func newAdmitting(t *testing.T) *admitting {
 	t.Helper()
-	a := &admitting{hooks: map[string]http.Handler{}}
+	a := &admitting{hooks: webhook.NewServer(webhook.Options{})}
 	a.WithWatch = interceptor.NewClient(clusterWith(""), interceptor.Funcs{Create: a.create, Delete: a.delete})
 	a.parts = replica.New(replica.Options{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))}),
@@ -58,7 +56,7 @@ func newAdmitting(t *testing.T) *admitting {
 	})
 	t.Cleanup(a.parts.Allocator.Close)
 	a.parts.Ledger.Load(nil, nil)
-	webhooks.Setup(stubManager{a: a}, webhooks.Options{
+	webhooks.Setup(stubManager{admitting: a}, webhooks.Options{
 		Ledger: a.parts.Ledger, Catalog: a.parts.Catalog, Queue: a.parts.Queue, Allocator: a.parts.Allocator, Metrics: a.parts.Metrics, History: a.parts.History,
 		Live: a, Rights: authorize.NewRights(a),
 	})
@@ -68,22 +66,12 @@ func newAdmitting(t *testing.T) *admitting {
 // stubManager implements the manager with which webhooks are registered.
 type stubManager struct {
 	manager.Manager
-	a *admitting
+	admitting *admitting
 }
 
-func (m stubManager) GetScheme() *runtime.Scheme       { return m.a.Scheme() }
-func (m stubManager) GetConfig() *rest.Config          { return &rest.Config{} }
-func (m stubManager) GetLogger() logr.Logger           { return logr.Discard() }
-func (m stubManager) GetWebhookServer() webhook.Server { return stubServer{a: m.a} }
-func (m stubManager) GetCache() cache.Cache            { return stubCache{Reader: m.a} }
-
-type stubServer struct {
-	webhook.Server
-	a *admitting
-}
-
-func (s stubServer) Register(path string, hook http.Handler) { s.a.hooks[path] = hook }
-func (s stubServer) WebhookMux() *http.ServeMux              { return http.NewServeMux() }
+func (m stubManager) GetScheme() *runtime.Scheme       { return m.admitting.Scheme() }
+func (m stubManager) GetWebhookServer() webhook.Server { return m.admitting.hooks }
+func (m stubManager) GetCache() cache.Cache            { return stubCache{Reader: m.admitting} }
 
 type stubCache struct {
 	client.Reader
@@ -148,7 +136,7 @@ func (a *admitting) admit(ctx context.Context, resource string, obj client.Objec
 		return err
 	}
 	answered := httptest.NewRecorder()
-	a.hooks["/mutate-ipam-cadastre-dev-v1alpha1-"+resource].ServeHTTP(answered, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body)))
+	a.hooks.WebhookMux().ServeHTTP(answered, httptest.NewRequestWithContext(ctx, http.MethodPost, "/mutate-ipam-cadastre-dev-v1alpha1-"+resource, bytes.NewReader(body)))
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(answered.Body.Bytes(), &review); err != nil {
 		return fmt.Errorf("%d %s: %w", answered.Code, answered.Body, err)

@@ -1,7 +1,9 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -26,7 +28,7 @@ func metal3() provider {
 	version := schema.GroupVersion{Group: "ipam.metal3.io", Version: "v1alpha1"}
 	return provider{
 		name:             "metal3",
-		kinds:            []sourceKind{{version.WithKind("IPPool"), v1alpha1.PoolKindLocalIPPool}},
+		kinds:            []schema.GroupVersionKind{version.WithKind("IPPool")},
 		suffix:           "-cadastre",
 		servesByName:     true,
 		claimFinalizer:   "ipam.metal3.io/ipaddressclaim",
@@ -34,7 +36,6 @@ func metal3() provider {
 		read:             readMetal3,
 		close:            closeMetal3,
 		reopen:           reopenMetal3,
-		ownClaims:        version.WithKind("IPClaim"),
 		ownAddresses:     version.WithKind("IPAddress"),
 	}
 }
@@ -83,70 +84,61 @@ func metal3SpecOf(pool *unstructured.Unstructured) (metal3Spec, error) {
 }
 
 // readMetal3 reads one of Metal3's pools.
-func readMetal3(pool *unstructured.Unstructured) source {
-	s := source{obj: pool, addresses: &netipx.IPSet{}, excluded: &netipx.IPSet{}, paused: isPausedByOthers(pool)}
+func readMetal3(pool *unstructured.Unstructured) (source, error) {
 	spec, err := metal3SpecOf(pool)
+	s := source{addresses: &netipx.IPSet{}, cluster: spec.ClusterName}
 	if err != nil {
-		return s.without("%s", err)
+		return s, err
 	}
-	s.cluster = spec.ClusterName
 	if len(spec.Pools) == 0 {
-		return s.without("spec.pools: is empty: there is nothing to hand out")
+		return s, errors.New("spec.pools: is empty: there is nothing to hand out")
 	}
 	settings := spec.settingsOf(spec.Pools[0])
 	for i, part := range spec.Pools {
 		span, err := part.span()
 		if err != nil {
-			return s.without("spec.pools[%d]: %s", i, err)
+			return s, fmt.Errorf("spec.pools[%d]: %w", i, err)
 		}
-		if other := spec.settingsOf(part); !other.same(settings) {
-			return s.without("spec.pools[%d]: has another prefix, gateway or other dnsServers than spec.pools[0], and a pool of Cadastre has one of each: split it into two pools", i)
+		if !reflect.DeepEqual(spec.settingsOf(part), settings) {
+			return s, fmt.Errorf("spec.pools[%d]: has another prefix, gateway or other dnsServers than spec.pools[0], and a pool of Cadastre has one of each: split it into two pools", i)
 		}
 		s.addresses = union(s.addresses, setOfRange(span))
 	}
 	s.gateway, s.dnsServers = settings.Gateway, settings.DNSServers
-	if s = s.inNetwork("spec.pools", settings.Prefix); len(s.problems) > 0 {
-		return s
+	if err := s.setNetwork("spec.pools", settings.Prefix); err != nil {
+		return s, err
 	}
-	return s.withPreAllocations(spec)
+	return s, s.reservePreAllocations(spec)
 }
 
-// withPreAllocations reserves the addresses that are kept for claims of a certain name.
-func (s source) withPreAllocations(spec metal3Spec) source {
+// reservePreAllocations reserves the addresses that are kept for claims of a certain name.
+func (s *source) reservePreAllocations(spec metal3Spec) error {
 	for _, claim := range slices.Sorted(maps.Keys(spec.PreAllocations)) {
 		span, err := parseSpan(spec.PreAllocations[claim])
 		if err != nil {
-			return s.without("spec.preAllocations[%s]: %s", claim, err)
+			return fmt.Errorf("spec.preAllocations[%s]: %w", claim, err)
 		}
 		s.excluded = union(s.excluded, setOfRange(span))
 	}
 	if n := len(spec.PreAllocations); n > 0 {
-		s = s.with("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", ipam.FormatCount(n, "claim"), v1alpha1.AnnotationAddress)
+		s.notes = append(s.notes, fmt.Sprintf("preAllocations of %s are reserved: for such a claim take the address out of spec.reserved, and set its annotation %s", ipam.FormatCount(n, "claim"), v1alpha1.AnnotationAddress))
 	}
-	return s
+	return nil
 }
 
 // settingsOf returns the settings of the addresses of a part: those of the part, or else those
 // of the pool. If neither states a prefix, the length of the subnet stands in for it.
 func (spec metal3Spec) settingsOf(part metal3Part) metal3Part {
-	settings := metal3Part{Prefix: part.Prefix, Gateway: part.Gateway, DNSServers: part.DNSServers}
-	if settings.Prefix == 0 {
-		settings.Prefix = spec.Prefix
+	settings := metal3Part{
+		Prefix: cmp.Or(part.Prefix, spec.Prefix), Gateway: cmp.Or(part.Gateway, spec.Gateway), DNSServers: part.DNSServers,
 	}
 	if subnet, err := netip.ParsePrefix(part.Subnet); settings.Prefix == 0 && err == nil {
 		settings.Prefix = subnet.Bits()
-	}
-	if settings.Gateway == "" {
-		settings.Gateway = spec.Gateway
 	}
 	if len(settings.DNSServers) == 0 {
 		settings.DNSServers = spec.DNSServers
 	}
 	return settings
-}
-
-func (part metal3Part) same(other metal3Part) bool {
-	return part.Prefix == other.Prefix && part.Gateway == other.Gateway && slices.Equal(part.DNSServers, other.DNSServers)
 }
 
 // span returns the range that a part hands out: from start, or the second address of the
@@ -167,67 +159,59 @@ func (part metal3Part) span() (netipx.IPRange, error) {
 		if bound.text == "" {
 			continue
 		}
-		addr, err := netip.ParseAddr(bound.text)
-		if err != nil {
+		var err error
+		if *bound.addr, err = netip.ParseAddr(bound.text); err != nil {
 			return netipx.IPRange{}, fmt.Errorf("%q is not an IP address: correct it", bound.text)
 		}
-		*bound.addr = addr
 	}
 	span := netipx.IPRangeFrom(from, to)
 	switch {
 	case !from.IsValid() || !to.IsValid():
-		return span, fmt.Errorf("has neither a subnet, nor both start and end: set end")
+		return span, errors.New("has neither a subnet, nor both start and end: set end")
 	case !span.IsValid():
 		return span, fmt.Errorf("begins with %s and ends with %s: correct start or end", from, to)
 	}
 	return span, nil
 }
 
-func setOfRange(span netipx.IPRange) *netipx.IPSet {
-	var all netipx.IPSetBuilder
-	all.AddRange(span)
-	return built(&all)
-}
-
 // closeMetal3 leaves only the addresses in use in a pool, and preallocates each address of an
 // IPAddressClaim to that claim, so that the address is not handed out to another claim when its
 // IPAddress is deleted. Claims of Metal3's own kind stay with Metal3: it can hand out an
-// address that one of them releases to another one.
-func closeMetal3(pool *unstructured.Unstructured, inUse []holding) (bool, error) {
+// address that one of them releases to another one. An annotation keeps the spec before that.
+func closeMetal3(pool *unstructured.Unstructured, inUse []holding) error {
 	before, err := metal3SpecOf(pool)
 	if err != nil {
-		return false, err
+		return err
 	}
-	after := before
-	after.Pools, after.PreAllocations = nil, maps.Clone(before.PreAllocations)
-	if after.PreAllocations == nil {
-		after.PreAllocations = map[string]string{}
-	}
-	left := &netipx.IPSet{}
-	for _, text := range before.PreAllocations {
-		if span, err := parseSpan(text); err == nil {
-			left = union(left, setOfRange(span))
-		}
-	}
-	var used netipx.IPSetBuilder
+	texts := slices.Collect(maps.Values(before.PreAllocations))
+	after := metal3Spec{PreAllocations: map[string]string{}}
+	maps.Copy(after.PreAllocations, before.PreAllocations)
 	for _, h := range inUse {
-		used.Add(h.addr)
+		texts = append(texts, h.addr.String())
 		if !h.isOwn {
 			after.PreAllocations[h.claim] = h.addr.String()
 		}
 	}
-	left = union(left, built(&used))
+	left, err := setOf(texts)
+	if err != nil {
+		return fmt.Errorf("spec.preAllocations: %w", err)
+	}
 	for _, part := range before.Pools {
 		span, err := part.span()
 		if err != nil {
-			return false, fmt.Errorf("spec.pools: %w", err)
+			return fmt.Errorf("spec.pools: %w", err)
 		}
 		kept := common(left, setOfRange(span))
 		after.Pools = append(after.Pools, part.parts(kept)...)
 		left = minus(left, kept)
 	}
 	after.Pools = append(after.Pools, metal3Part{}.parts(left)...)
-	return writeMetal3(pool, before, after)
+	saved, err := json.Marshal(before)
+	if err != nil {
+		return fmt.Errorf("saving spec: %w", err)
+	}
+	annotate(pool, map[string]string{specBeforeImport: string(saved)})
+	return setMetal3(pool, after)
 }
 
 // parts returns the ranges of a set, with the settings of a part.
@@ -239,21 +223,6 @@ func (part metal3Part) parts(set *netipx.IPSet) []metal3Part {
 		parts = append(parts, kept)
 	}
 	return parts
-}
-
-// writeMetal3 writes a spec into a pool, and the spec before an import into the annotation of
-// the pool. It reports whether that changes the pool.
-func writeMetal3(pool *unstructured.Unstructured, before, after metal3Spec) (bool, error) {
-	saved, err := json.Marshal(before)
-	if err != nil {
-		return false, fmt.Errorf("saving spec: %w", err)
-	}
-	was := pool.DeepCopy()
-	if err := setMetal3(pool, after); err != nil {
-		return false, err
-	}
-	annotate(pool, map[string]string{specBeforeImport: string(saved)})
-	return !reflect.DeepEqual(was.Object, pool.Object), nil
 }
 
 // setMetal3 sets the fields of a spec that concern addresses.

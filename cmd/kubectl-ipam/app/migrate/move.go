@@ -3,8 +3,10 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,8 +22,8 @@ func (r *run) moveAll(ctx context.Context, entries []entry) error {
 		return err
 	}
 	for _, pack := range packs {
-		j, err := r.writeJournal(ctx, pack)
-		if err != nil {
+		j := &journal{entries: pack}
+		if err := r.save(ctx, j); err != nil {
 			return err
 		}
 		if err := r.carryOut(ctx, j); err != nil {
@@ -41,31 +43,32 @@ func (r *run) carryOut(ctx context.Context, j *journal) error {
 	if err := r.adoptRemade(ctx, j); err != nil {
 		return err
 	}
-	if err := r.each(ctx, j, r.detach); err != nil {
-		return err
-	}
-	if err := r.each(ctx, j, r.replace); err != nil {
-		return err
-	}
-	return r.discard(ctx, j)
-}
-
-// each calls a function for all entries of a journal, some of them at a time.
-func (r *run) each(ctx context.Context, j *journal, do func(context.Context, entry) error) error {
-	return r.all(ctx, len(j.entries), func(ctx context.Context, i int) error {
-		if err := do(ctx, j.entries[i]); err != nil {
-			return fmt.Errorf("moving %s: %w", j.entries[i], err)
+	for _, step := range []func(context.Context, entry) error{r.detach, r.replace} {
+		err := inParallel(ctx, j.entries, func(ctx context.Context, e entry) error {
+			if err := step(ctx, e); err != nil {
+				return fmt.Errorf("moving %s: %w", e, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	if err := client.IgnoreNotFound(r.client.Delete(ctx, j.object)); err != nil {
+		return fmt.Errorf("deleting ConfigMap %s, of which everything is done: %w", keyOf(j.object), err)
+	}
+	return nil
 }
 
-// all calls a function for the numbers below n, some of them at a time.
-func (r *run) all(ctx context.Context, n int, do func(context.Context, int) error) error {
+// workers bounds the number of objects that are written at a time.
+const workers = 8
+
+// inParallel calls a function for all items, some of them at a time.
+func inParallel[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(r.o.Workers)
-	for i := range n {
-		group.Go(func() error { return do(ctx, i) })
+	group.SetLimit(workers)
+	for _, item := range items {
+		group.Go(func() error { return do(ctx, item) })
 	}
 	return group.Wait()
 }
@@ -93,7 +96,7 @@ func (r *run) adoptRemade(ctx context.Context, j *journal) error {
 	if !changed {
 		return nil
 	}
-	return r.rewrite(ctx, j)
+	return r.save(ctx, j)
 }
 
 // find reads an object as it is now. It returns nil if the object does not exist.
@@ -110,8 +113,7 @@ func (r *run) find(ctx context.Context, obj *unstructured.Unstructured) (*unstru
 	return now, nil
 }
 
-// findUnmoved reads an object as it is now. It returns nil if the object does not name the same pool
-// any more.
+// findUnmoved does the same as find for an object that still names the same pool.
 func (r *run) findUnmoved(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if obj == nil {
 		return nil, nil
@@ -123,32 +125,32 @@ func (r *run) findUnmoved(ctx context.Context, obj *unstructured.Unstructured) (
 	return now, nil
 }
 
-// detach removes the claim from the owners of an IPAddress, and all finalizers from the
-// IPAddress. The pool stays its owner, so that the garbage collector keeps it.
-func (r *run) detach(ctx context.Context, e entry) error {
+// rewrite changes an object that still names the same pool, whatever other clients write to it.
+func (r *run) rewrite(ctx context.Context, obj *unstructured.Unstructured, change func(now *unstructured.Unstructured)) error {
 	return onConflict(func() error {
-		now, err := r.findUnmoved(ctx, e.From.Address)
+		now, err := r.findUnmoved(ctx, obj)
 		if err != nil || now == nil {
 			return err
 		}
-		var owners []metav1.OwnerReference
-		for _, owner := range now.GetOwnerReferences() {
-			if owner.Kind != kindClaim {
-				owners = append(owners, owner)
-			}
-		}
-		if len(now.GetFinalizers()) == 0 && len(owners) == len(now.GetOwnerReferences()) {
+		before := now.DeepCopy()
+		if change(now); equality.Semantic.DeepEqual(before, now) {
 			return nil
 		}
-		before := now.DeepCopy()
-		now.SetOwnerReferences(owners)
-		now.SetFinalizers(nil)
-		return r.patch(ctx, now, before)
+		return client.IgnoreNotFound(r.patch(ctx, now, before))
 	})
 }
 
-// replace deletes the claim and the IPAddress, and creates them in their new form. It leaves
-// finished steps as they are.
+// detach removes the claim from the owners of an IPAddress, and all finalizers from the
+// IPAddress. The pool stays its owner, so that the garbage collector keeps it.
+func (r *run) detach(ctx context.Context, e entry) error {
+	isClaim := func(owner metav1.OwnerReference) bool { return owner.Kind == kindClaim }
+	return r.rewrite(ctx, e.From.Address, func(now *unstructured.Unstructured) {
+		now.SetOwnerReferences(slices.DeleteFunc(now.GetOwnerReferences(), isClaim))
+		now.SetFinalizers(nil)
+	})
+}
+
+// replace deletes the claim and the IPAddress, and creates them in their new form.
 func (r *run) replace(ctx context.Context, e entry) error {
 	if done, err := r.isOver(ctx, e); done || err != nil {
 		return err
@@ -234,11 +236,7 @@ func (r *run) remove(ctx context.Context, obj *unstructured.Unstructured) error 
 			}
 		}
 		uid, version := now.GetUID(), now.GetResourceVersion()
-		err = r.client.Delete(ctx, now, client.Preconditions{UID: &uid, ResourceVersion: &version})
-		if err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		return nil
+		return client.IgnoreNotFound(r.client.Delete(ctx, now, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 	})
 }
 
@@ -266,13 +264,10 @@ func (r *run) create(ctx context.Context, obj *unstructured.Unstructured) (*unst
 }
 
 // patch writes an object, if it is still as it was read.
-func (r *run) patch(ctx context.Context, obj, before client.Object) error {
+func (r *run) patch(ctx context.Context, obj, before *unstructured.Unstructured) error {
 	err := r.client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return err
-	}
 	if err != nil {
-		return fmt.Errorf("writing %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, keyOf(obj), err)
+		return fmt.Errorf("writing %s %s: %w", obj.GetKind(), keyOf(obj), err)
 	}
 	return nil
 }

@@ -53,22 +53,25 @@ type netBox struct {
 	o Options
 	// domains holds the routing domains of the VRFs, by id; that of the global one is empty.
 	domains map[int64]string
-	// vrfs holds the ids of the VRFs of the pools.
-	vrfs map[*v1alpha1.IPPool]int64
-	// reserved holds, by pool, the addresses that are not handed out, and held the addresses
-	// that have a holder, or belong to the CIDR of a child.
-	reserved, held map[*v1alpha1.IPPool]*netipx.IPSetBuilder
-	// names holds the names of the claims, and claimed their blocks, after the names of their
-	// pools.
+	// prefixes holds the prefixes of the pools.
+	prefixes map[*v1alpha1.IPPool]*netBoxPrefix
+	// names holds the names of the claims, and claimed their pools and blocks.
 	names, claimed map[string]bool
+}
+
+// netBoxPrefix holds the id of the VRF of a prefix, the addresses that are not handed out, and
+// those that have a holder, or belong to the CIDR of a child.
+type netBoxPrefix struct {
+	vrf            int64
+	reserved, held netipx.IPSetBuilder
 }
 
 // registerOf makes pools and claims of objects, whatever their order.
 func registerOf(objects []netBoxObject, o Options) *register {
 	slices.SortStableFunc(objects, compareObjects)
 	n := &netBox{
-		register: newRegister("netbox"), o: o, domains: domainsOf(objects), vrfs: map[*v1alpha1.IPPool]int64{}, names: map[string]bool{}, claimed: map[string]bool{},
-		reserved: map[*v1alpha1.IPPool]*netipx.IPSetBuilder{}, held: map[*v1alpha1.IPPool]*netipx.IPSetBuilder{},
+		register: newRegister("netbox"), o: o, domains: domainsOf(objects), prefixes: map[*v1alpha1.IPPool]*netBoxPrefix{},
+		names: map[string]bool{}, claimed: map[string]bool{},
 	}
 	for _, object := range objects {
 		at := location{text: object.title()}
@@ -85,20 +88,10 @@ func registerOf(objects []netBoxObject, o Options) *register {
 			n.problem(at, "is neither a prefix, nor an IP address, nor an IP range: leave it out")
 		}
 	}
-	for _, pool := range n.pools {
-		if set := n.reserved[pool]; set != nil {
-			pool.Spec.Reserved = textsOf(minus(built(set), built(builderOf(n.held, pool))))
-		}
+	for pool, prefix := range n.prefixes {
+		pool.Spec.Reserved = textsOf(minus(built(&prefix.reserved), built(&prefix.held)))
 	}
 	return n.register
-}
-
-// builderOf returns the builder of the set of a pool, and adds one if there is none.
-func builderOf(all map[*v1alpha1.IPPool]*netipx.IPSetBuilder, pool *v1alpha1.IPPool) *netipx.IPSetBuilder {
-	if all[pool] == nil {
-		all[pool] = &netipx.IPSetBuilder{}
-	}
-	return all[pool]
 }
 
 // addPrefix makes a pool of a prefix. If the prefix is reserved or deprecated, none of it is
@@ -119,16 +112,16 @@ func (n *netBox) addPrefix(at location, object netBoxObject) {
 		n.note(at, "-", "is %s, and part of no other prefix: nothing could hand it out", object.Status)
 		return
 	case object.isUnused():
-		builderOf(n.reserved, parent).AddPrefix(cidr)
+		n.prefixes[parent].reserved.AddPrefix(cidr)
 		n.note(at, "reserved in IPPool "+parent.Name, "is %s", object.Status)
 		return
 	}
 	domain := n.domains[object.vrf()]
 	pool := n.addPool(at, nameOfPrefix(cidr, domain), cidr.String(), object.Description)
-	n.vrfs[pool] = object.vrf()
+	n.prefixes[pool] = &netBoxPrefix{vrf: object.vrf()}
 	if parent != nil {
 		pool.Spec.ParentRef = poolReference(parent.Name)
-		builderOf(n.held, parent).AddPrefix(cidr)
+		n.prefixes[parent].held.AddPrefix(cidr)
 	} else {
 		pool.Spec.RoutingDomain = domain
 	}
@@ -137,10 +130,9 @@ func (n *netBox) addPrefix(at location, object netBoxObject) {
 	}
 }
 
-// smallest returns the smallest pool of the object's VRF that contains a block, or nil if there
-// is none.
+// smallest returns the smallest pool of the object's VRF that contains a block, or nil.
 func (n *netBox) smallest(object netBoxObject, block netip.Prefix, longest int) *v1alpha1.IPPool {
-	found := n.register.smallest(block, longest, func(p *v1alpha1.IPPool) bool { return n.vrfs[p] == object.vrf() })
+	found := n.register.smallest(block, longest, func(p *v1alpha1.IPPool) bool { return n.prefixes[p].vrf == object.vrf() })
 	if len(found) == 0 {
 		return nil
 	}
@@ -161,12 +153,16 @@ func (n *netBox) addRange(at location, object netBoxObject) {
 	left := setOfRange(span)
 	block := cover(left)
 	var names []string
-	for _, pool := range n.poolsAround(object, block) {
-		part := common(left, setOfPrefix(cidrOf(pool)))
+	for _, pool := range slices.Backward(n.pools) { // smaller ones first
+		cidr := cidrOf(pool)
+		if n.prefixes[pool].vrf != object.vrf() || !cidr.Overlaps(block) {
+			continue
+		}
+		part := common(left, setOfPrefix(cidr))
 		if isEmpty(part) {
 			continue
 		}
-		builderOf(n.reserved, pool).AddSet(part)
+		n.prefixes[pool].reserved.AddSet(part)
 		names = append(names, pool.Name)
 		left = minus(left, part)
 	}
@@ -176,17 +172,6 @@ func (n *netBox) addRange(at location, object netBoxObject) {
 	}
 	slices.Sort(names)
 	n.note(at, "reserved in IPPool "+ipam.FirstFew(names), "is %s", object.Status)
-}
-
-// poolsAround returns the pools of the object's VRF that overlap a block, smaller ones first.
-func (n *netBox) poolsAround(object netBoxObject, block netip.Prefix) []*v1alpha1.IPPool {
-	var pools []*v1alpha1.IPPool
-	for _, pool := range slices.Backward(n.pools) { // larger ones come first
-		if n.vrfs[pool] == object.vrf() && cidrOf(pool).Overlaps(block) {
-			pools = append(pools, pool)
-		}
-	}
-	return pools
 }
 
 // addAddress makes a claim of an address. If the address has no holder yet, or something else
@@ -203,7 +188,7 @@ func (n *netBox) addAddress(at location, object netBoxObject) {
 		return
 	}
 	if n.o.Reserve || object.isUnclaimed() {
-		builderOf(n.reserved, pool).AddPrefix(block)
+		n.prefixes[pool].reserved.AddPrefix(block)
 		n.note(at, "reserved in IPPool "+pool.Name, "is %s", object.Status)
 		return
 	}
@@ -215,7 +200,7 @@ func (n *netBox) addAddress(at location, object netBoxObject) {
 		n.note(at, "-", "is in the export more than once, as %s: one claim holds it", object.describe())
 		return
 	}
-	builderOf(n.held, pool).AddPrefix(block)
+	n.prefixes[pool].held.AddPrefix(block)
 	n.claimed[pool.Name+" "+block.String()] = true
 	n.addClaim(at, client.ObjectKey{Namespace: n.o.Namespace, Name: n.nameOf(object, block)}, pool.Name, block, object.describe())
 }
@@ -231,18 +216,12 @@ func (n *netBox) nameOf(object netBoxObject, block netip.Prefix) string {
 	return name
 }
 
-// nameOfPrefix returns a name for the pool of a prefix: net-10-0-0-0-24, with the routing
-// domain if it is in one.
+// nameOfPrefix returns a name for the pool of a prefix: net-10-0-0-0-24, or with a domain.
 func nameOfPrefix(cidr netip.Prefix, domain string) string {
-	return withDomain(fmt.Sprintf("net-%s-%d", strings.NewReplacer(".", "-", ":", "-").Replace(cidr.Addr().StringExpanded()), cidr.Bits()), domain)
+	return withDomain(fmt.Sprintf("net-%s-%d", dashed(cidr.Addr()), cidr.Bits()), domain)
 }
 
-func withDomain(name, domain string) string {
-	if domain == "" {
-		return name
-	}
-	return name + "-" + domain
-}
+func withDomain(name, domain string) string { return strings.TrimSuffix(name+"-"+domain, "-") }
 
 // domainsOf returns names of the routing domains of all VRFs, by id: derived from the names of
 // the VRFs. If derived names are equal, empty, or the default one, the id is added.
@@ -274,20 +253,10 @@ func domainsOf(objects []netBoxObject) map[int64]string {
 	return domains
 }
 
-// wordOf returns a text in a form that names and routing domains can have: in lower case, and
-// all that is neither a letter nor a digit becomes a hyphen (-).
+// wordOf returns a text as names and routing domains can have it: in lower case, with hyphens.
 func wordOf(text string) string {
 	const most = 40
-	var b strings.Builder
-	for _, c := range strings.ToLower(text) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			b.WriteRune(c)
-		} else if b.Len() > 0 && !strings.HasSuffix(b.String(), "-") {
-			b.WriteByte('-')
-		}
-		if b.Len() == most {
-			break
-		}
-	}
-	return strings.Trim(b.String(), "-")
+	isOther := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
+	word := strings.Join(strings.FieldsFunc(strings.ToLower(text), isOther), "-")
+	return strings.TrimSuffix(word[:min(len(word), most)], "-")
 }

@@ -37,9 +37,7 @@ func TestVRFsBecomeRoutingDomainsByID(t *testing.T) {
 		0: "", 1: "lab-1", 2: "lab-2", 3: "lab-a-3", 4: "lab-a-4", 5: "default-5", 6: "vrf-6", 7: "vrf-7", 8: "blue", 9: "lab-1-9", 10: "vrf-6-10",
 		11: long + "-11", 12: long + "-12",
 	}
-	if diff := cmp.Diff(want, domainsOf(objects)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, want, domainsOf(objects))
 	got := resultLines(t, clusterWith(""), registerOf(objects, Options{Namespace: "dc"}))
 	if len(got) != len(objects) || len(problemsOf(got)) > 0 {
 		t.Errorf("want a pool for each VRF, got\n%s", strings.Join(got, "\n"))
@@ -48,9 +46,7 @@ func TestVRFsBecomeRoutingDomainsByID(t *testing.T) {
 
 func TestVRFWithoutIDIsReported(t *testing.T) {
 	got := resultLines(t, clusterWith(""), netBoxOf(t, `[{"id": 1, "prefix": "10.0.0.0/24", "vrf": {"name": "Lab"}}]`))
-	if diff := cmp.Diff([]string{`prefix 10.0.0.0/24 | cannot be mapped | its VRF "Lab" has no id: export it as NetBox's REST API gives it`}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, []string{`prefix 10.0.0.0/24 | cannot be mapped | its VRF "Lab" has no id: export it as NetBox's REST API gives it`}, got)
 }
 
 // TestNetBoxObjectOrderDoesNotMatter reads a range with a holder in it, prefixes that occur
@@ -188,9 +184,7 @@ func TestCSVFormatsAreEquivalent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, resultLines(t, clusterWith(""), g)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			equal(t, want, resultLines(t, clusterWith(""), g))
 		})
 	}
 	if _, err := readCSV(strings.NewReader("\xff\xfek\x00"), Options{}); err == nil || err.Error() != "the file is in UTF-16: save it as CSV in UTF-8" {
@@ -206,9 +200,7 @@ func TestUnreadableCSVRowsAreAllListed(t *testing.T) {
 		`line 6: kind: "host" is none of pool, claim and reserved: correct it`,
 	}
 	got := resultLines(t, clusterWith(""), g)
-	if diff := cmp.Diff(want, problemsOf(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	equal(t, want, problemsOf(got))
 	if len(g.pools) != 1 || len(g.claims) != 1 {
 		t.Errorf("the rest is %v, want the pool lab and the claim c", got)
 	}

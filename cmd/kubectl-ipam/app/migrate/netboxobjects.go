@@ -15,8 +15,7 @@ import (
 	"strings"
 )
 
-// choice represents a value of NetBox that is chosen from a list: a word, or its value and
-// label.
+// choice represents a value of NetBox that is chosen from a list, as a word or as an object.
 type choice string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -54,8 +53,7 @@ type netBoxNamed struct {
 	Name string `json:"name"`
 }
 
-// netBoxAssigned represents the interface that has an address, and the device or the virtual
-// machine that has the interface.
+// netBoxAssigned represents the interface that has an address, and its device or virtual machine.
 type netBoxAssigned struct {
 	Name           string       `json:"name"`
 	Device         *netBoxNamed `json:"device"`
@@ -77,8 +75,7 @@ func (o netBoxObject) rank() int {
 	return slices.Index([]bool{o.Prefix != "", o.Address != "", o.StartAddress != "", true}, true)
 }
 
-// use returns the way in which a prefix is handed out: as a subnet of hosts, as a whole, in
-// parts, or not.
+// use ranks how a prefix is handed out: as a subnet of hosts, as a whole, in parts, or not.
 func (o netBoxObject) use() int {
 	return slices.Index([]bool{!o.isUnused() && o.Status != "container" && !o.IsPool, !o.isUnused() && o.Status != "container", !o.isUnused(), true}, true)
 }
@@ -91,8 +88,7 @@ func (o netBoxObject) isUnclaimed() bool {
 	return o.Status == "reserved" || o.Status == "dhcp" || o.Status == "slaac"
 }
 
-// cidr returns the CIDR of a prefix, or of an address alone; it returns the zero Prefix if that
-// cannot be read.
+// cidr returns the CIDR of a prefix, or of an address alone; the zero Prefix if it is invalid.
 func (o netBoxObject) cidr() netip.Prefix {
 	if o.Prefix != "" {
 		cidr, _ := netip.ParsePrefix(o.Prefix)
@@ -120,24 +116,17 @@ func (o netBoxObject) title() string {
 
 // describe returns a description of the holder of an address.
 func (o netBoxObject) describe() string {
-	var texts []string
-	if o.Assigned != nil {
-		owner := ""
-		switch {
-		case o.Assigned.Device != nil:
-			owner = o.Assigned.Device.Name
-		case o.Assigned.VirtualMachine != nil:
-			owner = o.Assigned.VirtualMachine.Name
-		}
-		texts = append(texts, strings.TrimSpace(owner+" "+o.Assigned.Name))
+	if o.Assigned == nil {
+		return cmp.Or(o.Description, fmt.Sprintf("NetBox IP address %d", o.ID))
 	}
-	if o.Description != "" {
-		texts = append(texts, o.Description)
+	text := o.Assigned.Name
+	if owner := cmp.Or(o.Assigned.Device, o.Assigned.VirtualMachine); owner != nil {
+		text = owner.Name + " " + text
 	}
-	if len(texts) == 0 {
-		return fmt.Sprintf("NetBox IP address %d", o.ID)
+	if text = strings.TrimSpace(text); o.Description != "" {
+		text += ": " + o.Description
 	}
-	return strings.Join(texts, ": ")
+	return text
 }
 
 // vrf returns the id of the VRF: 0 for the global one, and -1 for one that has no id.
@@ -161,6 +150,8 @@ type page struct {
 	Next     string         `json:"next"`
 	Previous string         `json:"previous"`
 	Results  []netBoxObject `json:"results"`
+	// offset is the number of objects of the endpoint before these.
+	offset int
 }
 
 // readPages reads pages with their results, or lists of objects, one after the other.
@@ -195,46 +186,32 @@ func readPages(reader io.Reader) ([]page, error) {
 	}
 }
 
-// isWhole reports whether a page has all objects of its endpoint.
-func (p page) isWhole() bool { return p.Next == "" && p.Previous == "" }
-
-// endpoint returns the URL of a page's endpoint, without the parameters that select the page.
-func (p page) endpoint() (*url.URL, error) {
+// position returns the endpoint of a page, without the parameters that select the page, and the
+// number of objects before those of the page. The endpoint is empty if the page has all objects.
+func (p page) position() (endpoint string, offset int, err error) {
 	at, err := url.Parse(cmp.Or(p.Next, p.Previous))
 	if err != nil {
-		return nil, fmt.Errorf("the URL of another page is invalid: %w", err)
+		return "", 0, fmt.Errorf("the URL of another page is invalid: %w", err)
 	}
 	query := at.Query()
+	offset = p.Count
+	if p.Next != "" {
+		offset, _ = strconv.Atoi(query.Get("offset")) // 0 if there is none
+	}
 	query.Del("limit")
 	query.Del("offset")
-	return &url.URL{Path: at.Path, RawQuery: query.Encode()}, nil
-}
-
-// offset returns the number of objects before those of a page.
-func (p page) offset() int {
-	if p.Next == "" {
-		return p.Count - len(p.Results)
-	}
-	next, err := url.Parse(p.Next)
-	if err != nil {
-		return 0
-	}
-	offset, _ := strconv.Atoi(next.Query().Get("offset")) // 0 if there is none
-	return offset - len(p.Results)
+	return (&url.URL{Path: at.Path, RawQuery: query.Encode()}).String(), offset - len(p.Results), nil
 }
 
 // objectsOf puts pages together. It returns an error if pages of an endpoint are missing.
 func objectsOf(pages []page) ([]netBoxObject, error) {
 	endpoints := map[string][]page{}
 	for i, p := range pages {
-		name := fmt.Sprintf("page %d", i+1)
-		if !p.isWhole() {
-			at, err := p.endpoint()
-			if err != nil {
-				return nil, err
-			}
-			name = at.String()
+		name, offset, err := p.position()
+		if err != nil {
+			return nil, err
 		}
+		name, p.offset = cmp.Or(name, fmt.Sprintf("page %d", i+1)), offset
 		endpoints[name] = append(endpoints[name], p)
 	}
 	var objects []netBoxObject
@@ -259,37 +236,35 @@ func objectsOf(pages []page) ([]netBoxObject, error) {
 	return objects, nil
 }
 
-// isComplete returns an error if the pages of an endpoint have fewer objects than NetBox
-// states.
+// isComplete returns an error if the pages of an endpoint have fewer objects than NetBox states.
 func isComplete(name string, pages []page) error {
-	slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.offset(), b.offset()) })
+	slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(a.offset, b.offset) })
 	count, read, missing := 0, 0, -1
 	ids := map[int64]bool{}
 	for _, p := range pages {
 		count = max(count, p.Count)
-		if p.offset() > read && missing < 0 {
+		if p.offset > read && missing < 0 {
 			missing = read
 		}
-		read = max(read, p.offset()+len(p.Results))
+		read = max(read, p.offset+len(p.Results))
 		for _, object := range p.Results {
 			ids[cmp.Or(object.ID, int64(-len(ids)-1))] = true
 		}
-	}
-	if len(ids) >= count {
-		return nil
 	}
 	if missing < 0 {
 		missing = read
 	}
 	what := path.Base(strings.TrimSuffix(strings.Split(name, "?")[0], "/"))
-	if missing >= count {
+	switch {
+	case len(ids) >= count:
+		return nil
+	case missing >= count:
 		return fmt.Errorf("%s: NetBox has %d objects, and %d of them were read, as they changed while the pages were exported: export them again", what, count, len(ids))
 	}
 	return fmt.Errorf("%s: NetBox has %d objects, and %d of them were read: export the page with offset=%d as well, or read them with --url", what, count, len(ids), missing)
 }
 
-// netBoxExport returns the kind of the objects in a CSV export of NetBox, by the names of its
-// columns. It returns an empty text if the file is no such export.
+// netBoxExport returns the kind of the objects in a CSV export of NetBox; empty for other files.
 func netBoxExport(header []string) string {
 	isNamed := func(names ...string) bool {
 		return slices.ContainsFunc(header, func(name string) bool {

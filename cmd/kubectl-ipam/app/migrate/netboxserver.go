@@ -88,8 +88,7 @@ func newNetBoxReader(s NetBoxServer, c clock.Clock) (*netBoxReader, error) {
 	return r, nil
 }
 
-// elsewhereError means that NetBox names another place to read from, which must not get the
-// token.
+// elsewhereError means that NetBox names another host to read from, which must not get the token.
 type elsewhereError struct{ host string }
 
 // Error implements error.
@@ -153,18 +152,14 @@ func (r *netBoxReader) retried(ctx context.Context, at *url.URL) (page, error) {
 		if !ok || try == netBoxTries || ctx.Err() != nil {
 			return p, err
 		}
-		wait := min(max(pause, passing.after), retryWithin)
-		pause *= 2
-		select {
-		case <-r.clock.After(wait):
-		case <-ctx.Done():
-			return page{}, ctx.Err()
+		if err := waitFor(ctx, r.clock, min(max(pause, passing.after), retryWithin)); err != nil {
+			return page{}, err
 		}
+		pause *= 2
 	}
 }
 
-// passingError represents a failure that may pass, with the time after which to try again, if
-// the answer states one.
+// passingError represents a failure that may pass, and the earliest time to try again, if stated.
 type passingError struct {
 	error
 	after time.Duration
@@ -205,8 +200,7 @@ func (r *netBoxReader) readPage(ctx context.Context, at *url.URL) (page, error) 
 	return p, nil
 }
 
-// authorization returns the header for a token: tokens of NetBox 4.5 begin with nbt_, and older
-// ones are plain digits.
+// authorization returns the header for a token: since NetBox 4.5 they begin with nbt_.
 func authorization(token string) string {
 	if strings.HasPrefix(token, "nbt_") {
 		return "Bearer " + token
@@ -229,8 +223,7 @@ func refusalOf(response *http.Response) error {
 	}
 }
 
-// unlessLasting marks a failure as one that may pass, unless it concerns certificates, names,
-// or the place that NetBox refers to.
+// unlessLasting marks a failure as one that may pass, unless the same request must fail again.
 func unlessLasting(err error) error {
 	_, isCertificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, isElsewhere := errors.AsType[*elsewhereError](err)

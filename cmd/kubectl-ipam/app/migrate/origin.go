@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -8,15 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
-// annotationOrigin on an imported pool, claim or IPAddress names the pool that it was imported
-// from, for a rollback.
+// annotationOrigin on an imported object names the pool that it was imported from.
 const annotationOrigin = "ipam.cadastre.dev/imported-from"
 
 // origin holds the source of an imported object.
@@ -29,10 +27,7 @@ type origin struct {
 }
 
 func (o origin) text() string {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return ""
-	}
+	text, _ := json.Marshal(o) // it has texts only
 	return string(text)
 }
 
@@ -52,6 +47,13 @@ type side struct {
 	Address *unstructured.Unstructured `json:"address,omitempty"`
 }
 
+func (s side) object() *unstructured.Unstructured {
+	if s.Claim != nil {
+		return s.Claim
+	}
+	return s.Address
+}
+
 // entry holds a claim and its IPAddress, and their replacement.
 type entry struct {
 	From side `json:"from"`
@@ -60,41 +62,29 @@ type entry struct {
 	Deleting bool `json:"deleting,omitempty"`
 }
 
-func (e entry) object() client.Object {
-	if e.From.Claim != nil {
-		return e.From.Claim
-	}
-	return e.From.Address
-}
-
 func (e entry) String() string {
-	obj := e.object()
-	return obj.GetObjectKind().GroupVersionKind().Kind + " " + obj.GetNamespace() + "/" + obj.GetName()
+	return e.From.object().GetKind() + " " + keyOf(e.From.object()).String()
 }
 
-// newReplacement returns the replacement of a claim and its IPAddress from another provider: the same
-// from our pool.
+// newReplacement returns the replacement of a claim and its IPAddress: the same from our pool.
 func (p provider) newReplacement(from side, pool v1alpha1.Pool, source poolRef) entry {
-	e := entry{From: from}
+	e := replacement(from, refOfPool(pool), metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), UID: pool.GetUID()})
 	was := origin{Pool: source}
 	if from.Address != nil {
 		was.AddressName = from.Address.GetName()
-		e.To.Address = remade(from.Address, refOfPool(pool))
 		swapFinalizers(e.To.Address, p.addressFinalizer, v1alpha1.FinalizerProtect)
 	}
 	if from.Claim != nil {
-		e.Deleting = from.Claim.GetDeletionTimestamp() != nil
-		e.To.Claim = remade(from.Claim, refOfPool(pool))
 		swapFinalizers(e.To.Claim, p.claimFinalizer, v1alpha1.FinalizerRelease)
-		p.askFor(&e, &was)
+		_, was.Asked = from.Claim.GetAnnotations()[v1alpha1.AnnotationAddress]
+		if wanted := wantedAddress(from); wanted != "" && !was.Asked {
+			annotate(e.To.Claim, map[string]string{v1alpha1.AnnotationAddress: canonical(wanted)})
+		}
 		annotate(e.To.Claim, map[string]string{annotationOrigin: was.text()})
 	}
 	if from.Address != nil {
-		if from.Claim != nil {
-			e.To.Address.SetName(from.Claim.GetName())
-		}
+		e.To.Address.SetName(from.object().GetName())
 		annotate(e.To.Address, map[string]string{annotationOrigin: was.text()})
-		own(e.To.Address, pool.GetUID(), refOfPool(pool), v1alpha1.GroupVersion.String())
 	}
 	return e
 }
@@ -102,27 +92,19 @@ func (p provider) newReplacement(from side, pool v1alpha1.Pool, source poolRef) 
 // annotationMetal3Address on a claim asks Metal3's provider for a certain address.
 const annotationMetal3Address = "ipAddress"
 
-// askFor makes the claim ask for the address that it has, so that it would get the same one
-// even if its IPAddress were lost; or for the address that it asks for already.
-func (p provider) askFor(e *entry, was *origin) {
-	claim := e.To.Claim
-	_, was.Asked = claim.GetAnnotations()[v1alpha1.AnnotationAddress]
-	wanted := claim.GetAnnotations()[annotationMetal3Address]
-	if e.From.Address != nil {
-		wanted = addressOf(e.From.Address).String()
+// wantedAddress returns the address that a claim has, so that it would get the same one even if
+// its IPAddress were lost; or else the address that it asks for.
+func wantedAddress(from side) string {
+	if from.Address != nil {
+		return addressOf(from.Address).String()
 	}
-	if wanted != "" && !was.Asked {
-		annotate(claim, map[string]string{v1alpha1.AnnotationAddress: canonical(wanted)})
-	}
+	return from.Claim.GetAnnotations()[annotationMetal3Address]
 }
 
-// back returns the replacement of an imported claim and its IPAddress: the same as before the
-// import, from the pool of the other provider.
+// back returns the replacement of an imported claim and its IPAddress: as before the import.
 func (p provider) back(from side, was origin, pool *unstructured.Unstructured) entry {
-	e := entry{From: from}
+	e := replacement(from, was.Pool, metav1.OwnerReference{APIVersion: pool.GetAPIVersion(), UID: pool.GetUID()})
 	if from.Claim != nil {
-		e.Deleting = from.Claim.GetDeletionTimestamp() != nil
-		e.To.Claim = remade(from.Claim, was.Pool)
 		swapFinalizers(e.To.Claim, v1alpha1.FinalizerRelease, p.claimFinalizer)
 		unannotate(e.To.Claim, annotationOrigin)
 		if !was.Asked {
@@ -130,13 +112,24 @@ func (p provider) back(from side, was origin, pool *unstructured.Unstructured) e
 		}
 	}
 	if from.Address != nil {
-		e.To.Address = remade(from.Address, was.Pool)
 		swapFinalizers(e.To.Address, v1alpha1.FinalizerProtect, p.addressFinalizer)
 		unannotate(e.To.Address, annotationOrigin)
-		if was.AddressName != "" {
-			e.To.Address.SetName(was.AddressName)
-		}
-		own(e.To.Address, pool.GetUID(), was.Pool, pool.GetAPIVersion())
+		e.To.Address.SetName(cmp.Or(was.AddressName, from.Address.GetName()))
+	}
+	return e
+}
+
+// replacement returns a claim and its IPAddress as they are created again, from another pool. That owns
+// the IPAddress, as the contract of Cluster API requires.
+func replacement(from side, pool poolRef, owner metav1.OwnerReference) entry {
+	e := entry{From: from}
+	if from.Claim != nil {
+		e.To.Claim, e.Deleting = remade(from.Claim, pool), from.Claim.GetDeletionTimestamp() != nil
+	}
+	if from.Address != nil {
+		owner.Kind, owner.Name, owner.Controller, owner.BlockOwnerDeletion = pool.Kind, pool.Name, new(false), new(true)
+		e.To.Address = remade(from.Address, pool)
+		e.To.Address.SetOwnerReferences(append(e.To.Address.GetOwnerReferences(), owner))
 	}
 	return e
 }
@@ -145,47 +138,36 @@ func (p provider) back(from side, was origin, pool *unstructured.Unstructured) e
 // pool. The owner of an IPAddress is another object then; the caller states the new owner.
 func remade(obj *unstructured.Unstructured, pool poolRef) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{}
-	made.SetAPIVersion(obj.GetAPIVersion())
-	made.SetKind(obj.GetKind())
+	made.SetGroupVersionKind(obj.GroupVersionKind())
 	made.SetNamespace(obj.GetNamespace())
 	made.SetName(obj.GetName())
-	made.SetFinalizers(slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool {
+	made.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
 	}))
-	made.SetLabels(obj.GetLabels())
-	made.SetAnnotations(maps.Clone(obj.GetAnnotations()))
-	unannotate(made, v1alpha1.AnnotationAllocation, v1alpha1.AnnotationRequester, v1alpha1.AnnotationUseGranted, v1alpha1.AnnotationRequestedBy)
-	var labels = made.GetLabels()
-	delete(labels, v1alpha1.LabelPool)
-	delete(labels, v1alpha1.LabelPoolKind)
+	labels := obj.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool { return key == v1alpha1.LabelPool || key == v1alpha1.LabelPoolKind })
 	made.SetLabels(labels)
+	made.SetAnnotations(obj.GetAnnotations())
+	unannotate(made, v1alpha1.AnnotationAllocation, v1alpha1.AnnotationRequester, v1alpha1.AnnotationUseGranted, v1alpha1.AnnotationRequestedBy)
 	spec, _, _ := unstructured.NestedMap(obj.Object, "spec")
 	if spec == nil {
 		spec = map[string]any{}
 	}
 	spec["poolRef"] = map[string]any{"apiGroup": pool.Group, "kind": pool.Kind, "name": pool.Name}
 	made.Object["spec"] = spec
-	made.SetOwnerReferences(slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(ref metav1.OwnerReference) bool {
-		return made.GetKind() == kindAddress && (ref.Kind == kindClaim || isPoolKind(ref))
+	made.SetOwnerReferences(slices.DeleteFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+		return made.GetKind() == kindAddress && (owner.Kind == kindClaim || isPool(owner))
 	}))
 	return made
 }
 
-// isPoolKind reports whether an owner is a pool that can hand out IPAddresses.
-func isPoolKind(ref metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && strings.HasPrefix(gv.Group, "ipam.") && strings.HasSuffix(ref.Kind, "IPPool")
-}
-
-// own adds a pool to the owners of an IPAddress, as the contract of Cluster API requires.
-func own(address *unstructured.Unstructured, uid types.UID, pool poolRef, apiVersion string) {
-	address.SetOwnerReferences(append(address.GetOwnerReferences(), metav1.OwnerReference{
-		APIVersion: apiVersion, Kind: pool.Kind, Name: pool.Name, UID: uid, Controller: new(false), BlockOwnerDeletion: new(true),
-	}))
+// isPool reports whether an owner is a pool that can hand out IPAddresses.
+func isPool(owner metav1.OwnerReference) bool {
+	return strings.HasPrefix(owner.APIVersion, "ipam.") && strings.HasSuffix(owner.Kind, "IPPool")
 }
 
 // swapFinalizers removes one finalizer, and adds another one.
 func swapFinalizers(obj *unstructured.Unstructured, off, on string) {
-	kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == off || f == on })
-	obj.SetFinalizers(append(kept, on))
+	controllerutil.RemoveFinalizer(obj, off)
+	controllerutil.AddFinalizer(obj, on)
 }

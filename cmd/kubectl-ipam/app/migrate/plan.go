@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"go4.org/netipx"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,8 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// plan holds the decisions about the pools of another provider, and about their claims and
-// addresses.
+// plan holds the decisions about pools of another provider, and about their claims and addresses.
 type plan struct {
 	provider provider
 	pools    []*poolPlan
@@ -25,190 +23,172 @@ type plan struct {
 	missing []string
 }
 
-// poolPlan holds the decisions about one pool.
+// poolPlan holds the decisions about one pool of another provider.
 type poolPlan struct {
-	becoming
+	source
+	obj *unstructured.Unstructured
+	ref poolRef
+	// pool holds the pool to be made, or the pool that an earlier import has made: it exists.
+	pool   v1alpha1.Pool
+	exists bool
 	// entries holds the claims and IPAddresses to be moved.
 	entries []entry
 	// moved counts the IPAddresses that name our pool already.
 	moved int
-	// holdings holds the addresses of the source that are in use.
-	holdings []holding
-	// own holds the addresses that stay with claims of the provider's own kind.
-	own []holding
+	// holdings holds the addresses of the source that are in use, and own those of them that
+	// stay with claims of the provider's own kind.
+	holdings, own []holding
+	// problems holds the reasons why the pool cannot be imported or rolled back.
+	problems []string
+	// remaining holds, for a rollback, the holders of its blocks that were not imported.
+	remaining
+}
+
+// holding represents a claim that has an address.
+type holding struct {
+	claim string
+	addr  netip.Addr
+	// isOwn is set for a claim of the provider's own kind.
+	isOwn bool
 }
 
 // newPlan decides about each pool that is imported. It has no side effects.
 func newPlan(p provider, o Options, st state) plan {
 	pl := plan{provider: p}
-	existing := map[poolRef]v1alpha1.Pool{}
-	for _, pool := range st.pools {
-		existing[refOfPool(pool)] = pool
-	}
-	used := indexed(p, st)
-	var all []*becoming
-	var skippedSources []source
+	claims, addresses, moved := grouped(st.claims), grouped(st.addresses), movedFrom(st.addresses)
+	var all []*poolPlan
 	for _, obj := range st.sources {
-		if !o.takes(obj.GetNamespace(), obj.GetName()) {
-			skippedSources = append(skippedSources, p.read(obj))
-			continue
+		pp := newPoolPlan(p, obj)
+		all = append(all, pp)
+		if o.takes(obj.GetNamespace(), obj.GetName()) {
+			pp.choosePool(p, o, st)
+			pp.use(p, claims[pp.ref], addresses[pp.ref])
+			pp.keep(st.ownAddresses)
+			pp.moved = moved[pp.ref]
+			pl.pools = append(pl.pools, pp)
 		}
-		pp := newPoolPlan(p, o, obj, existing)
-		pp.checkName(p, st)
-		pp.use(p, used[pp.ref])
-		pl.pools = append(pl.pools, pp)
-		all = append(all, &pp.becoming)
 	}
 	for _, name := range o.Pools {
 		if !slices.ContainsFunc(pl.pools, func(pp *poolPlan) bool { return pp.ref.Name == name }) {
 			pl.missing = append(pl.missing, name)
 		}
 	}
-	slices.SortFunc(pl.pools, func(a, b *poolPlan) int { return compareRefs(a.ref, b.ref) })
-	slices.SortFunc(all, func(a, b *becoming) int { return compareRefs(a.ref, b.ref) })
-	place(all, skippedSources, st.pools)
+	slices.SortFunc(pl.pools, func(a, b *poolPlan) int {
+		return cmp.Or(cmp.Compare(a.ref.Kind, b.ref.Kind), compareKeys(keyOf(a.obj), keyOf(b.obj)))
+	})
+	occupied := newSpaces(all, st.pools)
 	for _, pp := range pl.pools {
+		if !pp.exists && len(pp.problems) == 0 {
+			pp.fill(occupied.place(pp))
+		}
 		pp.judge()
 	}
-	var entries []entry
-	for _, pp := range pl.pools {
-		entries = append(entries, pp.entries...)
-	}
-	pl.unpaused = unpaused(entries, st)
+	pl.unpaused = pl.unpausedOf(st)
 	return pl
 }
 
-func compareRefs(a, b poolRef) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// newPoolPlan reads a source, and looks for the pool that it has become already.
-func newPoolPlan(p provider, o Options, obj *unstructured.Unstructured, existing map[poolRef]v1alpha1.Pool) *poolPlan {
-	kind, _ := p.kindOf(obj.GetKind())
-	s := p.read(obj)
-	s.ref = poolRef{Group: kind.Group, Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	s.becomes = kind.becomes
-	pp := &poolPlan{becoming: becoming{source: s, held: &netipx.IPSet{}, kept: &netipx.IPSet{}}}
-	pp.pool = p.target(s, o)
-	current, ok := existing[refOfPool(pp.pool)]
-	if !ok {
-		return pp
+// newPoolPlan reads a source.
+func newPoolPlan(p provider, obj *unstructured.Unstructured) *poolPlan {
+	pp := &poolPlan{obj: obj, ref: refOfSource(obj)}
+	var err error
+	if pp.source, err = p.read(obj); err != nil {
+		pp.refuse("%s", err)
 	}
-	if was, imported := originOf(current); !imported || was.Pool != s.ref {
-		pp.source = s.without("%s exists, and was not imported from %s: rename or delete it", refOfPool(current), s.ref)
-		return pp
-	}
-	pp.pool, pp.exists = current, true
 	return pp
 }
 
-// checkName notes a problem if the provider would serve the claims of the new pool itself,
-// because of its name.
-func (pp *poolPlan) checkName(p provider, st state) {
-	isTheirs := slices.ContainsFunc(st.sources, func(obj *unstructured.Unstructured) bool {
-		return obj.GetNamespace() == pp.pool.GetNamespace() && obj.GetName() == pp.pool.GetName()
-	})
-	if p.servesByName && isTheirs {
-		pp.source = pp.without("the %s provider has a pool named %s, and serves all claims that name one of that name, whatever its API group: choose another suffix", p.name, pp.pool.GetName())
-	}
+// refuse lists a reason why the pool cannot be imported.
+func (pp *poolPlan) refuse(format string, args ...any) {
+	pp.problems = append(pp.problems, fmt.Sprintf(format, args...))
 }
 
-// uses holds the claims and IPAddresses that name a pool of the other provider.
-type uses struct {
-	claims    []*unstructured.Unstructured
-	addresses []*unstructured.Unstructured
-	own       []holding
-	moved     int
-}
-
-// indexed groups claims and IPAddresses by the pool that they name, or named before they were
-// imported.
-func indexed(p provider, st state) map[poolRef]uses {
-	used := map[poolRef]uses{}
-	for _, claim := range st.claims {
-		u := used[p.refOf(claim)]
-		u.claims = append(u.claims, claim)
-		used[p.refOf(claim)] = u
-	}
-	for _, address := range st.addresses {
-		ref := p.refOf(address)
-		was, imported := originOf(address)
-		if imported && ref.Group == v1alpha1.GroupVersion.Group {
-			u := used[was.Pool]
-			u.moved++
-			used[was.Pool] = u
+// choosePool sets the pool that the source becomes, or has become already. The provider must not
+// serve the claims of that pool itself, because of its name.
+func (pp *poolPlan) choosePool(p provider, o Options, st state) {
+	pp.pool = pp.target(p, o)
+	for _, current := range st.pools {
+		if refOfPool(current) != refOfPool(pp.pool) {
 			continue
 		}
-		u := used[ref]
-		u.addresses = append(u.addresses, address)
-		used[ref] = u
-	}
-	for ref, own := range ownHoldings(p, st) {
-		u := used[ref]
-		u.own = own
-		used[ref] = u
-	}
-	return used
-}
-
-// ownHoldings returns the addresses of claims of the provider's own kind, by pool.
-func ownHoldings(p provider, st state) map[poolRef][]holding {
-	held := map[poolRef][]holding{}
-	for _, address := range st.ownAddresses {
-		text := func(fields ...string) string {
-			value, _, _ := unstructured.NestedString(address.Object, append([]string{"spec"}, fields...)...)
-			return value
-		}
-		ref := poolRef{Group: p.kinds[0].Group, Kind: p.kinds[0].Kind, Namespace: address.GetNamespace(), Name: text("pool", "name")}
-		if addr, err := netip.ParseAddr(text("address")); err == nil {
-			held[ref] = append(held[ref], holding{claim: text("claim", "name"), addr: addr, isOwn: true})
+		if was, imported := originOf(current); !imported || was.Pool != pp.ref {
+			pp.refuse("%s exists, and was not imported from %s: rename or delete it", refOfPool(current), pp.ref)
+		} else {
+			pp.pool, pp.exists = current, true
 		}
 	}
-	return held
+	isTheirs := slices.ContainsFunc(st.sources, func(obj *unstructured.Unstructured) bool { return keyOf(obj) == keyOf(pp.pool) })
+	if p.servesByName && isTheirs {
+		pp.refuse("the %s provider has a pool named %s, and serves all claims that name one of that name, whatever its API group: choose another suffix", p.name, pp.pool.GetName())
+	}
 }
 
-// use takes over the objects that name the source: each claim with the IPAddress that fulfills
-// it.
-func (pp *poolPlan) use(p provider, u uses) {
+// keep finds the addresses that stay with claims of the provider's own kind.
+func (pp *poolPlan) keep(ownAddresses []*unstructured.Unstructured) {
+	for _, address := range ownAddresses {
+		addr, err := netip.ParseAddr(textAt(address, "address"))
+		if err == nil && address.GetNamespace() == pp.ref.Namespace && textAt(address, "pool", "name") == pp.ref.Name {
+			pp.own = append(pp.own, holding{claim: textAt(address, "claim", "name"), addr: addr, isOwn: true})
+		}
+	}
+	pp.holdings = append(pp.holdings, pp.own...)
+}
+
+// movedFrom counts the imported IPAddresses, by the pool from which they were imported.
+func movedFrom(addresses []*unstructured.Unstructured) map[poolRef]int {
+	moved := map[poolRef]int{}
+	for _, address := range addresses {
+		if was, imported := originOf(address); imported && namedPool(address).Group == v1alpha1.GroupVersion.Group {
+			moved[was.Pool]++
+		}
+	}
+	return moved
+}
+
+// grouped groups claims or IPAddresses by the pool that they name.
+func grouped(objects []*unstructured.Unstructured) map[poolRef][]*unstructured.Unstructured {
+	groups := map[poolRef][]*unstructured.Unstructured{}
+	for _, obj := range objects {
+		groups[namedPool(obj)] = append(groups[namedPool(obj)], obj)
+	}
+	return groups
+}
+
+// use takes over the objects that name the source.
+func (pp *poolPlan) use(p provider, claims, addresses []*unstructured.Unstructured) {
 	byClaim := map[client.ObjectKey]*unstructured.Unstructured{}
-	for _, address := range u.addresses {
+	for _, address := range addresses {
 		key := claimOf(address)
 		if other := byClaim[key]; other != nil {
-			pp.source = pp.without("IPAddresses %s and %s are both for the IPAddressClaim %s: delete one of the two", keyOf(other), keyOf(address), key)
+			pp.refuse("IPAddresses %s and %s are both for the IPAddressClaim %s: delete one of the two", keyOf(other), keyOf(address), key)
 		}
 		byClaim[key] = address
 	}
-	for _, claim := range u.claims {
-		address := byClaim[keyOf(claim)]
-		delete(byClaim, keyOf(claim))
-		pp.add(p, side{Claim: claim, Address: address})
+	for _, from := range sidesOf(claims, addresses) {
+		pp.add(p, from)
 	}
-	for _, address := range u.addresses {
-		if byClaim[claimOf(address)] == address {
-			pp.add(p, side{Address: address})
+}
+
+// sidesOf pairs claims with the IPAddresses that fulfill them, in the order of their names.
+func sidesOf(claims, addresses []*unstructured.Unstructured) []side {
+	var all []side
+	at := map[client.ObjectKey]int{}
+	for _, claim := range claims {
+		at[keyOf(claim)] = len(all)
+		all = append(all, side{Claim: claim})
+	}
+	for _, address := range addresses {
+		if i, ok := at[claimOf(address)]; ok && all[i].Address == nil {
+			all[i].Address = address
+		} else {
+			all = append(all, side{Address: address})
 		}
 	}
-	slices.SortFunc(pp.entries, func(a, b entry) int {
-		x, y := a.object(), b.object()
-		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
-	})
-	pp.moved, pp.own = u.moved, u.own
-	pp.holdings = append(pp.holdings, u.own...)
-	pp.held, pp.kept = setOfHoldings(pp.holdings), setOfHoldings(u.own)
+	slices.SortFunc(all, func(a, b side) int { return compareKeys(keyOf(a.object()), keyOf(b.object())) })
+	return all
 }
 
-func setOfHoldings(holdings []holding) *netipx.IPSet {
-	var all netipx.IPSetBuilder
-	for _, h := range holdings {
-		all.Add(h.addr)
-	}
-	return built(&all)
-}
-
-// claimOf returns the claim that an IPAddress fulfills, by its claimRef.
-func claimOf(address *unstructured.Unstructured) client.ObjectKey {
-	name, _, _ := unstructured.NestedString(address.Object, "spec", "claimRef", "name")
-	return client.ObjectKey{Namespace: address.GetNamespace(), Name: name}
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // add adds a claim and its IPAddress to be moved.
@@ -216,7 +196,7 @@ func (pp *poolPlan) add(p provider, from side) {
 	if from.Address != nil {
 		addr := addressOf(from.Address)
 		if !addr.IsValid() {
-			pp.source = pp.without("IPAddress %s has no address that can be read: delete it", keyOf(from.Address))
+			pp.refuse("IPAddress %s has no address that can be read: delete it", keyOf(from.Address))
 			return
 		}
 		h := holding{claim: "ipam.cadastre.dev/" + from.Address.GetName(), addr: addr}
@@ -230,54 +210,45 @@ func (pp *poolPlan) add(p provider, from side) {
 
 // judge notes why addresses in use cannot be moved as they are.
 func (pp *poolPlan) judge() {
-	if len(pp.problems) > 0 {
-		return
-	}
 	cidr, err := netip.ParsePrefix(pp.pool.PoolSpec().CIDR)
-	if err != nil {
+	if len(pp.problems) > 0 || err != nil {
 		return
 	}
 	seen := map[netip.Addr]string{}
 	for _, h := range pp.holdings {
 		if other, twice := seen[h.addr]; twice {
-			pp.source = pp.without("%s is held twice, by %s and by %s: delete one of the two", h.addr, other, h.claim)
+			pp.refuse("%s is held twice, by %s and by %s: delete one of the two", h.addr, other, h.claim)
 		}
 		seen[h.addr] = h.claim
 		if !cidr.Contains(h.addr) {
-			pp.source = pp.without("%s, held by %s, lies outside %s: delete it, or correct the pool", h.addr, h.claim, cidr)
+			pp.refuse("%s, held by %s, lies outside %s: delete it, or correct the pool", h.addr, h.claim, cidr)
 		}
 	}
 }
 
-// unpaused returns the Clusters that are not paused, and that claims to be moved belong to.
-func unpaused(entries []entry, st state) []client.ObjectKey {
-	found := map[client.ObjectKey]bool{}
-	for _, e := range entries {
-		if e.From.Claim == nil || clusterOf(e.From.Claim) == "" {
-			continue
-		}
-		key := client.ObjectKey{Namespace: e.From.Claim.GetNamespace(), Name: clusterOf(e.From.Claim)}
-		if cluster := st.clusters[key]; cluster != nil && !isPaused(cluster) {
-			found[key] = true
+// unpausedOf returns the Clusters that are not paused, and that claims to be moved belong to.
+func (pl plan) unpausedOf(st state) []client.ObjectKey {
+	var found []client.ObjectKey
+	for _, pp := range pl.pools {
+		for _, e := range pp.entries {
+			if e.From.Claim == nil {
+				continue
+			}
+			key := client.ObjectKey{Namespace: e.From.Claim.GetNamespace(), Name: clusterOf(e.From.Claim)}
+			if cluster := st.clusters[key]; cluster != nil && !isPaused(cluster) {
+				found = append(found, key)
+			}
 		}
 	}
-	return sortedObjectKeys(found)
+	slices.SortFunc(found, compareKeys)
+	return slices.Compact(found)
 }
 
 // problems counts the obstacles to the import.
 func (pl plan) problems() int {
 	n := len(pl.unpaused) + len(pl.missing)
 	for _, pp := range pl.pools {
-		n += len(pp.problems)
-	}
-	return n
-}
-
-// left counts the entries that are still to be moved.
-func (pl plan) left() int {
-	n := 0
-	for _, pp := range pl.pools {
-		n += len(pp.entries)
+		n += len(pp.problems) + len(pp.news)
 	}
 	return n
 }
@@ -288,28 +259,32 @@ func (pl plan) rows(verbose bool) []row {
 	for _, name := range pl.missing {
 		rows = append(rows, row{name, cannot, fmt.Sprintf("the %s provider has no pool of this name there: correct it", pl.provider.name)})
 	}
-	for _, key := range pl.unpaused {
-		rows = append(rows, unpausedRow(key))
-	}
+	rows = append(rows, unpausedRows(pl.unpaused)...)
 	for _, pp := range pl.pools {
 		rows = append(rows, pp.rows(verbose)...)
 	}
 	return rows
 }
 
-func unpausedRow(key client.ObjectKey) row {
-	return row{"Cluster " + key.String(), "-", "is not paused: set its spec.paused to true, and to false when this is done"}
+func unpausedRows(clusters []client.ObjectKey) (rows []row) {
+	for _, key := range clusters {
+		rows = append(rows, row{"Cluster " + key.String(), "-", "is not paused: set its spec.paused to true, and to false when this is done"})
+	}
+	return rows
+}
+
+func (pp *poolPlan) problemRows() (rows []row) {
+	for _, problem := range pp.problems {
+		rows = append(rows, row{pp.ref.String(), cannot, problem})
+	}
+	return rows
 }
 
 func (pp *poolPlan) rows(verbose bool) []row {
-	target := refOfPool(pp.pool).String()
 	if len(pp.problems) > 0 {
-		var rows []row
-		for _, problem := range pp.problems {
-			rows = append(rows, row{pp.ref.String(), cannot, problem})
-		}
-		return rows
+		return pp.problemRows()
 	}
+	target := refOfPool(pp.pool).String()
 	rows := []row{{pp.ref.String(), target, pp.describe()}}
 	for _, note := range pp.notes {
 		rows = append(rows, row{"", "", note})
@@ -317,7 +292,7 @@ func (pp *poolPlan) rows(verbose bool) []row {
 	served, waiting := 0, 0
 	for _, e := range pp.entries {
 		switch {
-		case verbose || e.isSpecial():
+		case verbose || e.From.Claim == nil || e.Deleting:
 			rows = append(rows, row{e.String(), "the same, from " + target, e.note()})
 		case e.From.Address != nil:
 			served++
@@ -348,15 +323,7 @@ func (pp *poolPlan) describe() string {
 	if len(spec.Ranges) > 0 {
 		text += ", ranges " + ipam.FirstFew(spec.Ranges)
 	}
-	if len(spec.Reserved) > 0 {
-		text += ", reserved " + ipam.FirstFew(spec.Reserved)
-	}
-	if network := spec.Network; network != nil {
-		text += fmt.Sprintf(", network /%d", network.PrefixLength)
-		if network.Gateway != "" {
-			text += " by " + network.Gateway
-		}
-	}
+	text += reservedText(spec) + networkText(spec)
 	if !isInDefault(pp.pool) {
 		text += ", routing domain " + spec.RoutingDomain
 	}
@@ -366,8 +333,23 @@ func (pp *poolPlan) describe() string {
 	return text
 }
 
-// isSpecial reports whether a claim differs from most.
-func (e entry) isSpecial() bool { return e.From.Claim == nil || e.Deleting }
+func reservedText(spec *v1alpha1.PoolSpec) string {
+	if len(spec.Reserved) == 0 {
+		return ""
+	}
+	return ", reserved " + ipam.FirstFew(spec.Reserved)
+}
+
+func networkText(spec *v1alpha1.PoolSpec) string {
+	switch network := spec.Network; {
+	case network == nil:
+		return ""
+	case network.Gateway == "":
+		return fmt.Sprintf(", network /%d", network.PrefixLength)
+	default:
+		return fmt.Sprintf(", network /%d by %s", network.PrefixLength, network.Gateway)
+	}
+}
 
 // note returns a remark on a claim to be moved.
 func (e entry) note() string {

@@ -8,19 +8,16 @@ import (
 	"net/netip"
 	"slices"
 
-	"go4.org/netipx"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// annotationDescription on an object that was made from a CSV file or from NetBox holds its
-// description there.
+// annotationDescription on an object that was made of a file holds its description there.
 const annotationDescription = "ipam.cadastre.dev/description"
 
-// register holds the pools of a CSV file or of NetBox, and the claims for their addresses in
-// use.
+// register holds the pools of a CSV file or of NetBox, and claims for their addresses in use.
 type register struct {
 	// name holds the name of the command.
 	name   string
@@ -41,8 +38,7 @@ type register struct {
 	problems int
 }
 
-// location represents a place in the input, and its number among the lines of the file, if it
-// has any.
+// location represents a place in the input, and the number of its line if there is one.
 type location struct {
 	text string
 	line int
@@ -70,14 +66,6 @@ func (g *register) problem(at location, format string, args ...any) {
 // note lists an object that is not imported, and need not be.
 func (g *register) note(at location, becomes, format string, args ...any) {
 	g.rows = append(g.rows, placedRow{row{at.text, becomes, fmt.Sprintf(format, args...)}, at.line})
-}
-
-// reserve adds a set to the addresses that a pool never hands out.
-func reserve(pool *v1alpha1.IPPool, set *netipx.IPSet) {
-	now, err := setOf(pool.Spec.Reserved)
-	if err == nil {
-		pool.Spec.Reserved = textsOf(union(now, set))
-	}
 }
 
 // addPool adds a pool of a CIDR, before its reserved addresses are known.
@@ -130,12 +118,11 @@ func poolReference(name string) *v1alpha1.PoolReference {
 }
 
 // cidrOf returns the CIDR of a pool; it returns the zero Prefix if that cannot be read.
-func cidrOf(pool *v1alpha1.IPPool) netip.Prefix {
-	cidr, err := netip.ParsePrefix(pool.Spec.CIDR)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return cidr
+func cidrOf(pool *v1alpha1.IPPool) netip.Prefix { return prefixAt(pool.Spec.CIDR) }
+
+func prefixAt(text string) netip.Prefix {
+	prefix, _ := netip.ParsePrefix(text) // the zero Prefix with an error
+	return prefix
 }
 
 // sort puts pools and claims into the one order in which they are judged and made, whatever the
@@ -144,14 +131,9 @@ func (g *register) sort() {
 	slices.SortStableFunc(g.pools, func(a, b *v1alpha1.IPPool) int {
 		return cmp.Or(cmp.Compare(cidrOf(a).Bits(), cidrOf(b).Bits()), cidrOf(a).Addr().Compare(cidrOf(b).Addr()), cmp.Compare(a.Name, b.Name))
 	})
-	blocks := map[*v1alpha1.IPClaim]netip.Prefix{}
-	for _, claim := range g.claims {
-		blocks[claim], _ = netip.ParsePrefix(claim.Spec.CIDR) // the text was written from a valid one
-	}
 	slices.SortStableFunc(g.claims, func(a, b *v1alpha1.IPClaim) int {
-		x, y := blocks[a], blocks[b]
-		return cmp.Or(cmp.Compare(a.Spec.PoolRef.Name, b.Spec.PoolRef.Name), x.Compare(y),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		byBlock := prefixAt(a.Spec.CIDR).Compare(prefixAt(b.Spec.CIDR))
+		return cmp.Or(cmp.Compare(a.Spec.PoolRef.Name, b.Spec.PoolRef.Name), byBlock, compareKeys(keyOf(a), keyOf(b)))
 	})
 }
 
@@ -171,7 +153,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 		return &ProblemsError{Count: g.problems, Subject: "import " + g.name, Remedy: "correct the problems in the table, or import the rest with --skip-problems"}
 	}
 	o.Namespace = "" // only the claims are in this namespace, and they have it already
-	h := &holder{run: run{client: c, o: o, out: o.Out}, register: g}
+	h := &holder{run: run{client: c, provider: provider{name: g.name}, o: o}, register: g}
 	if g.problems > 0 {
 		h.say("Leaving out %s.", ipam.FormatCount(g.problems, "problem"))
 	}
@@ -233,15 +215,7 @@ func (g *register) describe(pool *v1alpha1.IPPool) string {
 	if pool.Spec.RoutingDomain != "" {
 		text += ", routing domain " + pool.Spec.RoutingDomain
 	}
-	if network := pool.Spec.Network; network != nil {
-		text += fmt.Sprintf(", network /%d", network.PrefixLength)
-		if network.Gateway != "" {
-			text += " by " + network.Gateway
-		}
-	}
-	if len(pool.Spec.Reserved) > 0 {
-		text += ", reserved " + ipam.FirstFew(pool.Spec.Reserved)
-	}
+	text += networkText(pool.PoolSpec()) + reservedText(pool.PoolSpec())
 	if g.exists[pool] {
 		text += " (exists)"
 	}

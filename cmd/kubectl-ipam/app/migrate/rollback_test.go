@@ -3,22 +3,22 @@ package migrate
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
@@ -47,25 +47,22 @@ func deleting[T client.Object](obj T) T {
 	return obj
 }
 
-// rollBack runs a rollback on an API server that has the objects, beside an operator that releases
-// the rest after a while.
-func rollBack(t *testing.T, do func(context.Context, client.Client, Options) error, l left, objects ...client.Object) (cluster client.Client, out string, err error) {
+// rollBack runs a rollback on an API server that has a pool of ours, and then other objects, beside an operator that
+// releases the rest after a while. It expects that the pool is deleted, or that the rollback is refused
+// with a text.
+func rollBack(t *testing.T, do importer, l left, refused string, objects ...client.Object) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, ipamv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, kind := range append(inCluster().kinds, sourceKind{GroupVersionKind: schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}}) {
-		scheme.AddKnownTypeWithName(kind.GroupVersionKind, &unstructured.Unstructured{})
+	scheme := command.Scheme()
+	for _, kind := range append(inCluster().kinds, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}) {
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}
+	pool := objects[0]
 	objects = append(objects, l.record)
 	if l.holder != nil {
 		objects = append(objects, l.holder)
 	}
-	cluster = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	if l.releasedAfter > 0 {
 		time.AfterFunc(l.releasedAfter, func() {
 			if err := cluster.Delete(context.Background(), l.record.DeepCopy()); err != nil {
@@ -73,9 +70,15 @@ func rollBack(t *testing.T, do func(context.Context, client.Client, Options) err
 			}
 		})
 	}
-	var printed bytes.Buffer
-	err = do(t.Context(), cluster, Options{Action: Rollback, Out: &printed, Timeout: time.Minute, Namespace: "team"})
-	return cluster, printed.String(), err
+	var out bytes.Buffer
+	err := do(t.Context(), cluster, Options{Action: Rollback, Out: &out, Timeout: time.Minute, Namespace: "team"})
+	isGone := apierrors.IsNotFound(cluster.Get(t.Context(), keyOf(pool), pool))
+	if isRefused := refused != ""; isRefused == (err == nil) || isRefused == isGone {
+		t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out.String())
+	}
+	if refused != "" && !strings.Contains(out.String()+fmt.Sprint(err), refused) {
+		t.Errorf("got %v:\n%s\nwant %q", err, out.String(), refused)
+	}
 }
 
 // TestRollbackWaitsForPendingReleases uses a pool that was imported, with a block in it that was
@@ -106,14 +109,7 @@ func TestRollbackWaitsForPendingReleases(t *testing.T) {
 				do := func(ctx context.Context, c client.Client, o Options) error {
 					return CSV(ctx, c, o, strings.NewReader("kind,name,cidr\npool,lab,10.0.0.0/24\n"))
 				}
-				cluster, out, err := rollBack(t, do, test.left, lab.DeepCopy())
-				isGone := client.IgnoreNotFound(cluster.Get(t.Context(), keyOf(lab), lab.DeepCopy())) == nil && cluster.Get(t.Context(), keyOf(lab), lab.DeepCopy()) != nil
-				if refused := test.refused != ""; refused == (err == nil) || refused == isGone {
-					t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out)
-				}
-				if test.refused != "" && !strings.Contains(out+errors.Join(err).Error(), test.refused) {
-					t.Errorf("got %v:\n%s\nwant %q", err, out, test.refused)
-				}
+				rollBack(t, do, test.left, test.refused, lab.DeepCopy())
 			})
 		})
 	}
@@ -143,14 +139,7 @@ func TestProviderRollbackWaitsForPendingReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := left{recordOf(kindClaim, "fresh", ours, "10.0.0.9/32"), test.holder, 3 * time.Second}
-				cluster, out, err := rollBack(t, InCluster, l, ours.DeepCopy(), objects(t, subnet)[0])
-				isGone := cluster.Get(t.Context(), keyOf(ours), ours.DeepCopy()) != nil
-				if refused := test.refused != ""; refused == (err == nil) || refused == isGone {
-					t.Errorf("got %v, and the pool is gone: %t: %s", err, isGone, out)
-				}
-				if test.refused != "" && !strings.Contains(out+errors.Join(err).Error(), test.refused) {
-					t.Errorf("got %v:\n%s\nwant %q", err, out, test.refused)
-				}
+				rollBack(t, InCluster, l, test.refused, ours.DeepCopy(), objects(t, subnet)[0])
 			})
 		})
 	}

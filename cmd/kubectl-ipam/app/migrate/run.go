@@ -10,9 +10,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -22,7 +26,8 @@ type run struct {
 	client   client.Client
 	provider provider
 	o        Options
-	out      io.Writer
+	// plan holds the decisions about the objects as they were read last.
+	plan plan
 }
 
 // InCluster imports the pools of Cluster API's in-cluster provider: InClusterIPPools become
@@ -41,8 +46,7 @@ func Metal3(ctx context.Context, c client.Client, o Options) error {
 }
 
 func move(ctx context.Context, c client.Client, p provider, o Options) error {
-	o = o.withDefaults()
-	r := &run{client: c, provider: p, o: o, out: o.Out}
+	r := &run{client: c, provider: p, o: o.withDefaults()}
 	var err error
 	switch o.Action {
 	case Apply:
@@ -62,10 +66,19 @@ func move(ctx context.Context, c client.Client, p provider, o Options) error {
 // command is run again.
 var ErrInterrupted = errors.New("interrupted: run the same command again to go on")
 
+// inOrder calls steps, up to the first one that returns an error.
+func inOrder(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // show prints the plan.
 func (r *run) show(ctx context.Context) error {
-	pl, err := r.read(ctx)
-	if err != nil {
+	if err := r.read(ctx); err != nil {
 		return err
 	}
 	journals, err := r.journals(ctx)
@@ -75,39 +88,42 @@ func (r *run) show(ctx context.Context) error {
 	if len(journals) > 0 {
 		r.say("An import or a rollback was interrupted: its claims, saved in %s, are not all in this table. Go on with it first.", ipam.FormatCount(len(journals), "ConfigMap"))
 	}
-	return r.print(pl)
+	return r.print(ctx)
 }
 
-func (r *run) read(ctx context.Context) (plan, error) {
-	st, err := readState(ctx, r.client, r.provider, r.o.Namespace)
-	if err != nil {
-		return plan{}, err
+// read makes the plan.
+func (r *run) read(ctx context.Context) error {
+	st, err := r.readState(ctx)
+	if err == nil {
+		r.plan = newPlan(r.provider, r.o, st)
 	}
-	return newPlan(r.provider, r.o, st), nil
+	return err
 }
 
-// print prints a plan. It returns an error if the plan has problems.
-func (r *run) print(pl plan) error {
-	if err := printTable(r.out, pl.rows(r.o.Verbose)); err != nil {
+// print prints the plan. It returns an error if the plan has problems.
+func (r *run) print(context.Context) error {
+	return printPlan(r.o.Out, r.plan.rows(r.o.Verbose), &ProblemsError{Count: r.plan.problems(), Subject: "import " + r.provider.name})
+}
+
+// printPlan prints the table of a plan. It returns the error if that counts problems.
+func printPlan(out io.Writer, rows []row, problems *ProblemsError) error {
+	if err := printTable(out, rows); err != nil || problems.Count == 0 {
 		return err
 	}
-	if n := pl.problems(); n > 0 {
-		return &ProblemsError{Count: n, Subject: "import " + r.provider.name}
-	}
-	return nil
+	return problems
 }
 
 // say prints a message about the work done.
 func (r *run) say(format string, args ...any) {
-	_, _ = fmt.Fprintln(r.out, terminal.PrintableLines(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(r.o.Out, terminal.PrintableLines(fmt.Sprintf(format, args...)))
 }
 
 // settle waits for work that the other provider may still be doing.
-func (r *run) settle(ctx context.Context) error { return r.wait(ctx, r.o.Settle) }
+func (r *run) settle(ctx context.Context) error { return waitFor(ctx, r.o.Clock, r.o.Settle) }
 
-func (r *run) wait(ctx context.Context, d time.Duration) error {
+func waitFor(ctx context.Context, c clock.Clock, d time.Duration) error {
 	select {
-	case <-r.o.Clock.After(d):
+	case <-c.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -126,37 +142,28 @@ const (
 	Rollback
 )
 
-// Options holds the scope and the settings of an import.
+// Options holds the scope and the settings of an import. The defaults of its times and of its
+// clock stand in withDefaults.
 type Options struct {
 	Action Action
-	// Namespace limits an import from another provider to the pools of a namespace;
-	// empty: those of all namespaces, and the cluster-scoped ones. Holdings of a CSV file
-	// or of NetBox become IPClaims of this namespace.
+	// Namespace limits an import from another provider to the pools of a namespace; empty: those
+	// of all namespaces, and the cluster-scoped ones. The claims of a file are made in it.
 	Namespace string
 	// Pools names the pools to import from another provider. Empty: all.
 	Pools []string
-	// Suffix is appended to the names of the pools that are made. Default: none for the
-	// in-cluster provider, -cadastre for Metal3's, which serves every claim that names a
-	// pool of the same name, whatever its API group.
+	// Suffix is appended to the names of the pools that are made. Nil: that of the provider.
 	Suffix *string
 	// Verbose lists every claim; otherwise those that need no attention are counted.
 	Verbose bool
-	// SkipProblems imports all that can be imported from a CSV file or NetBox, and leaves the
-	// rest out.
+	// SkipProblems leaves out the parts of a file that cannot be imported.
 	SkipProblems bool
-	// Reserve puts the holdings of a CSV file or of NetBox into the pools' reserved
-	// ranges, instead of making IPClaims for them.
+	// Reserve puts the holdings of a file into reserved ranges, instead of making IPClaims.
 	Reserve bool
-	// Settle holds the time to wait for work that the other provider may still be doing, once
-	// its pools are closed. Default: 5 s.
+	// Settle bounds work that the other provider may still be doing, once its pools are closed.
 	Settle time.Duration
 	// Timeout bounds the time in which the operator neither records nor releases anything.
-	// Default: 4 minutes.
 	Timeout time.Duration
-	// Workers holds the number of claims that are moved at a time. Default: 8.
-	Workers int
-	// Clock defaults to the real one.
-	Clock clock.Clock
+	Clock   clock.Clock
 	// Out receives the plan, and messages about the work done.
 	Out io.Writer
 }
@@ -164,21 +171,18 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Settle = cmp.Or(o.Settle, 5*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 4*time.Minute)
-	o.Workers = cmp.Or(o.Workers, 8)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	return o
 }
 
-// takes reports whether a pool of the namespace, empty for a cluster-scoped one, is to be
-// imported.
+// takes reports whether a pool is to be imported; the namespace of a cluster-scoped one is empty.
 func (o Options) takes(namespace, name string) bool {
 	return (o.Namespace == "" || o.Namespace == namespace) && (len(o.Pools) == 0 || slices.Contains(o.Pools, name))
 }
 
-// ProblemsError means that some objects cannot be imported as they are. The printed plan lists
-// them, with the reasons.
+// ProblemsError means that objects cannot be imported as they are, for reasons in the printed plan.
 type ProblemsError struct {
 	Count   int
 	Subject string
@@ -191,8 +195,7 @@ func (e *ProblemsError) Error() string {
 	return fmt.Sprintf("%s of %s: %s", ipam.FormatCount(e.Count, "problem"), e.Subject, cmp.Or(e.Remedy, "solve the problems in the table, or leave those pools out"))
 }
 
-// row represents a line of a plan: an object, the object that it becomes, and a reason or
-// remark.
+// row represents a line of a plan: an object, its replacement, and a reason or remark.
 type row struct{ object, becomes, note string }
 
 // printTable prints rows under a heading.
@@ -210,3 +213,118 @@ func printTable(out io.Writer, rows []row) error {
 
 // cannot marks an object that is not imported.
 const cannot = "cannot be mapped"
+
+// state holds the objects that were read from the cluster.
+type state struct {
+	// sources holds the pools of the other provider.
+	sources []*unstructured.Unstructured
+	// pools holds our pools.
+	pools []v1alpha1.Pool
+	// claims and addresses hold Cluster API's objects, of all providers.
+	claims, addresses []*unstructured.Unstructured
+	// ownAddresses holds the addresses of the other provider's own claims.
+	ownAddresses []*unstructured.Unstructured
+	// clusters holds the Clusters, by namespace and name.
+	clusters map[client.ObjectKey]*unstructured.Unstructured
+}
+
+const clusterGroup = "cluster.x-k8s.io"
+
+// readState reads all objects that a plan is made of: those of the namespace of the options, or
+// of all namespaces if it is empty. If a kind is not served, its list is empty, except for
+// claims and IPAddresses.
+func (r *run) readState(ctx context.Context) (state, error) {
+	st := state{clusters: map[client.ObjectKey]*unstructured.Unstructured{}}
+	p, found := r.provider, false
+	for _, kind := range p.kinds {
+		if r.o.Namespace != "" && !isLocal(kind.Group, kind.Kind) {
+			continue
+		}
+		pools, served, err := r.list(ctx, kind)
+		if err != nil {
+			return st, err
+		}
+		found = found || served
+		st.sources = append(st.sources, pools...)
+	}
+	if !found {
+		return st, fmt.Errorf("the API server does not serve %s.%s: is the %s provider installed in this cluster?", p.kinds[0].Kind, p.kinds[0].GroupVersion(), p.name)
+	}
+	var err error
+	if st.claims, st.addresses, err = r.readAddresses(ctx); err != nil {
+		return st, err
+	}
+	if !p.ownAddresses.Empty() {
+		if st.ownAddresses, _, err = r.list(ctx, p.ownAddresses); err != nil {
+			return st, err
+		}
+	}
+	clusters, _, err := r.list(ctx, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"})
+	if err != nil {
+		return st, err
+	}
+	for _, cluster := range clusters {
+		st.clusters[keyOf(cluster)] = cluster
+	}
+	st.pools, err = r.ourPools(ctx)
+	return st, err
+}
+
+// readAddresses reads claims and IPAddresses.
+func (r *run) readAddresses(ctx context.Context) (claims, addresses []*unstructured.Unstructured, err error) {
+	if claims, err = r.listServed(ctx, kindClaim); err == nil {
+		addresses, err = r.listServed(ctx, kindAddress)
+	}
+	return claims, addresses, err
+}
+
+// listServed lists claims or IPAddresses, which the API server must serve.
+func (r *run) listServed(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) {
+	gvk := addressKind(kind)
+	objects, served, err := r.list(ctx, gvk)
+	if err == nil && !served {
+		err = fmt.Errorf("the API server does not serve %s.%s: Cadastre takes Cluster API 1.11 or later: upgrade it first", kind, gvk.GroupVersion())
+	}
+	return objects, err
+}
+
+func addressKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: addressGroup, Version: addressVersion, Kind: kind}
+}
+
+// list lists the objects of a kind, in the namespace if there is one. The kind may not be served.
+func (r *run) list(ctx context.Context, kind schema.GroupVersionKind) (objects []*unstructured.Unstructured, served bool, err error) {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err = r.client.List(ctx, all, client.InNamespace(r.o.Namespace))
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("listing all %s of %s: %w", ipam.Plural(kind.Kind), kind.Group, err)
+	}
+	for i := range all.Items {
+		objects = append(objects, &all.Items[i])
+	}
+	return objects, true, nil
+}
+
+// ourPools lists the LocalIPPools of the namespace, or all pools of ours if it is empty.
+func (r *run) ourPools(ctx context.Context) (all []v1alpha1.Pool, err error) {
+	pools, locals := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
+	if r.o.Namespace == "" {
+		if err := r.client.List(ctx, pools); err != nil {
+			return nil, fmt.Errorf("listing all IPPools: %w", err)
+		}
+	}
+	if err := r.client.List(ctx, locals, client.InNamespace(r.o.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing LocalIPPools: %w", err)
+	}
+	for i := range pools.Items {
+		all = append(all, &pools.Items[i])
+	}
+	for i := range locals.Items {
+		all = append(all, &locals.Items[i])
+	}
+	return all, nil
+}

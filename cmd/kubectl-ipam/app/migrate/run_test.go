@@ -17,7 +17,7 @@ func TestPlanTableEscapesControlCharacters(t *testing.T) {
 		t.Errorf("printed is %q, want %q", out.String(), want)
 	}
 	out.Reset()
-	(&run{out: &out}).say("pool %s\nsecond line", "eve\x1b[2J")
+	(&run{o: Options{Out: &out}}).say("pool %s\nsecond line", "eve\x1b[2J")
 	if want := "pool eve\\x1b[2J\nsecond line\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go4.org/netipx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -23,114 +24,95 @@ const (
 	spansMost = 1024
 )
 
-// becoming holds a pool of another provider, and the pool that it becomes.
-type becoming struct {
-	source
-	// pool holds the pool to be made, or the pool that an earlier import has made.
-	pool v1alpha1.Pool
-	// exists is set if the pool exists already.
-	exists bool
-	// held holds the addresses in use of the source, and kept those of them that stay with the
-	// other provider.
-	held, kept *netipx.IPSet
-}
-
 // target returns the pool that a source becomes, without its spec: see fill.
-func (p provider) target(s source, o Options) v1alpha1.Pool {
-	pool := v1alpha1.NewPool(s.becomes)
-	suffix := p.suffix
-	if o.Suffix != nil {
-		suffix = *o.Suffix
+func (pp *poolPlan) target(p provider, o Options) v1alpha1.Pool {
+	kind := v1alpha1.PoolKindIPPool
+	if pp.ref.Namespace != "" {
+		kind = v1alpha1.PoolKindLocalIPPool
 	}
-	pool.SetName(s.ref.Name + suffix)
-	pool.SetNamespace(s.ref.Namespace)
-	labels := maps.Clone(s.obj.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	pool := v1alpha1.NewPool(kind)
+	pool.SetName(pp.ref.Name + ptr.Deref(o.Suffix, p.suffix))
+	pool.SetNamespace(pp.ref.Namespace)
+	labels := map[string]string{}
+	maps.Copy(labels, pp.obj.GetLabels())
 	labels[labelImport] = p.name
-	if s.cluster != "" {
-		labels[v1alpha1.LabelCluster] = s.cluster
+	if pp.cluster != "" {
+		labels[v1alpha1.LabelCluster] = pp.cluster
 	}
 	pool.SetLabels(labels)
 	paused := pausedValue
-	if s.paused {
+	if isPausedByOthers(pp.obj) {
 		paused = "true"
 	}
-	pool.SetAnnotations(map[string]string{v1alpha1.AnnotationPaused: paused, annotationOrigin: origin{Pool: s.ref}.text()})
-	for _, owner := range s.obj.GetOwnerReferences() {
-		pool.SetOwnerReferences(append(pool.GetOwnerReferences(), metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}))
+	pool.SetAnnotations(map[string]string{v1alpha1.AnnotationPaused: paused, annotationOrigin: origin{Pool: pp.ref}.text()})
+	var owners []metav1.OwnerReference
+	for _, owner := range pp.obj.GetOwnerReferences() {
+		owners = append(owners, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID})
 	}
+	pool.SetOwnerReferences(owners)
 	return pool
 }
 
-// refOfPool returns the reference to a pool of ours.
-func refOfPool(pool v1alpha1.Pool) poolRef {
-	return poolRef{Group: v1alpha1.GroupVersion.Group, Kind: string(pool.PoolKind()), Namespace: pool.GetNamespace(), Name: pool.GetName()}
-}
-
-// fill writes the spec of the pool, once its CIDR is known.
-func (b *becoming) fill(cidr netip.Prefix, domain string) {
-	own := setOfPrefix(cidr)
-	spec := b.pool.PoolSpec()
+// fill writes the spec of the pool, once its CIDR is known, and lists why the pool could not be
+// made. The pool reserves the addresses that the source excludes, and those that stay with the
+// other provider.
+func (pp *poolPlan) fill(cidr netip.Prefix, domain string) {
+	whole := setOfPrefix(cidr)
+	spec := pp.pool.PoolSpec()
 	spec.CIDR, spec.RoutingDomain = cidr.String(), domain
 	spec.Network = &v1alpha1.PoolNetwork{
-		PrefixLength: int32(b.network.Bits()), //nolint:gosec // 0 to 128
-		Gateway:      canonical(b.gateway), AllocateEdgeAddresses: b.edges,
-		HostSettings: v1alpha1.HostSettings{DNSServers: b.dnsServers},
+		PrefixLength: int32(pp.network.Bits()), //nolint:gosec // 0 to 128
+		Gateway:      canonical(pp.gateway), AllocateEdgeAddresses: pp.edges,
+		HostSettings: v1alpha1.HostSettings{DNSServers: pp.dnsServers},
 	}
-	if ranges := common(b.addresses, own); !ranges.Equal(own) {
+	if ranges := common(pp.addresses, whole); !ranges.Equal(whole) {
 		spec.Ranges = textsOf(ranges)
 	}
-	spec.Reserved = b.reserved(cidr)
+	spec.Reserved = textsOf(common(union(pp.excluded, setOfHoldings(pp.own)), whole))
+	for field, texts := range map[string][]string{"ranges": spec.Ranges, "reserved": spec.Reserved} {
+		if len(texts) > spansMost {
+			pp.refuse("spec.%s would have %d entries, and may have %d: split the pool", field, len(texts), spansMost)
+		}
+	}
+	if _, errs := convert.Pool(pp.pool); len(errs) > 0 {
+		pp.refuse("%s", errs.ToAggregate())
+	}
 }
 
-// reserved returns the addresses that the pool of a CIDR never hands out: those that the source
-// excludes, and those that stay with the other provider.
-func (b *becoming) reserved(cidr netip.Prefix) []string {
-	return textsOf(common(union(b.excluded, b.kept), setOfPrefix(cidr)))
-}
-
-// reservedByImport on a pool holds the part of spec.reserved that stays with the other
-// provider.
+// reservedByImport on a pool holds the part of spec.reserved that stays with the other provider.
 const reservedByImport = "ipam.cadastre.dev/reserved-by-import"
 
 // reserveKept makes the pool reserve the addresses that stay with the other provider now, and
 // no longer those that the other provider has released. Addresses that a person has reserved
 // since then stay reserved.
-func (b *becoming) reserveKept() error {
-	annotations := b.pool.GetAnnotations()
+func (pp *poolPlan) reserveKept() error {
+	annotations, kept := pp.pool.GetAnnotations(), setOfHoldings(pp.own)
 	was, err := setOf(strings.Fields(annotations[reservedByImport]))
 	if err != nil {
-		return fmt.Errorf("%s: metadata.annotations: %s: %w", refOfPool(b.pool), reservedByImport, err)
+		return fmt.Errorf("%s: metadata.annotations: %s: %w", refOfPool(pp.pool), reservedByImport, err)
 	}
-	if isEmpty(was) && isEmpty(b.kept) {
+	if isEmpty(was) && isEmpty(kept) {
 		return nil
 	}
-	spec := b.pool.PoolSpec()
+	spec := pp.pool.PoolSpec()
 	now, err := setOf(spec.Reserved)
 	if err != nil {
-		return fmt.Errorf("%s: spec.reserved: %w", refOfPool(b.pool), err)
+		return fmt.Errorf("%s: spec.reserved: %w", refOfPool(pp.pool), err)
 	}
-	spec.Reserved = textsOf(union(minus(now, minus(was, b.excluded)), b.kept))
-	if annotations[reservedByImport] = strings.Join(textsOf(b.kept), " "); isEmpty(b.kept) {
+	spec.Reserved = textsOf(union(minus(now, minus(was, pp.excluded)), kept))
+	if annotations[reservedByImport] = strings.Join(textsOf(kept), " "); isEmpty(kept) {
 		delete(annotations, reservedByImport)
 	}
-	b.pool.SetAnnotations(annotations)
+	pp.pool.SetAnnotations(annotations)
 	return nil
 }
 
-// check notes why the pool could not be made.
-func (b *becoming) check() {
-	spec := b.pool.PoolSpec()
-	for field, texts := range map[string][]string{"ranges": spec.Ranges, "reserved": spec.Reserved} {
-		if len(texts) > spansMost {
-			b.source = b.without("spec.%s would have %d entries, and may have %d: split the pool", field, len(texts), spansMost)
-		}
+func setOfHoldings(holdings []holding) *netipx.IPSet {
+	var all netipx.IPSetBuilder
+	for _, h := range holdings {
+		all.Add(h.addr)
 	}
-	if _, errs := convert.Pool(b.pool); len(errs) > 0 {
-		b.source = b.without("%s", errs.ToAggregate())
-	}
+	return built(&all)
 }
 
 // canonical writes an address as the API does; another text stays as it is.
@@ -141,65 +123,11 @@ func canonical(text string) string {
 	return text
 }
 
-// place gives each pool to be made its CIDR: its whole subnet. If that overlaps another pool,
-// which the other provider allows, the CIDR is the smallest block that has the pool's
-// addresses; if those overlap, too, the pool gets a separate routing domain. Pools that exist
-// come first; skippedSources holds the sources that are not imported now.
-func place(all []*becoming, skippedSources []source, existing []v1alpha1.Pool) {
-	m := newSpaces(all, skippedSources, existing)
-	for _, b := range all {
-		if b.isNew() {
-			b.fill(m.place(b))
-			b.check()
-		}
-	}
-}
-
-// isNew reports whether the pool is still to be made, and can be.
-func (b *becoming) isNew() bool { return !b.exists && len(b.problems) == 0 }
-
 // spaces holds the taken CIDRs, and the wanted subnets, of each namespace; those of all
 // cluster-scoped pools are under the empty name.
 type spaces struct {
 	taken    map[string][]occupied
 	networks map[string][]netip.Prefix
-}
-
-func newSpaces(all []*becoming, skippedSources []source, existing []v1alpha1.Pool) spaces {
-	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
-	for _, pool := range existing {
-		if prefix, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil && pool.PoolSpec().ParentRef == nil && isInDefault(pool) {
-			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{prefix, refOfPool(pool)})
-		}
-	}
-	for _, s := range skippedSources {
-		if s.network.IsValid() {
-			m.networks[s.obj.GetNamespace()] = append(m.networks[s.obj.GetNamespace()], s.network)
-		}
-	}
-	for _, b := range all {
-		if b.isNew() {
-			m.networks[b.ref.Namespace] = append(m.networks[b.ref.Namespace], b.network)
-		}
-	}
-	return m
-}
-
-// place finds the CIDR and the routing domain of a pool, and takes them.
-func (m spaces) place(b *becoming) (cidr netip.Prefix, domain string) {
-	namespace := b.ref.Namespace
-	cidr = b.network
-	isWanted := count(m.networks[namespace], func(p netip.Prefix) bool { return p.Overlaps(b.network) }) > 1
-	if isWanted || len(overlapping(m.taken[namespace], cidr)) > 0 {
-		cidr = cover(union(b.addresses, b.held))
-	}
-	if overlaps := overlapping(m.taken[namespace], cidr); len(overlaps) > 0 {
-		domain = domainOf(b.pool)
-		b.source = b.with("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", ipam.FirstFew(overlaps), domain)
-		return cidr, domain
-	}
-	m.taken[namespace] = append(m.taken[namespace], occupied{cidr, refOfPool(b.pool)})
-	return cidr, ""
 }
 
 // occupied holds a CIDR of the default routing domain, and the pool that has it.
@@ -208,9 +136,51 @@ type occupied struct {
 	pool poolRef
 }
 
-func overlapping(taken []occupied, cidr netip.Prefix) []string {
+// newSpaces returns the CIDRs of our pools, and the subnets of sources to be imported, now or later.
+func newSpaces(sources []*poolPlan, existing []v1alpha1.Pool) spaces {
+	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
+	for _, pool := range existing {
+		if prefix, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil && pool.PoolSpec().ParentRef == nil && isInDefault(pool) {
+			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{prefix, refOfPool(pool)})
+		}
+	}
+	for _, pp := range sources {
+		isLater := pp.pool == nil
+		if pp.network.IsValid() && (isLater || !pp.exists && len(pp.problems) == 0) {
+			m.networks[pp.ref.Namespace] = append(m.networks[pp.ref.Namespace], pp.network)
+		}
+	}
+	return m
+}
+
+// place finds the CIDR and the routing domain of a pool, and takes them: its whole subnet. If
+// that overlaps another pool, which the other provider allows, the CIDR is the smallest block
+// that has the pool's addresses; if those overlap, too, the pool gets a separate routing domain.
+func (m spaces) place(pp *poolPlan) (cidr netip.Prefix, domain string) {
+	namespace := pp.ref.Namespace
+	wanted := 0
+	for _, network := range m.networks[namespace] {
+		if network.Overlaps(pp.network) {
+			wanted++ // one of them is that of the pool
+		}
+	}
+	cidr = pp.network
+	if wanted > 1 || len(m.overlapping(namespace, cidr)) > 0 {
+		cidr = cover(union(pp.addresses, setOfHoldings(pp.holdings)))
+	}
+	if overlaps := m.overlapping(namespace, cidr); len(overlaps) > 0 {
+		domain = domainOf(pp.pool)
+		pp.notes = append(pp.notes, fmt.Sprintf("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", ipam.FirstFew(overlaps), domain))
+		return cidr, domain
+	}
+	m.taken[namespace] = append(m.taken[namespace], occupied{cidr, refOfPool(pp.pool)})
+	return cidr, ""
+}
+
+// overlapping returns the pools whose CIDRs overlap one.
+func (m spaces) overlapping(namespace string, cidr netip.Prefix) []string {
 	var names []string
-	for _, o := range taken {
+	for _, o := range m.taken[namespace] {
 		if o.cidr.Overlaps(cidr) {
 			names = append(names, fmt.Sprintf("%s (%s)", o.pool, o.cidr))
 		}
@@ -226,30 +196,117 @@ func isInDefault(pool v1alpha1.Pool) bool {
 // domainOf returns a routing domain for a pool alone: its name, as far as that is a valid one.
 func domainOf(pool v1alpha1.Pool) string {
 	const most = 63
-	name := []byte(pool.GetName())
-	for i, c := range name {
-		if c == '.' {
-			name[i] = '-'
-		}
-	}
-	if len(name) > most {
-		name = name[len(name)-most:]
-	}
-	for len(name) > 1 && name[0] == '-' {
-		name = name[1:]
-	}
-	if string(name) == v1alpha1.DefaultRoutingDomain {
+	name := strings.ReplaceAll(pool.GetName(), ".", "-")
+	name = strings.TrimLeft(name[max(0, len(name)-most):], "-")
+	if name == v1alpha1.DefaultRoutingDomain {
 		return "default-pool" // the domain of the pool alone, and not the default one
 	}
-	return string(name)
+	return name
 }
 
-func count[T any](all []T, matches func(T) bool) int {
-	n := 0
-	for _, one := range all {
-		if matches(one) {
-			n++
+// parseSpan reads a single address, a CIDR, or a range of two addresses, as the in-cluster
+// provider does: host bits of a CIDR do not count.
+func parseSpan(text string) (netipx.IPRange, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case strings.Contains(text, "-"):
+		span, err := netipx.ParseIPRange(strings.ReplaceAll(text, " ", ""))
+		if err != nil {
+			return span, fmt.Errorf("%q is not a range of two addresses: write one such as 10.0.0.10-10.0.0.20", text)
+		}
+		return span, nil
+	case strings.Contains(text, "/"):
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return netipx.IPRange{}, fmt.Errorf("%q is not a CIDR: write one such as 10.0.0.0/24", text)
+		}
+		return netipx.RangeOfPrefix(prefix), nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netipx.IPRange{}, fmt.Errorf("%q is not an IP address: write one such as 10.0.0.1", text)
+	}
+	return netipx.IPRangeFrom(addr.Unmap(), addr.Unmap()), nil
+}
+
+// setOf returns the set of the addresses that the texts name.
+func setOf(texts []string) (*netipx.IPSet, error) {
+	var all netipx.IPSetBuilder
+	for _, text := range texts {
+		span, err := parseSpan(text)
+		if err != nil {
+			return nil, err
+		}
+		all.AddRange(span)
+	}
+	return all.IPSet()
+}
+
+// union, minus and common combine sets of addresses. A nil set is empty.
+func union(sets ...*netipx.IPSet) *netipx.IPSet {
+	var all netipx.IPSetBuilder
+	for _, set := range sets {
+		all.AddSet(set)
+	}
+	return built(&all)
+}
+
+func minus(a, b *netipx.IPSet) *netipx.IPSet {
+	var all netipx.IPSetBuilder
+	all.AddSet(a)
+	all.RemoveSet(b)
+	return built(&all)
+}
+
+func common(a, b *netipx.IPSet) *netipx.IPSet { return minus(a, minus(a, b)) }
+
+func setOfPrefix(prefix netip.Prefix) *netipx.IPSet { return setOfRange(netipx.RangeOfPrefix(prefix)) }
+
+func setOfRange(span netipx.IPRange) *netipx.IPSet {
+	var all netipx.IPSetBuilder
+	all.AddRange(span)
+	return built(&all)
+}
+
+func built(b *netipx.IPSetBuilder) *netipx.IPSet {
+	set, err := b.IPSet()
+	if err != nil {
+		return &netipx.IPSet{} // only a builder with invalid input has errors
+	}
+	return set
+}
+
+func isEmpty(set *netipx.IPSet) bool { return set == nil || len(set.Ranges()) == 0 }
+
+// bounds returns the first and the last address of a set that is not empty.
+func bounds(set *netipx.IPSet) (first, last netip.Addr) {
+	ranges := set.Ranges()
+	return ranges[0].From(), ranges[len(ranges)-1].To()
+}
+
+// cover returns the smallest block that has all addresses of a set of one family.
+func cover(set *netipx.IPSet) netip.Prefix {
+	first, last := bounds(set)
+	for bits := first.BitLen(); ; bits-- {
+		if block := netip.PrefixFrom(first, bits).Masked(); block.Contains(last) {
+			return block
 		}
 	}
-	return n
+}
+
+// textsOf writes a set out as a pool's ranges: single addresses, CIDRs, and ranges.
+func textsOf(set *netipx.IPSet) []string {
+	var texts []string
+	for _, span := range set.Ranges() {
+		prefix, isPrefix := span.Prefix()
+		switch {
+		case span.From() == span.To():
+			texts = append(texts, span.From().String())
+		case isPrefix:
+			texts = append(texts, prefix.String())
+		default:
+			texts = append(texts, span.From().String()+"-"+span.To().String())
+		}
+	}
+	return texts
 }
