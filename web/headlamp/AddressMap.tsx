@@ -3,48 +3,11 @@
 import { useTheme } from '@mui/material';
 import { useEffect, useRef } from 'react';
 import { createMap } from '../map/index.js';
+import { partIn } from '../page/strips.js';
 import type { Change, Register, Space } from './strips';
 
-/** Represents a row of the visible map: see web/map/rows.js. */
-export interface Row {
-  id: string | null;
-  space: string;
-  level: number;
-  from: bigint;
-  to: bigint;
-  state: string;
-  label: string;
-  sub: string;
-  count: number;
-}
-
-export interface LegendEntry {
-  label: string;
-  color: string;
-  ink: string;
-  edge: string;
-  pattern: string;
-  count: number;
-}
-
-/** Declares the functions of the map that are used. */
-export interface TheMap {
-  set(data: Change['put']): void;
-  change(change: Change): void;
-  colorBy(name: string): void;
-  legend(): LegendEntry[];
-  view: { space: string; from: bigint; to: bigint } | null;
-  fit(id?: string, how?: { animate: boolean }): void;
-  zoom(factor: number): void;
-  pan(fraction: number): void;
-  select(id: string | null): void;
-  highlight(ids: string[]): void;
-  on(name: 'select' | 'view', listener: (id: string | null) => void): void;
-  visible(most?: number): Row[];
-  theme: string;
-  readonly canvas: HTMLCanvasElement;
-  destroy(): void;
-}
+export type TheMap = ReturnType<typeof createMap>;
+export type { Row } from '../map/rows.js';
 
 export interface AddressMapProps {
   register: Register;
@@ -89,11 +52,8 @@ export function AddressMap(props: AddressMapProps) {
   latest.current = props;
 
   useEffect(() => {
-    const drawn = createMap(place.current!, { theme: 'light', labels: true }) as TheMap;
+    const drawn = createMap(place.current!, { theme: 'light' });
     map.current = drawn;
-    const { canvas } = drawn;
-    canvas.setAttribute('role', 'application');
-    canvas.setAttribute('aria-roledescription', 'map');
     drawn.set(titled(register.whole([space]), latest.current.title));
     const view = oncePerFrame(() => latest.current.onView?.(drawn));
     drawn.on('select', id => latest.current.onSelect?.(id));
@@ -103,20 +63,15 @@ export function AddressMap(props: AddressMapProps) {
       view.run();
     });
     const stop = register.listen(change => {
-      const { put, remove } = only(change, space.id);
+      const { put, remove } = partIn(space.id, change);
       drawn.change({ put: titled(put, latest.current.title), remove });
       view.run();
     });
-    // Tab leaves the map: arrow keys move between strips.
-    const leave = (event: KeyboardEvent) => event.key === 'Tab' && event.stopPropagation();
-    const element = place.current!;
-    element.addEventListener('keydown', leave, { capture: true });
     latest.current.onMap?.(drawn);
     view.run();
     return () => {
       stop();
       view.cancel();
-      element.removeEventListener('keydown', leave, { capture: true });
       latest.current.onMap?.(null);
       map.current = null;
       drawn.destroy();
@@ -150,18 +105,6 @@ export function AddressMap(props: AddressMapProps) {
   }, [highlighted, register, space.id]);
 
   return <div ref={place} style={{ height, width: '100%', overflow: 'hidden' }} />;
-}
-
-/**
- * Returns the part of a change in one space. A strip that has come from another space is only put.
- */
-export function only({ put, remove }: Change, space: string): Change {
-  const strips = put.strips.filter(strip => strip.space === space);
-  const own = new Set(strips.map(strip => strip.id));
-  return {
-    put: { spaces: put.spaces.filter(({ id }) => id === space), strips },
-    remove: remove.filter(id => !own.has(id)),
-  };
 }
 
 function titled({ spaces, strips }: Change['put'], title: string | undefined): Change['put'] {

@@ -1,14 +1,16 @@
 import { SectionBox } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
 import { Box, Button, MenuItem, TextField, Typography } from '@mui/material';
 import { useCallback, useEffect, useId, useMemo, useRef, useState } from 'react';
+import { thingOnMap } from '../page/list.js';
 import { parse } from '../page/ranges.js';
+import { homeOf } from '../page/strips.js';
 import { counted, poolName, spaceName } from '../page/words.js';
-import { AddressMap, type LegendEntry, type Row, type TheMap } from './AddressMap';
+import { AddressMap, type Row, type TheMap } from './AddressMap';
 import { BlocksTable } from './BlocksTable';
-import { Legend } from './Legend';
+import { Legend, type LegendEntry } from './Legend';
 import { isDecided } from './readings';
 import { useClusters, useRegister } from './resources';
-import { homeOf, keysFound, SHOWN, type Shown, thingsOnMap, thingsShown } from './rows';
+import { keysFound, SHOWN, type Shown, thingsShown } from './rows';
 import { Selected } from './Selected';
 import type { Register, Space } from './strips';
 import { Unread } from './Unread';
@@ -89,8 +91,11 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
 
   const { store } = register;
   // version changes with the store.
-  // eslint-disable-next-line react-hooks/exhaustive-deps
-  const visible = useMemo(() => thingsOnMap(store, rows, space), [store, rows, space.id, version]);
+  const visible = useMemo(
+    () => rows.map(row => thingOnMap(store, row, space.family)),
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [store, rows, space.id, version]
+  );
   const things = useMemo(
     () => thingsShown(store, show, visible, { filter: search, sort }),
     // eslint-disable-next-line react-hooks/exhaustive-deps
@@ -156,7 +161,7 @@ function Domain({ register, version, cluster, space, onSpace }: DomainProps) {
         space={space}
         label={`Map of ${spaceName(space)}. The table below shows the same.`}
         height={MAP_HEIGHT}
-        home={homeOf(roots)}
+        home={homeOf(roots)?.key ?? null}
         colorBy={colorBy}
         selected={selected}
         highlighted={found}

@@ -1,6 +1,7 @@
 import { Loader } from '@kinvolk/headlamp-plugin/lib/CommonComponents';
 import { Alert, Box, Typography } from '@mui/material';
 import { useEffect, useMemo, useRef, useState } from 'react';
+import { arrange, thingOnMap } from '../page/list.js';
 import { rangeOf } from '../page/ranges.js';
 import { AddressMap, type Row, type TheMap } from './AddressMap';
 import { type Claim, poolIdFor, type Standing } from './around';
@@ -9,7 +10,6 @@ import { poolOf } from './claims';
 import type { AllocationObject, PoolObject, PoolReference } from './objects';
 import { isDecided, isWhole, type Listed, readingOf } from './readings';
 import { IPAllocation, IPPool, LocalIPPool, objectsOf } from './resources';
-import { thingsOnMap, thingsShown } from './rows';
 import { Register } from './strips';
 
 const MAP_HEIGHT = 180;
@@ -146,7 +146,12 @@ function SmallMap({ register, version, pool, standing, claim }: SmallMapProps) {
   useEffect(() => setSelected(key), [key]);
   const things = useMemo(
     () =>
-      space ? thingsShown(store, 'map', thingsOnMap(store, rows, space), { filter: '', sort }) : [],
+      space
+        ? arrange(
+            rows.map(row => thingOnMap(store, row, space.family)),
+            { sort }
+          )
+        : [],
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [store, rows, spaceId, sort, version]
   );

@@ -1,8 +1,10 @@
 import { Box } from '@mui/material';
 import { useEffect, useRef } from 'react';
-import { drawTile } from '../map/index.js';
+import { drawSwatch } from '../map/index.js';
 import { count } from '../page/words.js';
-import type { LegendEntry } from './AddressMap';
+import type { TheMap } from './AddressMap';
+
+export type LegendEntry = ReturnType<TheMap['legend']>[number];
 
 /** Renders the meaning of colors and patterns, and the number of strips with each. */
 export function Legend({ entries }: { entries: LegendEntry[] }) {
@@ -43,15 +45,7 @@ function Swatch({ entry }: { entry: LegendEntry }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { color, ink, pattern } = entry;
   useEffect(() => {
-    const context = canvas.current!.getContext('2d');
-    const tile = document.createElement('canvas');
-    tile.width = tile.height = 8;
-    const tileContext = tile.getContext('2d');
-    if (!context || !tileContext) return;
-    drawTile(tileContext, pattern, { fill: color, ink });
-    context.setTransform(2, 0, 0, 2, 0, 0);
-    context.fillStyle = context.createPattern(tile, 'repeat') ?? color;
-    context.fillRect(0, 0, WIDTH, HEIGHT);
+    if (canvas.current!.getContext('2d')) drawSwatch(canvas.current!, { color, ink, pattern });
   }, [color, ink, pattern]);
   return (
     <canvas

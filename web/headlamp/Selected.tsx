@@ -1,8 +1,9 @@
 import { Alert, Box, Typography } from '@mui/material';
 import { Fragment } from 'react';
+import { describe, type Part } from '../page/facts.js';
 import { Choice } from './BlocksTable';
-import { describe, objectsAt, type Part } from './describe';
 import { ObjectLink } from './ObjectLink';
+import { objectsAt } from './rows';
 import type { Register } from './strips';
 
 interface SelectedProps {

@@ -1,6 +1,6 @@
 // Finds the block that a claim holds or waits for, from the objects that its page reads.
 
-import { isOurs, reasonOf } from './claims';
+import { ADDRESS, isOurs, reasonOf } from './claims';
 import {
   type AddressClaimObject,
   type AllocationObject,
@@ -44,8 +44,6 @@ export interface Standing {
   /** The number of candidates that are not listed. */
   omitted: number;
 }
-
-const ADDRESS = 'ipam.cadastre.dev/address';
 
 /**
  * Returns the result of a claim so far, by its own object and by its records, as far as they are

@@ -11,40 +11,7 @@ import {
 } from './objects';
 import { familyOf, poolIdOf, type PoolMessage } from './pools';
 
-export interface BlockMessage {
-  id: string;
-  pool: string;
-  domain: string;
-  cidr: string;
-  state: string;
-  child: string;
-  drained: boolean;
-  terminating: boolean;
-  holder: { kind: string; namespace: string; name: string };
-  allocation: string;
-  project: string;
-  class: string;
-  requestedBy: string;
-  since: string;
-  releaseAfter: string;
-}
-
-export interface WaitingMessage {
-  id: string;
-  kind: 'IPClaim' | 'IPAddressClaim';
-  namespace: string;
-  name: string;
-  family: 4 | 6;
-  cidr: string;
-  length: number;
-  pools: string[];
-  class: string;
-  reason: string;
-  message: string;
-  since: string;
-}
-
-const ADDRESS = 'ipam.cadastre.dev/address';
+export const ADDRESS = 'ipam.cadastre.dev/address';
 
 /** Returns the key of an object: its UID, or its name if it has none. */
 export function uidOf({ metadata }: { metadata: AllocationObject['metadata'] }): string {
@@ -65,11 +32,7 @@ export function poolOf({ metadata, spec }: AllocationObject): string {
 }
 
 /** Returns the message of a record. Whether it is drained depends on its pool. */
-export function blockMessage(
-  record: AllocationObject,
-  domain: string,
-  drained: boolean
-): BlockMessage {
+export function blockMessage(record: AllocationObject, domain: string, drained: boolean) {
   const { metadata, spec } = record;
   const child = childOf(record);
   const state = spec.state || 'Bound';
@@ -124,7 +87,7 @@ export function waitingClaim(
   claim: ClaimObject,
   pools: Map<string, PoolMessage>,
   classes: ClassObject[]
-): WaitingMessage {
+) {
   const { metadata, spec, status } = claim;
   const named = [spec.poolRef, ...(status?.candidates ?? []).map(candidate => candidate.poolRef)]
     .filter(ref => ref !== undefined)
@@ -152,7 +115,7 @@ export function waitingAddressClaim(
   claim: AddressClaimObject,
   pools: Map<string, PoolMessage>,
   classes: ClassObject[]
-): WaitingMessage {
+) {
   const { metadata, spec, status } = claim;
   const { kind, name } = spec.poolRef;
   const address = metadata.annotations?.[ADDRESS] ?? '';

@@ -1,62 +1,11 @@
 // Turns a pool's object into the message of the stream of `kubectl ipam ui` for a pool.
 
 import { bitsOf, format } from '../map/address.js';
-import { rangeOf } from '../page/ranges.js';
+import { byFrom, gapsIn, rangeOf, type Span } from '../page/ranges.js';
 import type { PoolObject, PoolReference } from './objects';
+import type { Usage } from './usage';
 
-export interface Withheld {
-  from: string;
-  to: string;
-  reason: string;
-}
-
-/** Holds the usage of a pool. Counts are decimal; an empty one is not known. */
-export interface Usage {
-  total: string;
-  free: string;
-  withheld: string;
-  held: string;
-  carved: string;
-  retained: string;
-  cooling: string;
-  drained: string;
-  used: string;
-  blocks: number;
-  largestFree: number;
-}
-
-export interface PoolMessage {
-  id: string;
-  kind: string;
-  namespace: string;
-  name: string;
-  known: boolean;
-  domain: string;
-  family: 4 | 6;
-  cidr: string;
-  parent: string;
-  phase?: string;
-  message?: string;
-  classes?: string[];
-  visibility?: string;
-  project?: string;
-  strategy?: string;
-  reuseDelay?: string;
-  onExhaustion?: string;
-  hostAddresses?: boolean;
-  minLength?: number;
-  maxLength?: number;
-  labels?: Record<string, string>;
-  usage?: Usage | null;
-  usageFrom?: 'records' | 'status' | '';
-  withheld?: Withheld[];
-  limits?: { addresses: string; blocks: number | null } | null;
-}
-
-interface Range {
-  from: bigint;
-  to: bigint;
-}
+export type PoolMessage = ReturnType<typeof poolMessage>;
 
 /** Returns the id of the pool that a reference names, from within a namespace. */
 export function poolIdOf(ref: PoolReference, namespace: string | undefined): string {
@@ -78,7 +27,7 @@ export function mentionedPool(
   const [kind, ...names] = id.split('/');
   const name = names[names.length - 1];
   const namespace = names.length > 1 ? names[0] : '';
-  return { id, kind, namespace, name, known: false, family, cidr: '', ...place };
+  return { id, kind, namespace, name, known: false, family, cidr: '', ...place } as PoolMessage;
 }
 
 export function familyOf(text: string | undefined): 4 | 6 {
@@ -89,7 +38,7 @@ export function familyOf(text: string | undefined): 4 | 6 {
  * Returns the message of a pool's object. The register adds the data from its blocks: the CIDR of
  * a child whose spec has none yet, its routing domain, and its usage.
  */
-export function poolMessage(pool: PoolObject, cidrOfRecord = ''): PoolMessage {
+export function poolMessage(pool: PoolObject, cidrOfRecord = '') {
   const { metadata, spec, status } = pool;
   const cidr = spec.cidr || cidrOfRecord || status?.allocatedCIDR || '';
   const family = cidr ? familyOf(cidr) : familyOf(spec.ipFamily ?? status?.ipFamily);
@@ -118,8 +67,8 @@ export function poolMessage(pool: PoolObject, cidrOfRecord = ''): PoolMessage {
     minLength: range ? spec.allocation?.minPrefixLength ?? range.length : -1,
     maxLength: range ? spec.allocation?.maxPrefixLength ?? bitsOf(family) : -1,
     labels: metadata.labels ?? {},
-    usage: null,
-    usageFrom: '',
+    usage: null as Usage | null,
+    usageFrom: '' as 'records' | 'status' | '',
     withheld: range ? withheldOf(pool, { ...range, family }) : [],
     limits: limit
       ? {
@@ -141,9 +90,9 @@ function domainOfRoot({ metadata, spec }: PoolObject): string {
  * Returns the addresses that a pool never hands out, with the reasons, in the order of the
  * addresses. They can overlap: an address can be withheld for several reasons.
  */
-function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld[] {
-  const found: (Range & { reason: string })[] = [];
-  const add = (reason: string, range: Range | null) => {
+function withheldOf(pool: PoolObject, cidr: Span & { family: 4 | 6 }) {
+  const found: (Span & { reason: string })[] = [];
+  const add = (reason: string, range: Span | null) => {
     if (range && range.from <= cidr.to && cidr.from <= range.to) {
       found.push({ from: range.from, to: range.to, reason });
     }
@@ -158,9 +107,10 @@ function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld
   for (const text of pool.status?.formerGateways ?? []) add('former gateway', rangeOf(text));
   for (const text of reserved) add('reserved', rangeOf(text));
   if (ranges.length > 0) {
-    for (const range of outsideOf(cidr, ranges)) add('outside of ranges', range);
+    const inside = ranges.map(text => rangeOf(text)).filter(range => range !== null);
+    for (const range of gapsIn(cidr, inside)) add('outside of ranges', range);
   }
-  found.sort((a, b) => (a.from === b.from ? 0 : a.from < b.from ? -1 : 1));
+  found.sort(byFrom);
   return found.map(({ from, to, reason }) => ({
     from: format(from, cidr.family),
     to: format(to, cidr.family),
@@ -172,7 +122,7 @@ function withheldOf(pool: PoolObject, cidr: Range & { family: 4 | 6 }): Withheld
  * Returns the addresses of a subnet that are not for hosts: see RFC 4291 section 2.6.1 for IPv6. A
  * subnet for the two ends of a link has none (RFC 3021, RFC 6164).
  */
-function edgesOf(cidr: Range & { family: 4 | 6 }, length: number): [string, bigint][] {
+function edgesOf(cidr: Span & { family: 4 | 6 }, length: number): [string, bigint][] {
   const hostBits = bitsOf(cidr.family) - length;
   if (hostBits <= 1) return [];
   const hosts = (1n << BigInt(hostBits)) - 1n;
@@ -182,18 +132,4 @@ function edgesOf(cidr: Range & { family: 4 | 6 }, length: number): [string, bigi
     ['network address', first],
     ['broadcast address', first | hosts],
   ];
-}
-
-/** Returns the parts of a CIDR that lie in none of the ranges. */
-function outsideOf(cidr: Range, ranges: string[]): Range[] {
-  const inside = ranges.map(text => rangeOf(text)).filter(range => range !== null);
-  inside.sort((a, b) => (a.from === b.from ? 0 : a.from < b.from ? -1 : 1));
-  const outside: Range[] = [];
-  let next = cidr.from;
-  for (const range of inside) {
-    if (next < range.from) outside.push({ from: next, to: range.from - 1n });
-    if (next <= range.to) next = range.to + 1n;
-  }
-  if (next <= cidr.to) outside.push({ from: next, to: cidr.to });
-  return outside;
 }

@@ -1,12 +1,9 @@
 // Makes the rows of the table beside the map.
 
 import { arrange, COLUMNS, SHOWN, thingsOf } from '../page/list.js';
-import { formatRange } from '../page/ranges.js';
 import type { Store } from '../page/store.js';
 import { keyOf } from '../page/strips.js';
-import { counted } from '../page/words.js';
-import type { Row } from './AddressMap';
-import type { Space } from './strips';
+import type { ObjectName } from './ObjectLink';
 
 /** The choices for the table: see SHOWN. */
 export type Shown = keyof typeof SHOWN;
@@ -42,42 +39,7 @@ export function thingsShown(
 
 /** Returns the row of a thing. */
 export function rowOf(thing: Thing): TableRow {
-  const { key } = thing as { key?: string };
-  return { key: key ?? keyOf(thing), cells: COLUMNS.map(column => column.value(thing)) };
-}
-
-/**
- * Returns the visible things of a map: known ones, free space, and strips that are in one place.
- */
-export function thingsOnMap(store: Store, rows: Row[], { family }: Space): Thing[] {
-  return rows.map(row => {
-    const known = row.id && ofKey(store, row.id);
-    return known || rangeOnMap(row, family);
-  });
-}
-
-function ofKey(store: Store, key: string): Thing | undefined {
-  const id = key.slice(2);
-  if (key.startsWith('b:')) return store.blocks.get(id);
-  if (key.startsWith('p:')) return store.pools.get(id);
-  return key.startsWith('w:') ? store.waiting.get(id) : undefined;
-}
-
-function rangeOnMap(row: Row, family: 4 | 6): Thing {
-  const cidr = formatRange(row.from, row.to, family);
-  const isSeveral = row.state === 'several';
-  return {
-    key: row.id ?? `r:${cidr}`,
-    level: row.level,
-    cidr,
-    from: row.from,
-    to: row.to,
-    family,
-    pool: '',
-    state: isSeveral ? row.sub : row.state,
-    label: isSeveral ? counted(row.count, 'strip') : row.state === 'free' ? '' : row.label,
-    since: 0,
-  };
+  return { key: keyOf(thing), cells: COLUMNS.map(column => column.value(thing)) };
 }
 
 /** Returns the keys of the strips that a filter finds. */
@@ -88,22 +50,17 @@ export function keysFound(store: Store, filter: string): string[] {
   );
 }
 
-/** Represents a root pool of a routing domain, in the form of strips. */
-export interface Root {
-  key: string;
-  from: bigint;
-  to: bigint;
-}
-
-/**
- * Returns the root pool to show first: the largest one if root pools are so far apart that all of
- * them would be dots; null: show all of them.
- */
-export function homeOf(roots: Root[]): string | null {
-  if (roots.length < 2) return null;
-  const size = ({ from, to }: { from: bigint; to: bigint }) => to - from + 1n;
-  const to = roots.reduce((last, root) => (root.to > last ? root.to : last), 0n);
-  const pools = roots.reduce((sum, root) => sum + size(root), 0n);
-  if (pools * 3n >= size({ from: roots[0].from, to })) return null;
-  return roots.reduce((best, root) => (size(root) > size(best) ? root : best)).key;
+/** Returns the API objects behind a key: holder and record of a block, a pool, a claim. */
+export function objectsAt(store: Store, key: string): ObjectName[] {
+  const thing = store.at(key);
+  if (!thing || thing.known === false) return [];
+  if (!key.startsWith('b:')) {
+    return [{ kind: thing.kind, namespace: thing.namespace, name: thing.name }];
+  }
+  const [namespace, name] = thing.allocation.split('/');
+  const record = { kind: 'IPAllocation', namespace, name };
+  const { holderKind: kind, holderNamespace, holderName } = thing;
+  // A retained or cooling block has no claim any more.
+  if (thing.state !== 'Bound') return [record];
+  return [{ kind, namespace: holderNamespace, name: holderName }, record];
 }

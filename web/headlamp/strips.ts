@@ -2,7 +2,8 @@
 // browser. The objects become the messages of the stream of `kubectl ipam ui`; its page makes a
 // register and strips from them, and this plug-in gets the same from the same code.
 
-import { rangeOf } from '../page/ranges.js';
+import type { Space, Strip } from '../map/store.js';
+import { rangeOf, type Span } from '../page/ranges.js';
 import { Store } from '../page/store.js';
 import { Strips } from '../page/strips.js';
 import {
@@ -24,15 +25,8 @@ import type {
   Metadata,
   PoolObject,
 } from './objects';
-import {
-  familyOf,
-  idOfPool,
-  mentionedPool,
-  type PoolMessage,
-  poolMessage,
-  type Usage,
-} from './pools';
-import { type Counted, countUsage, isDrained, joined, usageOfStatus } from './usage';
+import { familyOf, idOfPool, mentionedPool, type PoolMessage, poolMessage } from './pools';
+import { type Counted, countUsage, isDrained, joined, type Usage, usageOfStatus } from './usage';
 
 /** Holds the objects that have been read so far. */
 export interface Objects {
@@ -47,44 +41,17 @@ export interface Objects {
   hasAllRecords: boolean;
 }
 
-/** Represents a strip of the map: see web/map. */
-export interface Strip {
-  id: string;
-  space: string;
-  parent: string | null;
-  from: bigint;
-  to: bigint;
-  kind: 'pool' | 'block' | 'span';
-  state: string;
-  label: string;
-  sub: string;
-  since: number;
-  facets: Record<string, string>;
-}
-
-export interface Space {
-  id: string;
-  name: string;
-  family: 4 | 6;
-}
+export type { Space, Strip };
 
 /** Holds a change of the map. */
-export interface Change {
-  put: { spaces: Space[]; strips: Strip[] };
-  remove: string[];
-}
-
-interface Range {
-  from: bigint;
-  to: bigint;
-}
+export type Change = ReturnType<Strips['take']>;
 
 /** Holds a pool's object, and its message except for its domain and usage. */
 interface Read {
   object: PoolObject;
   cidrOfRecord: string;
   message: PoolMessage;
-  withheld: Range[];
+  withheld: Span[];
 }
 
 /**
@@ -97,17 +64,18 @@ export class Register {
   #records = new Map<string, AllocationObject>(); // by UID
   #ownRecords = new Map<string, AllocationObject>(); // by pool: the record of its space
   #read = new Map<string, Read>(); // by pool
-  #mentions = new Map<string, { records: number; family: 4 | 6 }>(); // by pool: its records
   #pools = new Map<string, PoolMessage>();
   #counts = new Map<string, Usage>(); // by pool, without the usage below it
   #said = new Map<string, string>(); // the last message of a pool or a claim, by its key
   #last: Objects | null = null;
+  #isChanged = false;
   #listeners = new Set<(change: Change) => void>();
 
   constructor() {
     this.store.apply({ type: 'hello' });
     this.store.listen(delta => {
-      const change = this.strips.take(delta) as Change;
+      this.#isChanged = true;
+      const change = this.strips.take(delta);
       for (const listener of this.#listeners) listener(change);
     });
   }
@@ -120,12 +88,12 @@ export class Register {
 
   /** Returns the routing domains and families that have strips on the map. */
   get spaces(): Space[] {
-    return this.strips.spaces as Space[];
+    return this.strips.spaces;
   }
 
   /** Returns everything that is on the map of some spaces. */
   whole(spaces: Space[]): Change['put'] {
-    const parts = spaces.map(space => this.strips.whole(space.id) as Change['put']);
+    const parts = spaces.map(space => this.strips.whole(space.id));
     return {
       spaces: parts.flatMap(part => part.spaces),
       strips: parts.flatMap(part => part.strips),
@@ -136,41 +104,29 @@ export class Register {
   take(objects: Objects): boolean {
     if (this.#last && isUnchanged(this.#last, objects)) return false;
     this.#last = objects;
-    const { changed, gone, touched } = this.#takeRecords(objects.allocations);
+    this.#isChanged = false;
+    const { changed, touched } = this.#takeRecords(objects.allocations);
     for (const id of this.#readPools(objects.pools)) {
       touched.add(id);
       for (const block of this.store.blocksOf(id))
         if (this.#records.has(block.id)) changed.add(block.id);
     }
     this.#placePools();
-    let news = this.#say('pools', 'pools', this.#newPools());
-    news =
-      this.#say(
-        'blocks',
-        'blocks',
-        [...changed].map(id => this.#block(id))
-      ) || news;
-    news = this.#say('gone', 'blocks', gone) || news;
-    this.#measure(objects, touched);
-    news = this.#say('pools', 'pools', this.#newPools()) || news;
+    this.#say('pools', 'pools', this.#newPools());
+    const blocks = [...changed].map(id => this.#block(id));
+    this.#say('blocks', 'blocks', blocks);
     const waiting = this.#waiting(objects);
-    news =
-      this.#say(
-        'waiting',
-        'claims',
-        waiting.filter(claim => this.#isNew(`claim ${claim.id}`, claim))
-      ) || news;
-    news = this.#forget(waiting) || news;
-    if (objects.isRead && !this.store.complete) {
-      this.store.apply({ type: 'ready' });
-      news = true;
-    }
-    return news;
+    this.#forget(waiting);
+    this.#measure(objects, touched);
+    this.#say('pools', 'pools', this.#newPools());
+    const news = waiting.filter(claim => this.#isNew(`claim ${claim.id}`, claim));
+    this.#say('waiting', 'claims', news);
+    if (objects.isRead && !this.store.complete) this.store.apply({ type: 'ready' });
+    return this.#isChanged;
   }
 
-  #say(type: string, field: string, about: unknown[]): boolean {
+  #say(type: string, field: string, about: unknown[]) {
     if (about.length > 0) this.store.apply({ type, [field]: about });
-    return about.length > 0;
   }
 
   /** Keeps the last message of something, and reports whether it is new. */
@@ -194,27 +150,16 @@ export class Register {
       this.#records.set(uid, record);
       changed.add(uid);
       touched.add(poolOf(record));
-      if (before) this.#mention(before, -1);
-      this.#mention(record, 1);
       if (childOf(record)) this.#ownRecords.set(childOf(record), record);
     }
-    const gone = [...this.#records.keys()].filter(uid => !listed.has(uid));
-    for (const uid of gone) {
-      const record = this.#records.get(uid)!;
+    for (const [uid, record] of this.#records) {
+      if (listed.has(uid)) continue;
       this.#records.delete(uid);
-      this.#mention(record, -1);
       touched.add(poolOf(record));
       if (this.#ownRecords.get(childOf(record)) === record)
         this.#ownRecords.delete(childOf(record));
     }
-    return { changed, gone, touched };
-  }
-
-  #mention(record: AllocationObject, by: number) {
-    const pool = poolOf(record);
-    const records = (this.#mentions.get(pool)?.records ?? 0) + by;
-    if (records > 0) this.#mentions.set(pool, { records, family: familyOf(record.spec.cidr) });
-    else this.#mentions.delete(pool);
+    return { changed, touched };
   }
 
   /** Reads the changed pools. Returns the pools whose withheld addresses have changed. */
@@ -335,18 +280,18 @@ export class Register {
     ];
   }
 
-  /** Removes the pools and claims that are gone. */
-  #forget(waiting: { id: string }[]): boolean {
+  /** Removes the pools, blocks and claims that are gone. */
+  #forget(waiting: { id: string }[]) {
     const claims = new Set(waiting.map(claim => claim.id));
     const gone = {
       pools: [...this.store.pools.keys()].filter(id => !this.#pools.has(id)),
+      blocks: [...this.store.blocks.keys()].filter(id => !this.#records.has(id)),
       claims: [...this.store.waiting.keys()].filter(id => !claims.has(id)),
     };
     for (const id of gone.pools) this.#said.delete(`pool ${id}`);
     for (const id of gone.claims) this.#said.delete(`claim ${id}`);
-    if (gone.pools.length + gone.claims.length === 0) return false;
-    this.store.apply({ type: 'gone', ...gone });
-    return true;
+    if (Object.values(gone).some(ids => ids.length > 0))
+      this.store.apply({ type: 'gone', ...gone });
   }
 }
 

@@ -1,27 +1,25 @@
 // Computes the usage of a pool: counted from its blocks if all of them are known, else as counted
 // by the operator.
 
+import { firstIndex } from '../map/lane.js';
+import { byFrom, gapsIn, type Span } from '../page/ranges.js';
 import type { PoolObject } from './objects';
-import type { Usage } from './pools';
 
-interface Range {
-  from: bigint;
-  to: bigint;
-}
+/** Counts are decimal; an empty one is not known. */
+export type Usage = ReturnType<typeof countUsage>;
 
 /** Represents a block of a pool, in the form of the page's store. */
-export interface Counted extends Range {
+export interface Counted extends Span {
   state: string;
   child: string;
 }
 
-const size = (range: Range) => range.to - range.from + 1n;
+const size = (range: Span) => range.to - range.from + 1n;
 
 /** Joins ranges that overlap or touch; the result is in the order of the addresses. */
-export function joined(ranges: Range[]): Range[] {
-  const sorted = [...ranges].sort((a, b) => (a.from === b.from ? 0 : a.from < b.from ? -1 : 1));
-  const all: Range[] = [];
-  for (const { from, to } of sorted) {
+export function joined(ranges: Span[]): Span[] {
+  const all: Span[] = [];
+  for (const { from, to } of [...ranges].sort(byFrom)) {
     const last = all[all.length - 1];
     if (!last || last.to + 1n < from) all.push({ from, to });
     else if (last.to < to) last.to = to;
@@ -30,25 +28,19 @@ export function joined(ranges: Range[]): Range[] {
 }
 
 /** Returns the number of addresses of a range that are in others, which must be joined. */
-function sizeIn(range: Range, others: Range[]): bigint {
-  let below = 0;
-  let above = others.length;
-  while (below < above) {
-    const middle = (below + above) >> 1;
-    if (others[middle].to < range.from) below = middle + 1;
-    else above = middle;
-  }
+function sizeIn(range: Span, others: Span[]): bigint {
   let sum = 0n;
-  for (; below < others.length && others[below].from <= range.to; below++) {
-    const from = others[below].from > range.from ? others[below].from : range.from;
-    const to = others[below].to < range.to ? others[below].to : range.to;
+  let at = firstIndex(0, others.length, (i: number) => others[i].to >= range.from);
+  for (; at < others.length && others[at].from <= range.to; at++) {
+    const from = others[at].from > range.from ? others[at].from : range.from;
+    const to = others[at].to < range.to ? others[at].to : range.to;
     sum += to - from + 1n;
   }
   return sum;
 }
 
 /** Reports whether a pool would not hand out the block any more. */
-export function isDrained(block: Range, withheld: Range[]): boolean {
+export function isDrained(block: Span, withheld: Span[]): boolean {
   return sizeIn(block, withheld) > 0n;
 }
 
@@ -56,9 +48,9 @@ export function isDrained(block: Range, withheld: Range[]): boolean {
  * Counts the blocks of a pool, without the usage of the pools below it. The withheld ranges must
  * be joined.
  */
-export function countUsage(cidr: Range, withheld: Range[], blocks: Iterable<Counted>): Usage {
+export function countUsage(cidr: Span, withheld: Span[], blocks: Iterable<Counted>) {
   const counts = { held: 0n, carved: 0n, retained: 0n, cooling: 0n, drained: 0n };
-  const taken: Range[] = [...withheld];
+  const taken: Span[] = [...withheld];
   let number = 0;
   for (const block of blocks) {
     number++;
@@ -72,13 +64,13 @@ export function countUsage(cidr: Range, withheld: Range[], blocks: Iterable<Coun
     if (block.state === 'Retained') counts.retained += size(block);
     if (block.state === 'Cooling') counts.cooling += size(block);
   }
-  const inUse = joined(taken).reduce((sum, range) => sum + sizeIn(range, [cidr]), 0n);
-  const withheldInUse = withheld.reduce((sum, range) => sum + sizeIn(range, [cidr]), 0n);
+  const outside = (ranges: Span[]) =>
+    gapsIn(cidr, ranges).reduce((sum, gap) => sum + size(gap), 0n);
   const text = (count: bigint) => String(count);
   return {
     total: text(size(cidr)),
-    free: text(size(cidr) - inUse),
-    withheld: text(withheldInUse - counts.drained),
+    free: text(outside(taken)),
+    withheld: text(size(cidr) - outside(withheld) - counts.drained),
     held: text(counts.held),
     carved: text(counts.carved),
     retained: text(counts.retained),

@@ -2,16 +2,10 @@
 
 import { above, below, beside, firstOn } from './navigate.js'
 
-/** The distance that an arrow moves a view without a selected strip. */
-const WHOLE = 1
-
 export class Actions {
-  /** @param {import('./state.js').MapState} state */
   constructor(state) {
     this.state = state
     this.panel = null
-    /** Set by Escape: the next Tab leaves the map, however many strips there are. */
-    this.isLeaving = false
   }
 
   /** Makes the panel at a height the active one. */
@@ -56,10 +50,6 @@ export class Actions {
     this.state.emit('open', selected)
   }
 
-  hover(at) {
-    this.state.emit('hover', at === null ? null : this.state.at(at.x, at.y))
-  }
-
   isHead(y) {
     const panel = this.panelAt(y)
     return panel === null || y < panel.domain.y + panel.domain.height
@@ -80,7 +70,7 @@ export class Actions {
   }
 
   scrollPage(direction) {
-    this.state.scrollBy(direction * WHOLE * this.state.size.height)
+    this.state.scrollBy(direction * this.state.size.height)
   }
 
   zoom(factor) {
@@ -102,7 +92,6 @@ export class Actions {
   }
 
   escape() {
-    this.isLeaving = true
     if (this.state.selected !== null) this.state.select(null)
     else this.home()
   }
@@ -114,8 +103,7 @@ export class Actions {
 
   /** Selects an entry and moves the view so that it is visible. */
   goTo(entry) {
-    if (entry === null || entry === undefined) return false
-    this.isLeaving = false
+    if (entry === null || entry === undefined) return
     const { state } = this
     state.select(entry.strip.id)
     const view = state.moving()
@@ -126,7 +114,6 @@ export class Actions {
       state.goTo(middle - half, middle - half + (view.to - view.from), true)
     }
     state.bringToView(entry)
-    return true
   }
 
   /** @returns {boolean} false if no strip is selected */
@@ -157,19 +144,5 @@ export class Actions {
 
   spaceOf(entry) {
     return this.state.store.spaces.get(entry.strip.space)
-  }
-
-  /**
-   * Goes to the next strip on the screen, of all levels.
-   * @returns {boolean} false if the focus must leave the map: behind the last strip, before
-   *   the first one, and after Escape
-   */
-  tab(direction) {
-    const isLeaving = this.isLeaving || (direction < 0 && this.state.selected === null)
-    this.isLeaving = false
-    if (isLeaving) return false
-    const ids = this.state.visible(Infinity).filter((row) => row.id !== null).map((row) => row.id)
-    const at = ids.indexOf(this.state.selected)
-    return this.goTo(this.state.store.byId.get(ids[at < 0 && direction < 0 ? ids.length - 1 : at + direction]))
   }
 }

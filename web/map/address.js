@@ -3,29 +3,17 @@
 
 /** @typedef {4|6} Family */
 
-/**
- * Returns the number of bits of an address.
- * @param {Family} family
- * @returns {number}
- */
+/** Returns the number of bits of an address. */
 export function bitsOf(family) {
   return family === 4 ? 32 : 128
 }
 
-/**
- * Returns the last address of a family.
- * @param {Family} family
- * @returns {bigint}
- */
+/** Returns the last address of a family. */
 export function lastOf(family) {
   return (1n << BigInt(bitsOf(family))) - 1n
 }
 
-/**
- * Returns the family of a text that is an address, a CIDR, or the beginning of one.
- * @param {string} text
- * @returns {Family}
- */
+/** Returns the family of a text that is an address, a CIDR, or the beginning of one. */
 export function family(text) {
   return text.includes(':') ? 6 : 4
 }
@@ -33,7 +21,6 @@ export function family(text) {
 /**
  * Reads an address, a CIDR, or a range such as 10.0.0.1-10.0.0.9. For a CIDR with host bits it
  * returns the network.
- * @param {string} text
  * @returns {{family: Family, from: bigint, to: bigint, length: number}} length is that of the
  *   prefix, and -1 for a range that is no prefix
  */
@@ -62,11 +49,7 @@ function parseRange(text, ends) {
   return { family: from.family, from: from.from, to: to.from, length: prefixes.length === 1 ? prefixes[0].length : -1 }
 }
 
-/**
- * Reads one address.
- * @param {string} text
- * @returns {bigint}
- */
+/** Reads one address. */
 export function parseAddress(text) {
   const value = family(text) === 4 ? parseIPv4(text) : parseIPv6(text)
   if (value === null) {
@@ -112,9 +95,6 @@ function groupsOf(half, mayEndDotted) {
 /**
  * Writes an address. IPv6 follows RFC 5952: lower case, no leading zeros, and the first of the
  * longest runs of two or more zero groups as "::".
- * @param {bigint} value
- * @param {Family} of
- * @returns {string}
  */
 export function format(value, of) {
   if (of === 4) {
@@ -144,9 +124,7 @@ function longestZeros(groups) {
 
 /**
  * Returns the fewest prefixes that a range consists of, in order.
- * @param {bigint} from
  * @param {bigint} to inclusive
- * @param {Family} of
  * @param {number} [most] stops after this number
  * @returns {{from: bigint, length: number}[]}
  */
@@ -168,10 +146,7 @@ export function prefixesOf(from, to, of, most = Infinity) {
 
 /**
  * Writes a range: as an address or a CIDR if it is one, and else as first–last.
- * @param {bigint} from
  * @param {bigint} to inclusive
- * @param {Family} of
- * @returns {string}
  */
 export function formatRange(from, to, of) {
   if (from === to) return format(from, of)
@@ -183,8 +158,6 @@ export function formatRange(from, to, of) {
 /**
  * Writes a number of addresses: in full below 2^24, and above as a power of two, with "about" if
  * it is not exactly one.
- * @param {bigint} count
- * @returns {string}
  */
 export function formatCount(count) {
   if (count < 1n << 24n) return count.toLocaleString('en-US')

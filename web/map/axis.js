@@ -12,8 +12,6 @@ const WIDEST = 0.3
 
 /**
  * Returns the ticks of a view, in order.
- * @param {import('./view.js').View} view
- * @param {(text: string) => number} widthOf
  * @returns {{length: number, ticks: {x: number, text: string}[], minor: number[]}} length is
  *   that of the prefixes between two ticks
  */
@@ -49,10 +47,7 @@ function minorOf(view, host) {
   return minor
 }
 
-/**
- * Returns a function that writes addresses of a view: only their ends, if they are long and begin
- * alike.
- */
+/** Returns a function that writes addresses of a view: only their ends, if they are long and begin alike. */
 function writer(view, widthOf) {
   const full = (address) => format(address, view.family)
   const widest = Math.max(widthOf(full(view.from)), widthOf(full(view.to)))

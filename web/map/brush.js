@@ -23,7 +23,6 @@ class Heap {
 }
 
 export class Brush {
-  /** @param {import('./patterns.js').Patterns} patterns */
   constructor(patterns) {
     this.patterns = patterns
     /** @type {Map<string, Map<string|null, Heap>>} by color key and pattern */

@@ -43,7 +43,6 @@ export const AGES = [
 
 /**
  * Returns the coloring of a name: 'state', 'age' or a facet.
- * @param {string} name
  * @param {() => number} now in ms
  * @param {Map<string, number>|null} [slots] the color of each value of a facet, from 0 to
  *   FACETS - 1; null: the strips decide
@@ -145,9 +144,7 @@ class ByFacet extends Counting {
     this.spans = 0
     this.total = 0
     this.ranked = 0
-    this.slots = new Array(FACETS).fill(null)
     this.slotOf = new Map(this.given)
-    for (const [value, slot] of this.slotOf) this.slots[slot] = value
     this.name ??= ''
     this.label()
   }
@@ -178,49 +175,32 @@ class ByFacet extends Counting {
    */
   prepare() {
     if (this.given) return false
-    if (this.total > 2 * this.ranked) {
-      this.ranked = this.total
-      this.slots.fill(null)
-    }
-    const before = [...this.slotOf.keys()].join('\n')
-    this.slots = this.slots.map((value) => (value !== null && this.values.has(value) ? value : null))
-    this.slotOf = new Map(this.slots.flatMap((value, slot) => (value === null ? [] : [[value, slot]])))
-    const frequent = [...this.values].filter(([value]) => value !== '' && !this.slotOf.has(value))
-    frequent.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1))
-    const chosen = frequent.slice(0, FACETS - this.slotOf.size).map(([value]) => value)
-    for (const value of chosen.sort()) this.assign(value)
+    const before = this.slotOf
+    const isOutgrown = this.total > 2 * this.ranked
+    if (isOutgrown) this.ranked = this.total
+    this.slotOf = chooseSlots(this.values, isOutgrown ? undefined : before)
     this.label()
-    return before !== [...this.slotOf.keys()].join('\n')
-  }
-
-  /**
-   * Assigns the slot of a value, which follows from its text; if it is taken, the next free one is
-   * used.
-   */
-  assign(value) {
-    let slot = hash(value) % FACETS
-    while (this.slots[slot] !== null) slot = (slot + 1) % FACETS
-    this.slots[slot] = value
-    this.slotOf.set(value, slot)
+    return !sameSlots(this.slotOf, before)
   }
 
   label() {
+    const values = new Map([...this.slotOf].map(([value, slot]) => [slot, value]))
     this.categories = [
       { label: `no ${this.name}`, color: 'none', pattern: null },
       { label: 'other', color: 'other', pattern: null },
       { label: 'withheld', color: 'withheld', pattern: PATTERNS.withheld },
-      ...this.slots.map((value, slot) => ({ label: value ?? '', color: `facet${slot}`, pattern: null })),
+      ...Array.from({ length: FACETS }, (_, slot) => ({ label: values.get(slot) ?? '', color: `facet${slot}`, pattern: null })),
     ]
   }
 
   legend() {
-    const shown = this.slots.reduce((sum, value) => sum + (value === null ? 0 : this.values.get(value) ?? 0), 0)
+    const shown = [...this.slotOf.keys()].reduce((sum, value) => sum + (this.values.get(value) ?? 0), 0)
     const none = this.values.get('') ?? 0
     const count = (category, k) => {
       if (k === NONE) return none
       if (k === OTHER) return this.total - none - shown
       if (k === SPAN) return this.spans
-      return this.slots[k - FIRST] === null ? 0 : this.values.get(category.label) ?? 0
+      return category.label === '' ? 0 : this.values.get(category.label) ?? 0
     }
     const entries = this.categories.map((category, k) => ({ ...category, count: count(category, k) }))
     const valued = entries.slice(FIRST).sort((a, b) => b.count - a.count)
@@ -228,9 +208,38 @@ class ByFacet extends Counting {
   }
 }
 
-/** Returns the FNV-1a hash over UTF-16 units. */
-function hash(text) {
-  let h = 0x811c9dc5
-  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193)
-  return h >>> 0
+/**
+ * Gives colors to the most frequent values. A value keeps its color while it exists, and the color
+ * of a new value follows from its text if that color is free.
+ * @param {Map<string, number>} counts the number of things with each value
+ * @param {Map<string, number>} [before]
+ * @returns {Map<string, number>} slots by value
+ */
+export function chooseSlots(counts, before = new Map()) {
+  const slots = new Map([...before].filter(([value]) => counts.has(value)))
+  const taken = new Set(slots.values())
+  const byCount = (a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)
+  const fresh = [...counts].filter(([value]) => value !== '' && !slots.has(value)).sort(byCount).slice(0, FACETS - slots.size)
+  for (const value of fresh.map(([name]) => name).sort()) {
+    let slot = numberOf(value) % FACETS
+    while (taken.has(slot)) slot = (slot + 1) % FACETS
+    taken.add(slot)
+    slots.set(value, slot)
+  }
+  return slots
+}
+
+/**
+ * Reports whether two choices are the same.
+ * @param {Map<string, number>} a
+ * @param {Map<string, number>} b
+ */
+export function sameSlots(a, b) {
+  return a.size === b.size && [...a].every(([value, slot]) => b.get(value) === slot)
+}
+
+function numberOf(text) {
+  let n = 7
+  for (const character of text) n = (Math.imul(n, 31) + character.codePointAt(0)) >>> 0
+  return n
 }

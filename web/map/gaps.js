@@ -33,7 +33,7 @@ export class Gaps {
     this.pixels.fill(STRIP, Math.max(x0, 0), Math.min(x1, this.width))
   }
 
-  /** Draws the labels of the row. @param {import('./paint.js').Painter} painter */
+  /** Draws the labels of the row. */
   draw(painter, panel, row) {
     for (let x = 0; x < this.width; ) {
       const begin = x

@@ -20,7 +20,6 @@ export function follow(canvas, actions) {
     pointermove: (event) => pointers.move(event),
     pointerup: (event) => pointers.up(event),
     pointercancel: (event) => pointers.cancel(event),
-    pointerleave: () => actions.hover(null),
     dblclick: (event) => openAt(actions, event),
     wheel: (event) => wheel(actions, event),
     keydown: (event) => key(actions, event),
@@ -54,19 +53,14 @@ class Pointers {
 
   move(event) {
     const last = this.pressed.get(event.pointerId)
-    if (last === undefined) {
-      if (this.pressed.size === 0) this.actions.hover({ x: event.offsetX, y: event.offsetY })
-      return
-    }
+    if (last === undefined) return
     const next = { x: event.offsetX, y: event.offsetY }
     if (this.pressed.size === 1) this.drag(last, next)
     else if (this.pressed.size === 2) this.pinch(event.pointerId, last, next)
     if (this.moved > STILL || this.pressed.size > 1) this.pressed.set(event.pointerId, next)
   }
 
-  /**
-   * Drags the point under the pointer along with it. Up to STILL pixels it can still be a click.
-   */
+  /** Drags the point under the pointer along with it. Up to STILL pixels it can still be a click. */
   drag(last, next) {
     const distance = Math.hypot(next.x - last.x, next.y - last.y)
     if (this.moved <= STILL && distance <= STILL) return
@@ -137,11 +131,6 @@ const KEYS = {
 
 function key(actions, event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return
-  if (event.key === 'Tab') {
-    // Behind the last strip, the focus goes to the element after the map.
-    if (actions.tab(event.shiftKey ? -1 : 1)) event.preventDefault()
-    return
-  }
   const action = KEYS[event.key]
   if (action === undefined) return
   event.preventDefault()

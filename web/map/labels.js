@@ -6,7 +6,6 @@ import { LABEL, LINE, PAD, SUB } from './text.js'
 const APART = 8
 
 export class Labels {
-  /** @param {import('./paint.js').Painter} painter */
   constructor(painter) {
     this.painter = painter
     this.offers = []
@@ -29,7 +28,6 @@ export class Labels {
 
   /**
    * Offers a strip that can have a label.
-   * @param {import('./store.js').Entry} entry
    * @param {{key: string, pattern: string, level: number, x0: number, x1: number}} place color and
    *   pattern of the strip, the y from which it has a plain fill, and its pixels in the view
    */

@@ -160,14 +160,7 @@ export class Lane {
 
   /** Returns the first strip that ends right of pixel x. */
   firstAfter(view, x) {
-    let below = 0
-    let above = this.count
-    while (below < above) {
-      const mid = (below + above) >>> 1
-      if (this.right(view, mid) > x) above = mid
-      else below = mid + 1
-    }
-    return below
+    return firstIndex(0, this.count, (i) => this.right(view, i) > x)
   }
 
   /**
@@ -181,35 +174,18 @@ export class Lane {
       below += step
       step *= 2
     }
-    let above = Math.min(below + step, this.count)
-    below++
-    while (below < above) {
-      const mid = (below + above) >>> 1
-      if (this.left(view, mid) < x) below = mid + 1
-      else above = mid
-    }
-    return below
+    return firstIndex(below + 1, Math.min(below + step, this.count), (at) => this.left(view, at) >= x)
   }
 
-  /**
-   * Returns the first strip whose last address is not before the address.
-   * @param {bigint} address
-   */
+  /** Returns the first strip whose last address is not before the address. */
   search(address) {
     const a = high(address)
     const b = middle(address)
     const c = Number(address & MASK42)
-    let below = 0
-    let above = this.count
-    while (below < above) {
-      const mid = (below + above) >>> 1
-      if ((this.toA[mid] - a || this.toB[mid] - b || this.toC[mid] - c) < 0) below = mid + 1
-      else above = mid
-    }
-    return below
+    return firstIndex(0, this.count, (i) => (this.toA[i] - a || this.toB[i] - b || this.toC[i] - c) >= 0)
   }
 
-  /** Returns the strip that contains the address, or null. @param {bigint} address */
+  /** Returns the strip that contains the address, or null. */
   holding(address) {
     const entry = this.items[this.search(address)]
     return entry !== undefined && entry.strip.from <= address ? entry : null
@@ -220,6 +196,16 @@ export class Lane {
     const i = this.firstAfter(view, x0 - 1)
     return i < this.count && this.left(view, i) < x1 + 1
   }
+}
+
+/** Returns the first index from below up to above for which a test is true; it is true for all behind that one. */
+export function firstIndex(below, above, test) {
+  while (below < above) {
+    const mid = (below + above) >>> 1
+    if (test(mid)) above = mid
+    else below = mid + 1
+  }
+  return below
 }
 
 /** Orders entries by their first address, larger ones first. */

@@ -17,8 +17,6 @@ const MOST = 68
  */
 
 /**
- * @param {object[]} spaces
- * @param {(space: object) => import('./view.js').View} viewOf
  * @param {number} width of all
  * @param {number} height of all
  * @param {number} scroll the pixels of the panels above the top
@@ -55,10 +53,7 @@ function panelOf(space, view, top, depth, ribbon) {
   return { space, view, left: MARGIN, top, height: DOMAIN + AXIS + GAP + depth * (ribbon + GAP), domain, axis, rows }
 }
 
-/**
- * Returns the part of a row in which the strips of a layer are drawn: waiting strips have a band
- * above.
- */
+/** Returns the part of a row in which the strips of a layer are drawn: waiting strips have a band above. */
 export function bandOf(row, layer) {
   if (layer !== 'waiting') return row
   return { level: row.level, y: row.y, height: Math.max(8, Math.min(18, Math.floor(row.height * 0.4))) }

@@ -10,17 +10,17 @@ const MASK = (1n << BITS) - 1n
 export const MIDDLE = 2 ** 42
 export const HIGH = 2 ** 84
 
-/** @param {bigint} value @returns {number} bits 84 and above; one more than an address may have */
+/** @returns {number} bits 84 and above; one more than an address may have */
 export function high(value) {
   return value <= MASK ? 0 : Number(value >> (2n * BITS))
 }
 
-/** @param {bigint} value @returns {number} bits 42 to 83 */
+/** @returns {number} bits 42 to 83 */
 export function middle(value) {
   return value <= MASK ? 0 : Number((value >> BITS) & MASK)
 }
 
-/** @param {bigint} value @returns {number} bits 0 to 41 */
+/** @returns {number} bits 0 to 41 */
 export function low(value) {
   return value <= MASK ? Number(value) : Number(value & MASK)
 }

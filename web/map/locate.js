@@ -5,7 +5,6 @@ import { LAYERS } from './store.js'
 import { hit } from './walk.js'
 
 /**
- * @param {import('./layout.js').Panel[]} panels
  * @returns {{space: string, address: bigint, strip: import('./store.js').Strip|null,
  *   free: {from: bigint, to: bigint}|null, level: number}|null} null outside of all panels
  */
@@ -38,10 +37,7 @@ function drawnAt({ space, view }, row, pixel, y, address) {
   return null
 }
 
-/**
- * Returns the free space around an address on a level: the addresses of its pool that no strip
- * covers.
- */
+/** Returns the free space around an address on a level: the addresses of its pool that no strip covers. */
 export function freeAt(space, level, address) {
   const pool = space.lanes(level - 1).map((lane) => lane.holding(address)).filter((entry) => entry !== null && entry.strip.kind === 'pool').pop()
   if (level < 2 || pool === undefined) return null

@@ -1,6 +1,6 @@
-// Draws the marks on a panel: the selected strip, the one under the pointer, and the strips that a
-// search found.
+// Draws the marks on a panel: the selected strip, and the strips that a search found.
 
+import { firstIndex } from './lane.js'
 import { bandOf } from './layout.js'
 import { layerOf } from './store.js'
 import { columnOf, edge, isWide, rightEdge } from './walk.js'
@@ -77,12 +77,5 @@ function drawLit({ ctx, theme, scene }, panel) {
 
 /** Returns the index of the first number in a sorted list that is not smaller. */
 function lowest(sorted, number) {
-  let below = 0
-  let above = sorted.length
-  while (below < above) {
-    const mid = (below + above) >>> 1
-    if (sorted[mid] < number) below = mid + 1
-    else above = mid
-  }
-  return below
+  return firstIndex(0, sorted.length, (i) => sorted[i] >= number)
 }

@@ -2,13 +2,7 @@
 
 import { inOrder } from './lane.js'
 
-/**
- * Returns the strip before (-1) or behind (1) one on its level.
- * @param {object} space
- * @param {import('./store.js').Entry} entry
- * @param {1|-1} direction
- * @returns {import('./store.js').Entry|null}
- */
+/** Returns the strip before (-1) or behind (1) one on its level. @param {1|-1} direction */
 export function beside(space, entry, direction) {
   let best = null
   const consider = (other) => {

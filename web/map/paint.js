@@ -23,10 +23,6 @@ const LABELLED = 24
 const GAUGED = 3
 
 export class Painter {
-  /**
-   * @param {import('./patterns.js').Patterns} patterns
-   * @param {import('./text.js').Measure} measure
-   */
   constructor(patterns, measure) {
     this.brush = new Brush(patterns)
     this.measure = measure
@@ -43,7 +39,7 @@ export class Painter {
   /**
    * @param {CanvasRenderingContext2D} ctx whose unit is one pixel of the panels
    * @param {{store: import('./store.js').Store, panels: import('./layout.js').Panel[], width: number,
-   *   height: number, theme: object, labels: boolean, selected: string|null, lit: Map<object, Int32Array>,
+   *   height: number, theme: object, selected: string|null, lit: Map<object, Int32Array>,
    *   scroll: number, whole: number, active: object|null}} scene
    */
   paint(ctx, scene) {
@@ -106,7 +102,6 @@ export class Painter {
     this.paintTracks(panel, row)
     this.labels.begin(panel, row)
     if (layers !== undefined) this.paintLayers(layers, view)
-    if (!this.scene.labels) return
     this.gaps.draw(this, panel, row)
     this.labels.draw()
   }
@@ -151,9 +146,7 @@ export class Painter {
     this.trackEnd = null
   }
 
-  /**
-   * Paints first the strips of a pixel or more, and above them the columns of the narrower ones.
-   */
+  /** Paints first the strips of a pixel or more, and above them the columns of the narrower ones. */
   paintLane(lane, view) {
     this.clumps.begin(this.ctx, this.theme)
     this.gauges.begin(this.ctx, this.theme)
@@ -213,9 +206,7 @@ export class Painter {
     run.width = 1
   }
 
-  /**
-   * Divides a height among the categories of strips i to j-1; each of their categories is visible.
-   */
+  /** Divides a height among the categories of strips i to j-1; each of their categories is visible. */
   divide(lane, i, j, full) {
     const { column } = this
     column.fill(0)

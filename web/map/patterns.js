@@ -43,6 +43,17 @@ export function drawTile(ctx, pattern, color) {
   ctx.stroke()
 }
 
+/** Draws the color and the pattern of a legend's entry on a canvas, in twice the size. */
+export function drawSwatch(canvas, { color, ink, pattern }) {
+  const context = canvas.getContext('2d')
+  const tile = canvas.ownerDocument.createElement('canvas')
+  tile.width = tile.height = SIZE
+  drawTile(tile.getContext('2d'), pattern, { fill: color, ink })
+  context.setTransform(2, 0, 0, 2, 0, 0)
+  context.fillStyle = context.createPattern(tile, 'repeat')
+  context.fillRect(0, 0, canvas.width / 2, canvas.height / 2)
+}
+
 /** Makes fill styles for a canvas, each once. */
 export class Patterns {
   /** @param {() => HTMLCanvasElement} makeCanvas */

@@ -7,11 +7,9 @@ import { View } from './view.js'
 
 /**
  * Draws all panels.
- * @param {import('./state.js').MapState} state
  * @param {CanvasRenderingContext2D} context
  * @param {number} width in units, each of them scale pixels of the canvas
  * @param {number} height in units
- * @param {number} scale
  * @returns {number} the height of all panels; parts below height are not drawn
  */
 export function printOn(state, context, width, height, scale) {

@@ -2,6 +2,7 @@
 // content as the canvas: strips, several strips that are in one place, and free space.
 
 import { formatCount, formatRange } from './address.js'
+import { firstIndex } from './lane.js'
 import { freeAt } from './locate.js'
 import { LAYERS } from './store.js'
 import { walk } from './walk.js'
@@ -15,11 +16,7 @@ import { walk } from './walk.js'
 /** Free space narrower than this, in pixels, has no row. */
 const LEAST_FREE = 2
 
-/**
- * @param {import('./layout.js').Panel[]} panels
- * @param {number} most
- * @returns {Row[] & {more: number}} more is the number of omitted rows
- */
+/** @returns {Row[] & {more: number}} more is the number of omitted rows */
 export function rowsOf(panels, most, categories) {
   const rows = []
   for (const panel of panels) rows.push(...rowsOfPanel(panel, categories))
@@ -126,7 +123,8 @@ function freeOf(space, level, view, pools, found) {
   for (const pool of pools) {
     if (pool.count > 1) continue
     let next = pool.from
-    for (let k = firstIn(sorted, pool.from); k < sorted.length && sorted[k].from <= pool.to; k++) {
+    const first = firstIndex(0, sorted.length, (i) => sorted[i].from >= pool.from)
+    for (let k = first; k < sorted.length && sorted[k].from <= pool.to; k++) {
       if (sorted[k].to < next) continue
       add(next, sorted[k].from - 1n)
       next = sorted[k].to + 1n
@@ -134,15 +132,4 @@ function freeOf(space, level, view, pools, found) {
     add(next, pool.to)
   }
   return free
-}
-
-function firstIn(sorted, from) {
-  let below = 0
-  let above = sorted.length
-  while (below < above) {
-    const mid = (below + above) >>> 1
-    if (sorted[mid].from < from) below = mid + 1
-    else above = mid
-  }
-  return below
 }

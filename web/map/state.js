@@ -21,13 +21,12 @@ const ROWS = 200
 const AGEING = 60e3
 
 export class MapState {
-  constructor(element, { theme = 'light', labels = true, now = () => new Date() }) {
+  constructor(element, { theme = 'light', now = () => new Date() }) {
     this.element = element
     this.document = element.ownerDocument
     this.window = this.document.defaultView
     this.now = () => now().getTime()
-    this.setThemeName(theme)
-    this.labels = labels
+    this.setTheme(theme)
     this.store = new Store(coloringOf('state', this.now))
     this.views = new Map()
     this.active = null
@@ -39,7 +38,7 @@ export class MapState {
     this.listeners = new Map()
     this.size = { width: 1, height: 1 }
     this.panels = []
-    this.stats = { frames: 0, lastFrameMs: 0, drawn: 0 }
+    this.stats = { frames: 0, drawn: 0 }
     this.animation = new Animation(() => this.window.performance.now())
     this.patterns = new Patterns(() => this.document.createElement('canvas'))
     this.measure = new Measure()
@@ -52,6 +51,8 @@ export class MapState {
     this.canvas = this.document.createElement('canvas')
     this.canvas.tabIndex = 0
     this.canvas.style.display = 'block'
+    this.canvas.setAttribute('role', 'application')
+    this.canvas.setAttribute('aria-roledescription', 'map')
     this.element.appendChild(this.canvas)
     this.context = this.canvas.getContext('2d')
     this.actions = new Actions(this)
@@ -96,15 +97,13 @@ export class MapState {
 
   frame() {
     this.pending = undefined
-    const begin = this.window.performance.now()
     if ((this.window.devicePixelRatio || 1) !== this.ratio) this.resize()
     const isMoving = this.animation.step()
     this.refresh()
     const { context, ratio, size, layout } = this
     context.setTransform(ratio, 0, 0, ratio, 0, 0)
-    this.stats.drawn = this.painter.paint(context, this.scene(layout, size, this.theme))
+    this.stats.drawn = this.painter.paint(context, this.scene(layout, size, this.look))
     this.stats.frames++
-    this.stats.lastFrameMs = this.window.performance.now() - begin
     if (isMoving) {
       this.invalidate()
       this.changedView()
@@ -112,8 +111,8 @@ export class MapState {
   }
 
   scene(layout, { width, height }, theme) {
-    const { store, labels, selected, lit } = this
-    return { store, panels: layout.panels, whole: layout.height, scroll: layout.scroll, width, height, theme, labels, selected, lit }
+    const { store, selected, lit } = this
+    return { store, panels: layout.panels, whole: layout.height, scroll: layout.scroll, width, height, theme, selected, lit }
   }
 
   /** Applies the changes since the last time, so that answers include them. */
@@ -163,6 +162,7 @@ export class MapState {
     this.invalidate()
   }
 
+  /** Colors the strips. With slots, several maps give a value the same color. */
   colorBy(name, { slots = null } = {}) {
     this.store.recolor(coloringOf(name, this.now, slots))
     this.layout = null
@@ -179,25 +179,25 @@ export class MapState {
   legend() {
     this.refresh()
     return this.store.coloring.legend().map(({ label, color, pattern, count }) => ({
-      label, color: this.theme.colors[color].fill, ink: this.theme.colors[color].ink, edge: this.theme.colors[color].edge,
+      label, color: this.look.colors[color].fill, ink: this.look.colors[color].ink, edge: this.look.colors[color].edge,
       pattern: pattern ?? 'solid', count,
     }))
   }
 
-  setTheme(name) {
-    this.setThemeName(name)
+  /** Returns the name of the theme. */
+  get theme() {
+    return this.themeName
+  }
+
+  set theme(name) {
+    this.setTheme(name)
     this.invalidate()
   }
 
-  setThemeName(name) {
+  setTheme(name) {
     if (THEMES[name] === undefined) throw new RangeError(`${name} is not a theme: use one of ${Object.keys(THEMES).join(', ')}`)
     this.themeName = name
-    this.theme = THEMES[name]
-  }
-
-  setLabels(on) {
-    this.labels = on
-    this.invalidate()
+    this.look = THEMES[name]
   }
 
   /** Returns the space that keys and zoom() apply to: the one that was used last. */
@@ -222,7 +222,12 @@ export class MapState {
     return kept.view
   }
 
-  show({ space, from, to }) {
+  /** Returns the view of the active space, or null. */
+  get view() {
+    return this.viewOf(this.activeSpace())
+  }
+
+  set view({ space, from, to }) {
     this.refresh()
     if (!this.store.spaces.has(space)) return
     this.active = space
@@ -305,7 +310,7 @@ export class MapState {
 
   changedView() {
     this.invalidate()
-    this.emit('view', this.viewOf(this.activeSpace()))
+    this.emit('view', this.view)
   }
 
   select(id) {
@@ -336,6 +341,11 @@ export class MapState {
     this.litVersion = this.store.version
   }
 
+  /** Returns the strips around one: see Store. */
+  around(id) {
+    return this.store.around(id)
+  }
+
   at(x, y) {
     this.refresh()
     return locate(this.panels, x, y)
@@ -351,6 +361,7 @@ export class MapState {
     return printOn(this, context, width, height, scale)
   }
 
+  /** Calls a function with the value of each event of a name. @param {(value: any) => void} listener */
   on(name, listener) {
     if (!this.listeners.has(name)) this.listeners.set(name, new Set())
     this.listeners.get(name).add(listener)

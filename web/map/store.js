@@ -23,10 +23,7 @@ const MOST_LANES = 8
 /** The deepest level: parents in a circle end here. */
 const MOST_LEVELS = 32
 
-/**
- * Holds the strips of one sort and level in lanes. The first lane has all strips that overlap
- * nothing.
- */
+/** Holds the strips of one sort and level in lanes. The first lane has all strips that overlap nothing. */
 class Layer {
   constructor() {
     this.lanes = [new Lane()]
@@ -143,10 +140,7 @@ export class Store {
     this.queued.push({ put: { spaces: data.spaces, strips } })
   }
 
-  /**
-   * Takes a change. The cost is in proportion to the change; it is applied before the next
-   * question.
-   */
+  /** Takes a change. The cost is in proportion to the change; it is applied before the next question. */
   change({ put = {}, remove = [] }) {
     this.queued.push({ put: { spaces: put.spaces ?? [], strips: (put.strips ?? []).map(checked) }, remove })
   }
@@ -277,10 +271,7 @@ export class Store {
     return parent === undefined ? 2 : Math.min(parent.level + 1, MOST_LEVELS)
   }
 
-  /**
-   * Returns the strips that contain one, from the outermost, and the strips directly below it, in
-   * order.
-   */
+  /** Returns the strips that contain one, from the outermost, and the strips directly below it, in order. */
   around(id) {
     this.flush()
     const above = []
@@ -325,7 +316,6 @@ export class Store {
   }
 }
 
-/** @param {Strip} strip */
 export function layerOf(strip) {
   if (strip.state === 'waiting') return 'waiting'
   if (strip.kind === 'span') return 'span'

@@ -1,5 +1,7 @@
 // Measures and shortens text.
 
+import { firstIndex } from './lane.js'
+
 export const LABEL = '600 12px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
 export const SUB = '400 11px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif'
 /** Space around text. */
@@ -47,20 +49,12 @@ export class Measure {
       return length !== '' && this.width(ctx, font, length) <= room ? length : ''
     }
     const characters = [...text]
-    let low = 0
-    let high = characters.length - 1
-    while (low < high) {
-      const mid = (low + high + 1) >>> 1
-      if (this.width(ctx, font, shortened(characters, mid)) <= room) low = mid
-      else high = mid - 1
-    }
-    return low < LEAST - 1 ? '' : shortened(characters, low)
+    const most = firstIndex(1, characters.length, (n) => this.width(ctx, font, shortened(characters, n)) > room) - 1
+    return most < LEAST - 1 ? '' : shortened(characters, most)
   }
 }
 
-/**
- * Shortens a text to a number of characters: including the last ones, in which names often differ.
- */
+/** Shortens a text to a number of characters: including the last ones, in which names often differ. */
 function shortened(characters, count) {
   const end = count < 4 ? 0 : Math.floor(count / 2)
   return characters.slice(0, count - end).join('') + ELLIPSIS + characters.slice(characters.length - end, characters.length).join('')

@@ -11,7 +11,6 @@ const ONE = 1n << FRACTION
 const FAR = 1e7
 
 export class View {
-  /** @param {4|6} family */
   constructor(family) {
     this.family = family
     this.whole = (lastOf(family) + 1n) << FRACTION
@@ -59,15 +58,13 @@ export class View {
     this.scale = this.width / (Number(this.span) / Number(ONE))
   }
 
-  /**
-   * Returns the pixel at which the address of these limbs begins, cut off far outside of the view.
-   */
+  /** Returns the pixel at which the address of these limbs begins, cut off far outside of the view. */
   locate(a, b, c) {
     const x = ((a - this.high) * HIGH + (b - this.middle) * MIDDLE + (c - this.low) - this.fraction) * this.scale
     return x > FAR ? FAR : x < -FAR ? -FAR : x
   }
 
-  /** Returns the pixel at which an address begins. @param {bigint} address */
+  /** Returns the pixel at which an address begins. */
   pixel(address) {
     return this.locate(high(address), middle(address), low(address))
   }
@@ -77,17 +74,14 @@ export class View {
     return this.start + scaled(this.span, x / this.width)
   }
 
-  /** Returns the address at a pixel, inside of the family. @returns {bigint} */
+  /** Returns the address at a pixel, inside of the family. */
   address(x) {
     const at = this.point(x) >> FRACTION
     const last = lastOf(this.family)
     return at < 0n ? 0n : at > last ? last : at
   }
 
-  /**
-   * Zooms in by a factor (out, below 1) so that the point at pixel x stays there, down to one
-   * address.
-   */
+  /** Zooms in by a factor (out, below 1) so that the point at pixel x stays there, down to one address. */
   zoom(factor, x) {
     const anchor = this.point(x)
     this.span = scaled(this.span, 1 / factor)

@@ -42,8 +42,6 @@ export function columnOf(lane, view, i) {
 
 /**
  * Visits the visible strips of a lane, in order.
- * @param {import('./lane.js').Lane} lane
- * @param {import('./view.js').View} view
  * @param {{wide(lane, i, x0, x1): void, clump(lane, i, j, column): void}} sink wide: strip i is
  *   drawn from pixel x0 up to x1; clump: strips i to j-1 are in a column together
  */

@@ -5,7 +5,6 @@ import { press } from './press.js'
 /** Represents a refused or failed request. The message is in words. */
 export class Refusal extends Error {
   /**
-   * @param {string} message
    * @param {number} status of HTTP; 0: there was no answer
    * @param {number} [exitCode] of the command for the same failure
    */
@@ -18,7 +17,6 @@ export class Refusal extends Error {
 
 /**
  * Makes the client. No answer comes while a pointer is pressed.
- * @param {string} token
  * @param {object} [ground] tests replace it
  * @param {(url: string, options: object) => Promise<Response>} [ground.send]
  * @param {() => Promise<void>|null} [ground.released]

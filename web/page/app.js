@@ -1,8 +1,8 @@
 // Holds the state that the parts of the page share: the selection, the targets of links and
 // suggestions, and the state that the address bar keeps.
 
-import { claimFor } from './commands.js'
-import { afterBurst, byId, h } from './dom.js'
+import { claimCommand, claimFor, claimManifest } from './commands.js'
+import { afterBurst, button, byId, copyButton, h } from './dom.js'
 import { formatLink, parseLink } from './link.js'
 import { blockState } from './places.js'
 import { formatRange } from './ranges.js'
@@ -26,9 +26,10 @@ export class App {
   /** @type {import('./dialogs.js').Dialogs} */ dialogs
 
   #restoring = false
-  #keepSoon = afterBurst(() => this.keepLink({ replace: true }), 400)
+  /** Writes the view into the address bar soon, because a map has moved. */
+  keepLinkSoon = afterBurst(() => this.keepLink({ replace: true }), 400)
 
-  /** Speaks a sentence to a screen reader. @param {string} sentence */
+  /** Speaks a sentence to a screen reader. */
   say(sentence) {
     const element = byId('say')
     element.textContent = ''
@@ -37,11 +38,10 @@ export class App {
 
   /**
    * Selects an object of the register, a row of the map, or a key.
-   * @param {object|string} what
    * @param {{reveal?: boolean, focus?: boolean}} [how] reveal: show it on the map
    */
   select(what, { reveal = false, focus = false } = {}) {
-    const key = typeof what === 'string' ? what : 'level' in what ? what.key : keyOf(what)
+    const key = typeof what === 'string' ? what : keyOf(what)
     const same = key === this.selected
     this.selected = key
     this.maps.select(key)
@@ -55,10 +55,7 @@ export class App {
     this.say(this.panel.summary)
   }
 
-  /**
-   * Goes to the target of a suggestion.
-   * @param {import('./find.js').Target} target
-   */
+  /** Goes to the target of a suggestion. */
   go(target) {
     switch (target.type) {
       case 'key':
@@ -94,7 +91,7 @@ export class App {
     else this.say('It is gone.')
   }
 
-  /** Lists the free space of a pool. @param {string} pool */
+  /** Lists the free space of a pool. */
   showFree(pool) {
     this.free.view = { pool }
     this.tabs.show('free')
@@ -102,17 +99,18 @@ export class App {
     byId('tab-free').focus()
   }
 
-  /** Returns a claim for exactly a block of a pool, in the namespace of the command. */
-  asked(pool, cidr, length) {
-    return claimFor(pool, cidr, length, this.store.hello.namespace)
+  /** Returns the buttons that claim exactly a block of a pool, in the namespace of the command. */
+  claimButtons(pool, cidr, length) {
+    const asked = claimFor(pool, cidr, length, this.store.hello.namespace)
+    const buttons = [
+      copyButton(claimCommand(asked), `the command that claims ${cidr}`, this.say, 'Copy command'),
+      copyButton(claimManifest(asked), `the manifest that claims ${cidr}`, this.say, 'Copy YAML'),
+    ]
+    if (!this.store.hello.readOnly) buttons.push(button('Claim…', () => this.dialogs.claim(asked), { class: 'small', 'aria-label': `Claim ${cidr}` }))
+    return buttons
   }
 
-  /** Asks whether to create a claim. @param {import('./commands.js').Asked} asked */
-  askClaim(asked) {
-    this.dialogs.claim(asked)
-  }
-
-  /** Returns a mark in the color of a state. @param {object|string} thing @returns {HTMLElement} */
+  /** Returns a mark in the color of a state. */
   stateMark(thing) {
     const mark = h('span', { class: 'swatch', 'aria-hidden': 'true' })
     mark.style.background = `var(--state-${typeof thing === 'string' ? thing : stateOf(thing)})`
@@ -134,11 +132,6 @@ export class App {
     if (fragment === location.hash || (fragment === '#' && location.hash === '')) return
     if (replace) history.replaceState(null, '', fragment)
     else history.pushState(null, '', fragment)
-  }
-
-  /** Writes the view into the address bar soon, because a map has moved. */
-  keepLinkSoon() {
-    this.#keepSoon()
   }
 
   /** Shows the view that the address bar holds. */

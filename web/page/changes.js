@@ -1,6 +1,6 @@
 // Records the changes since the page was opened: the last ones, and their total number.
 
-import { poolName } from './words.js'
+import { holderName, poolName } from './words.js'
 
 /**
  * Represents a change.
@@ -15,8 +15,6 @@ import { poolName } from './words.js'
  * @property {import('./store.js').Block|object} of the changed object, for its addresses on the map
  */
 
-const STATE_WORDS = { Bound: 'bound', Retained: 'retained', Cooling: 'cooling', Releasing: 'releasing', Carved: 'carved' }
-
 /** Keeps the last changes, at most as many as `most`; twice as many can be in memory. */
 export class Changes {
   /** The total number of changes. */
@@ -25,11 +23,6 @@ export class Changes {
   #now
   #kept = []
 
-  /**
-   * @param {object} [options]
-   * @param {number} [options.most]
-   * @param {() => number} [options.now]
-   */
   constructor({ most = 1000, now = () => Date.now() } = {}) {
     this.#most = most
     this.#now = now
@@ -37,7 +30,6 @@ export class Changes {
 
   /**
    * Takes a delta of the store. The first state is no change.
-   * @param {import('./store.js').Delta} delta
    * @returns {number} the number of its changes
    */
   take(delta) {
@@ -49,11 +41,7 @@ export class Changes {
     return this.total - before
   }
 
-  /**
-   * Returns the kept changes, the last one first.
-   * @param {number} [most]
-   * @returns {Change[]}
-   */
+  /** Returns the kept changes, the last one first. */
   last(most = this.#most) {
     return this.#kept.slice(-most).reverse()
   }
@@ -98,15 +86,14 @@ export class Changes {
 }
 
 function blockChange(old, block) {
-  if (!old) return block.child ? 'carved' : block.state === 'Bound' ? 'granted' : STATE_WORDS[block.state] ?? block.state
+  if (!old) return block.child ? 'carved' : block.state === 'Bound' ? 'granted' : block.state.toLowerCase()
   if (!block) return 'released'
-  if (old.state !== block.state) return STATE_WORDS[block.state] ?? block.state
+  if (old.state !== block.state) return block.state.toLowerCase()
   if (old.drained !== block.drained) return block.drained ? 'out of range' : 'in range again'
   if (!old.terminating && block.terminating) return 'terminating'
   return ''
 }
 
 function holder(block) {
-  if (!block.holderKind) return ''
-  return `${block.holderKind} ${block.holderNamespace ? `${block.holderNamespace}/` : ''}${block.holderName}`
+  return block.holderKind ? holderName(block) : ''
 }

@@ -14,10 +14,6 @@ export class ChangesView {
   #rows = new Map() // by change: its row
   #draw = atMostEvery(() => this.#drawNow(), 500)
 
-  /**
-   * @param {import('./app.js').App} app
-   * @param {import('./changes.js').Changes} changes
-   */
   constructor(app, changes) {
     this.#app = app
     this.#changes = changes
@@ -30,7 +26,7 @@ export class ChangesView {
     if (this.#visible) this.#draw()
   }
 
-  /** Sets whether the tab is on the screen. @param {boolean} visible */
+  /** Sets whether the tab is on the screen. */
   show(visible) {
     this.#visible = visible
     if (visible) this.#drawNow()

@@ -2,20 +2,12 @@
 
 const SAFE = /^[A-Za-z0-9_./:@%+=,-]+$/
 
-/**
- * Quotes an argument for a shell if it needs quotes.
- * @param {string} text
- * @returns {string}
- */
+/** Quotes an argument for a shell if it needs quotes. */
 export function quote(text) {
   return SAFE.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
 
-/**
- * Returns a command of the plug-in.
- * @param {...string} args
- * @returns {string}
- */
+/** Returns a command of the plug-in. */
 export function ipam(...args) {
   return ['kubectl', 'ipam', ...args].map(quote).join(' ')
 }
@@ -23,7 +15,6 @@ export function ipam(...args) {
 /**
  * Returns the name of a pool in commands: "core", and "localippool/lab" with its namespace.
  * @param {{kind: string, namespace: string, name: string}} pool
- * @returns {string[]}
  */
 export function poolArgs(pool) {
   return pool.kind === 'LocalIPPool' ? [`localippool/${pool.name}`, '-n', pool.namespace] : [`ippool/${pool.name}`]
@@ -43,8 +34,6 @@ export function poolArgs(pool) {
 /**
  * Returns a claim for exactly a block of a pool.
  * @param {{kind: string, namespace: string, name: string}} pool
- * @param {string} cidr
- * @param {number} length
  * @param {string} namespace for the claim, unless the pool belongs to a namespace
  * @returns {Asked} with a name such as claim-10-2-0-0-24
  */
@@ -53,11 +42,7 @@ export function claimFor(pool, cidr, length, namespace) {
   return { namespace: pool.kind === 'LocalIPPool' ? pool.namespace : namespace, name, pool, cidr, length }
 }
 
-/**
- * Returns the command that makes the claim.
- * @param {Asked} asked
- * @returns {string}
- */
+/** Returns the command that makes the claim. */
 export function claimCommand(asked) {
   const args = ['claim', '-n', asked.namespace, '--name', asked.name]
   if (asked.pool) args.push('--pool', `${asked.pool.kind.toLowerCase()}/${asked.pool.name}`)
@@ -67,11 +52,7 @@ export function claimCommand(asked) {
   return ipam(...args)
 }
 
-/**
- * Returns the manifest of the IPClaim.
- * @param {Asked} asked
- * @returns {string} YAML
- */
+/** Returns the manifest of the IPClaim. @returns {string} YAML */
 export function claimManifest(asked) {
   const lines = [
     'apiVersion: ipam.cadastre.dev/v1alpha1',
@@ -92,11 +73,7 @@ export function claimManifest(asked) {
 const PLAIN = /^[a-z]([a-z0-9.-]*[a-z0-9])?$/
 const WORDS = new Set(['true', 'false', 'yes', 'no', 'on', 'off', 'null', 'y', 'n'])
 
-/**
- * Returns a string as a scalar of YAML.
- * @param {string} text
- * @returns {string}
- */
+/** Returns a string as a scalar of YAML. */
 function scalar(text) {
   if (/^\d+\.\d+\.\d+\.\d+(\/\d+)?$/.test(text)) return text
   return PLAIN.test(text) && !WORDS.has(text) ? text : JSON.stringify(text)

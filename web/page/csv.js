@@ -5,8 +5,6 @@ const FORMULA = /^[=+\-@\t\r]/
 /**
  * Writes one cell. A spreadsheet takes a cell that begins with = + - @ or a tab for a formula, so
  * the cell gets an apostrophe at its beginning.
- * @param {string} value
- * @returns {string}
  */
 export function cell(value) {
   const text = FORMULA.test(value) ? `'${value}` : value

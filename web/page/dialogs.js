@@ -12,7 +12,6 @@ export class Dialogs {
   #app
   #do = async () => {}
 
-  /** @param {import('./app.js').App} app */
   constructor(app) {
     this.#app = app
     byId('ask-cancel').addEventListener('click', () => byId('ask').close())
@@ -22,7 +21,7 @@ export class Dialogs {
     })
   }
 
-  /** Asks whether to create a claim. @param {import('./commands.js').Asked} wanted */
+  /** Asks whether to create a claim. */
   claim(wanted) {
     const isLocal = wanted.pool?.kind === 'LocalIPPool'
     const namespace = h('input', { type: 'text', value: wanted.namespace, readonly: isLocal, autocomplete: 'off', spellcheck: 'false' })

@@ -4,11 +4,9 @@ import { press } from './press.js'
 
 /**
  * Makes an element.
- * @param {string} tag
  * @param {Object<string, unknown>} [props] attributes; `text` is its text, `on` its listeners,
  *   `class` its classes; true sets an empty attribute, and false, null and undefined none
  * @param {...(Node|string|null|undefined|false)} children
- * @returns {HTMLElement}
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag)
@@ -22,11 +20,7 @@ export function h(tag, props = {}, ...children) {
   return element
 }
 
-/**
- * Returns the element with an id. A missing element is an error of the page.
- * @param {string} id
- * @returns {HTMLElement}
- */
+/** Returns the element with an id. A missing element is an error of the page. */
 export function byId(id) {
   const element = document.getElementById(id)
   if (!element) throw new Error(`the page has no element ${id}`)
@@ -35,10 +29,8 @@ export function byId(id) {
 
 /**
  * Makes a button.
- * @param {string} text
  * @param {(event: Event) => void} onClick
  * @param {Object<string, unknown>} [props]
- * @returns {HTMLButtonElement}
  */
 export function button(text, onClick, props = {}) {
   return h('button', { type: 'button', text, on: { click: onClick }, ...props })
@@ -46,11 +38,8 @@ export function button(text, onClick, props = {}) {
 
 /**
  * Makes a button that copies a text, and reports it.
- * @param {string} text
  * @param {string} what the name of the copied text, for the label
- * @param {(sentence: string) => void} say
  * @param {string} [face] the words on it
- * @returns {HTMLButtonElement}
  */
 export function copyButton(text, what, say, face = 'Copy') {
   const made = button(face, async () => {
@@ -72,12 +61,7 @@ async function copyText(text) {
   }
 }
 
-/**
- * Calls a function once after a burst of calls.
- * @param {() => void} work
- * @param {number} milliseconds
- * @returns {() => void}
- */
+/** Calls a function once after a burst of calls. */
 export function afterBurst(work, milliseconds) {
   let timer = 0
   return () => {
@@ -90,8 +74,6 @@ export function afterBurst(work, milliseconds) {
  * Calls a function at most once in `milliseconds`, and once after the last call, but not while a
  * pointer is pressed. It calls slow work less often, so that the work never takes more than a
  * tenth of the time.
- * @param {() => void} work
- * @param {number} milliseconds
  * @returns {{(): void, now: () => void}} now: does the due work at once
  */
 export function atMostEvery(work, milliseconds) {
@@ -115,8 +97,6 @@ export function atMostEvery(work, milliseconds) {
 /**
  * Replaces the children of an element. It does not touch children that stay: they keep the focus,
  * and the selection in them.
- * @param {Element} parent
- * @param {Element[]} children
  */
 export function place(parent, children) {
   const staying = new Set(children)
@@ -126,12 +106,7 @@ export function place(parent, children) {
   })
 }
 
-/**
- * Returns the nodes of the parts of a line, with links as buttons that look like links.
- * @param {import('./facts.js').Line} line
- * @param {(part: object) => void} follow
- * @returns {Node[]}
- */
+/** Returns the nodes of the parts of a line, with links as buttons that look like links. */
 export function partsOf(line, follow) {
   const nodes = []
   for (const part of line) {

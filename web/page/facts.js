@@ -33,24 +33,14 @@ export const blank = { kind: '', title: '', state: '', stateText: '', copy: '', 
 
 /**
  * Describes the object with a key, or returns null if it is gone.
- * @param {import('./store.js').Store} store
- * @param {string} key
- * @param {number} now
  * @returns {Description|null}
  */
 export function describe(store, key, now) {
-  const id = key.slice(2)
-  if (key.startsWith('b:')) {
-    const block = store.blocks.get(id)
-    return block ? ofBlock(store, block, now) : null
-  }
-  if (key.startsWith('p:')) return ofPool(store, id, now)
-  if (key.startsWith('w:')) {
-    const claim = store.waiting.get(id)
-    return claim ? ofWaiting(store, claim, now) : null
-  }
+  if (key.startsWith('p:')) return ofPool(store, key.slice(2), now)
   if (key.startsWith('s:') || key.startsWith('u:')) return ofSpan(store, key)
-  return null
+  const thing = store.at(key)
+  if (!thing) return null
+  return key.startsWith('b:') ? ofBlock(store, thing, now) : ofWaiting(store, thing, now)
 }
 
 // Describes withheld addresses of a pool, or addresses of unknown use.
@@ -163,7 +153,6 @@ function limits(of) {
 
 /**
  * Describes the usage of a pool: a sentence and its parts, as [state, addresses, share].
- * @param {object} pool
  * @returns {{text: string, parts: [string, bigint, string][]}|null}
  */
 export function usageOf(pool) {

@@ -1,5 +1,6 @@
 // Parses the text that narrows a list: words, and fields such as project:shop.
 
+import { BLOCK_STATES } from './places.js'
 import { parse } from './ranges.js'
 import { poolName, STATES } from './words.js'
 
@@ -12,7 +13,6 @@ export const FIELDS = {
 /**
  * Splits "project:shop" into its field and its value. Text without a field has none; no field has
  * a name that can be the first group of an IPv6 address.
- * @param {string} word
  * @returns {{field: string, value: string}}
  */
 export function splitField(word) {
@@ -22,18 +22,14 @@ export function splitField(word) {
   return { field, value: word.slice(colon + 1) }
 }
 
-const POOL_STATES = { Ready: 'ready', Exhausted: 'exhausted', Pending: 'pending', Terminating: 'terminating', Paused: 'paused' }
-const BLOCK_STATES = { Bound: STATES.held, Retained: STATES.retained, Cooling: STATES.cooling, Releasing: STATES.releasing, Carved: STATES.carved }
-
 /**
  * Returns the texts of a pool, a block, a waiting claim, or a row of the map.
- * @param {object} thing
  * @returns {{cidr: string, state: string, pool: string, kind: string, namespace: string, claim: string, project: string, class: string}}
  */
 export function textsOf(thing) {
   if ('known' in thing) {
     return {
-      cidr: thing.cidr, state: thing.known ? POOL_STATES[thing.phase] ?? (thing.phase || '').toLowerCase() : STATES.unknown, pool: thing.parent ? poolName(thing.parent) : '',
+      cidr: thing.cidr, state: thing.known ? (thing.phase || '').toLowerCase() : STATES.unknown, pool: thing.parent ? poolName(thing.parent) : '',
       kind: thing.kind, namespace: thing.namespace ?? '', claim: thing.name, project: thing.project ?? '', class: (thing.classes ?? []).join(', '),
     }
   }
@@ -46,8 +42,9 @@ export function textsOf(thing) {
   if ('level' in thing) {
     return { cidr: thing.cidr, state: STATES[thing.state] ?? thing.state, pool: thing.pool, kind: '', namespace: '', claim: thing.label, project: '', class: '' }
   }
+  const state = STATES[BLOCK_STATES[thing.state]] ?? thing.state
   return {
-    cidr: thing.cidr, state: thing.drained ? `${BLOCK_STATES[thing.state] ?? thing.state}, ${STATES.drained}` : BLOCK_STATES[thing.state] ?? thing.state,
+    cidr: thing.cidr, state: thing.drained ? `${state}, ${STATES.drained}` : state,
     pool: thing.pool ? poolName(thing.pool) : '', kind: thing.holderKind, namespace: thing.holderNamespace, claim: thing.holderName,
     project: thing.project, class: thing.class,
   }
@@ -55,7 +52,6 @@ export function textsOf(thing) {
 
 /**
  * Makes the condition of a filter. All words must match.
- * @param {string} text
  * @returns {((thing: object) => boolean)|null} null: there is no condition
  */
 export function filterOf(text) {
@@ -100,11 +96,7 @@ function contains(texts, wanted) {
   return `${texts.namespace}/${texts.claim}`.toLowerCase().includes(wanted)
 }
 
-/**
- * Returns the address family of a thing.
- * @param {object} thing
- * @returns {number}
- */
+/** Returns the address family of a thing. */
 export function familyOf(thing) {
   return thing.family ?? 4
 }

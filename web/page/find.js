@@ -4,7 +4,7 @@ import { splitField } from './filter.js'
 import { compareAddresses } from './list.js'
 import { parse, formatRange } from './ranges.js'
 import { keyOf } from './strips.js'
-import { counted, objectName, poolName } from './words.js'
+import { counted, holderName, poolName } from './words.js'
 
 /**
  * Represents the target of a suggestion.
@@ -24,7 +24,6 @@ const MOST = 10
 
 /**
  * Parses a search text.
- * @param {string} text
  * @returns {{kind: 'empty'|'range'|'field'|'text', range?: object, field?: string, value?: string}}
  */
 export function parseQuery(text) {
@@ -37,13 +36,7 @@ export function parseQuery(text) {
   return { kind: 'text', value: field === 'address' ? value : trimmed }
 }
 
-/**
- * Returns suggestions for a text, the best one first.
- * @param {import('./store.js').Store} store
- * @param {string} text
- * @param {number} [most]
- * @returns {Suggestion[]}
- */
+/** Returns suggestions for a text, the best one first. */
 export function suggest(store, text, most = MOST) {
   const query = parseQuery(text)
   switch (query.kind) {
@@ -86,7 +79,7 @@ function suggestion(thing) {
     return { kind: 'Waits', text: `${thing.namespace}/${thing.name}`, detail: thing.reason, target: { type: 'key', key: keyOf(thing) } }
   }
   const pool = thing.pool ? ` in pool ${poolName(thing.pool)}` : ''
-  return { kind: 'Block', text: thing.cidr, detail: `${objectName({ kind: thing.holderKind, namespace: thing.holderNamespace, name: thing.holderName })}${pool}`, target: { type: 'key', key: keyOf(thing) } }
+  return { kind: 'Block', text: thing.cidr, detail: `${holderName(thing)}${pool}`, target: { type: 'key', key: keyOf(thing) } }
 }
 
 function claimSuggestion(block) {

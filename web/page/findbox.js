@@ -16,11 +16,6 @@ export class FindBox {
   #at = -1
   #typed = false // the text is newer than the last look
 
-  /**
-   * @param {import('./store.js').Store} store
-   * @param {(target: import('./find.js').Target) => void} go
-   * @param {(sentence: string) => void} say
-   */
   constructor(store, go, say) {
     this.#store = store
     this.#go = go

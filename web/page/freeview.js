@@ -1,7 +1,6 @@
 // Shows free space as rows: the next blocks that a pool would hand out, each with the way to claim
 // it.
 
-import { claimCommand, claimManifest } from './commands.js'
 import { button, byId, copyButton, h } from './dom.js'
 import { parse } from './ranges.js'
 import { askUntilAnswered } from './retry.js'
@@ -19,7 +18,6 @@ export class FreeView {
   #pools = ''
   #wanted = { pool: '', length: '' }
 
-  /** @param {import('./app.js').App} app */
   constructor(app) {
     this.#app = app
     byId('free-pool').addEventListener('change', () => this.#choose({ pool: byId('free-pool').value, length: '' }))
@@ -39,7 +37,7 @@ export class FreeView {
     if (this.#visible) this.#askOnce()
   }
 
-  /** Sets whether the tab is on the screen. @param {boolean} visible */
+  /** Sets whether the tab is on the screen. */
   show(visible) {
     this.#visible = visible
     if (!visible) return
@@ -128,14 +126,8 @@ export class FreeView {
 
   #row({ block, blocks }) {
     const pool = this.#app.store.pools.get(this.#wanted.pool)
-    const { say } = this.#app
     const range = parse(block)
-    const asked = this.#app.asked(pool, block, range.length)
-    const buttons = [
-      copyButton(block, block, say, 'Copy CIDR'), copyButton(claimCommand(asked), `the command that claims ${block}`, say, 'Copy command'),
-      copyButton(claimManifest(asked), `the manifest that claims ${block}`, say, 'Copy YAML'),
-    ]
-    if (!this.#app.store.hello.readOnly) buttons.push(button('Claim…', () => this.#app.askClaim(asked), { class: 'small', 'aria-label': `Claim ${block}` }))
+    const buttons = [copyButton(block, block, this.#app.say, 'Copy CIDR'), ...this.#app.claimButtons(pool, block, range.length)]
     return h('tr', {}, h('td', { class: 'address' }, button(block, () => this.#app.go({ type: 'range', ...range, text: block }), { class: 'link' })), blocks && h('td', { text: blocks }), h('td', {}, h('div', { class: 'buttons' }, ...buttons)))
   }
 }

@@ -22,10 +22,7 @@ const LISTED = [
   [['Esc'], 'on the map: select nothing, then show all; elsewhere: close'],
 ]
 
-/**
- * Follows the keys.
- * @param {Object<string, () => void>} actions by key
- */
+/** Follows the keys. @param {Object<string, () => void>} actions by key */
 export function followKeys(actions) {
   byId('help-body').append(h('dl', { class: 'keys' }, ...LISTED.flatMap(([keys, text]) => [h('dt', {}, ...keys.flatMap((key, i) => (i > 0 ? [' ', h('kbd', { text: key })] : [h('kbd', { text: key })]))), h('dd', { text })])))
   const box = byId('keys-on')

@@ -1,7 +1,7 @@
 // Shows the legend: the meaning of colors and patterns, and the number of blocks with each.
 
 import { atMostEvery, byId, h } from './dom.js'
-import { drawTile } from '../map/index.js'
+import { drawSwatch } from '../map/index.js'
 import { count } from './words.js'
 
 /** Shows the legend below the maps. */
@@ -11,7 +11,6 @@ export class Legend {
   /** Draws it again soon, or at once: refresh.now. */
   refresh = atMostEvery(() => this.#draw(), 500)
 
-  /** @param {import('./maps.js').Maps} maps */
   constructor(maps) {
     this.#maps = maps
   }
@@ -48,15 +47,9 @@ export function joinLegends(legends) {
 /**
  * Returns an entry of a legend, with a swatch in its color and pattern.
  * @param {{label: string, color: string, ink: string, pattern: string, count: number}} entry
- * @returns {HTMLElement}
  */
 export function item({ label, color, ink, pattern, count: blocks }) {
   const swatch = h('canvas', { width: 52, height: 28, 'aria-hidden': 'true' })
-  const context = swatch.getContext('2d')
-  const tile = h('canvas', { width: 8, height: 8 })
-  drawTile(tile.getContext('2d'), pattern, { fill: color, ink })
-  context.scale(2, 2)
-  context.fillStyle = context.createPattern(tile, 'repeat')
-  context.fillRect(0, 0, 26, 14)
+  drawSwatch(swatch, { color, ink, pattern })
   return h('li', {}, swatch, h('span', { text: label }), blocks > 0 && h('span', { class: 'count', text: count(blocks) }))
 }

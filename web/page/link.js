@@ -39,11 +39,7 @@ function parseMap(text) {
   return space ? { space, from, to } : null
 }
 
-/**
- * Writes a view as a fragment, without "#". The fragment never has the token.
- * @param {View} view
- * @returns {string}
- */
+/** Writes a view as a fragment, without "#". The fragment never has the token. */
 export function formatLink(view) {
   const parts = []
   for (const map of view.views ?? []) {

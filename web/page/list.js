@@ -1,7 +1,8 @@
 // Selects and orders the rows of the list, and makes the texts of their cells.
 
 import { filterOf, familyOf, textsOf } from './filter.js'
-import { date, duration } from './words.js'
+import { formatRange } from './ranges.js'
+import { counted, date, duration, objectName } from './words.js'
 
 /**
  * Describes a column of the list.
@@ -46,12 +47,7 @@ export const SHOWN = {
   map: 'What the map shows',
 }
 
-/**
- * Returns the things of the register for a list.
- * @param {import('./store.js').Store} store
- * @param {string} show a key of SHOWN
- * @returns {object[]}
- */
+/** Returns the things of the register for a list. @param {string} show a key of SHOWN */
 export function thingsOf(store, show) {
   const things = []
   if (show === 'pools' || show === 'all') {
@@ -68,9 +64,23 @@ export function thingsOf(store, show) {
 }
 
 /**
+ * Returns the thing behind a row of the map: a known one, free space, or strips that are in one
+ * place.
+ */
+export function thingOnMap(store, row, family) {
+  const known = row.id && store.at(row.id)
+  if (known) return known
+  const several = row.id === null && row.state === 'several'
+  const cidr = formatRange(row.from, row.to, family)
+  return {
+    level: row.level, key: row.id ?? `r:${cidr}`, cidr, from: row.from, to: row.to, family, pool: '',
+    state: several ? row.sub : row.state, label: several ? counted(row.count, 'strip') : row.state === 'free' ? '' : row.label, since: 0,
+  }
+}
+
+/**
  * Filters and sorts. Equal rows follow the order of their addresses, and empty cells are last.
- * @param {object[]} things
- * @param {{filter: string, sort: string}} how sort: a column, with "-" before it for the
+ * @param {{filter?: string, sort?: string}} how sort: a column, with "-" before it for the
  *   other direction
  * @returns {object[]} a new list
  */
@@ -88,34 +98,18 @@ export function arrange(things, { filter = '', sort = 'address' }) {
   return keyed.map((one) => one.row)
 }
 
-/**
- * Returns the holder of a row in words.
- * @param {object} thing
- * @returns {string}
- */
+/** Returns the holder of a row in words. */
 export function holder(thing) {
   const texts = textsOf(thing)
-  if (!texts.kind) return texts.claim
-  return `${texts.kind} ${texts.namespace ? `${texts.namespace}/` : ''}${texts.claim}`
+  return texts.kind ? objectName({ kind: texts.kind, namespace: texts.namespace, name: texts.claim }) : texts.claim
 }
 
-/**
- * Returns the age of a row in short form.
- * @param {object} thing
- * @param {number} now
- * @returns {string}
- */
+/** Returns the age of a row in short form. */
 export function age(thing, now) {
   return typeof thing.since === 'number' && thing.since > 0 ? duration(now - thing.since) : ''
 }
 
-/**
- * Compares by family, by first address, and the larger one first; things without addresses are
- * last.
- * @param {object} a
- * @param {object} b
- * @returns {number}
- */
+/** Compares by family, by first address, and the larger one first; things without addresses are last. */
 export function compareAddresses(a, b) {
   const placed = (thing) => thing.from != null && thing.from >= 0n
   if (!placed(a) || !placed(b)) return Number(placed(b)) - Number(placed(a))

@@ -21,7 +21,6 @@ export class ListView {
   #marked = '' // the filter whose rows are marked on the map
   #redo = atMostEvery(() => this.#compute(), 1000)
 
-  /** @param {import('./app.js').App} app */
   constructor(app) {
     this.#app = app
     byId('show').append(...Object.entries(SHOWN).map(([value, text]) => h('option', { value, text })))
@@ -63,7 +62,7 @@ export class ListView {
     if (byId('show').value === 'map') this.refresh()
   }
 
-  /** Sets whether the list is on the screen. @param {boolean} visible */
+  /** Sets whether the list is on the screen. */
   show(visible) {
     this.#visible = visible
     if (visible && this.#stale) this.#compute()
@@ -105,7 +104,7 @@ export class ListView {
     const things = show === 'map' ? this.#app.maps.visibleThings() : thingsOf(this.#app.store, show)
     const filter = byId('filter').value.trim()
     this.#rows = arrange(things, { filter, sort: this.#sort })
-    if (filter !== this.#marked || filter !== '') this.#app.maps.highlight(filter === '' ? [] : this.#rows.map(rowKey))
+    if (filter !== this.#marked || filter !== '') this.#app.maps.highlight(filter === '' ? [] : this.#rows.map(keyOf))
     this.#marked = filter
     this.#page = Math.min(this.#page, Math.max(0, Math.ceil(this.#rows.length / PAGE) - 1))
     this.#draw()
@@ -140,7 +139,7 @@ export class ListView {
   // Returns the row of a thing: the existing one if it has the same texts except for its age and
   // is not taken, else a new one.
   #row(thing, now, taken) {
-    const key = rowKey(thing)
+    const key = keyOf(thing)
     const texts = textsOf(thing)
     const says = JSON.stringify([texts.cidr, texts.claim, ...COLUMNS.map((column) => String(column.value(thing)))])
     const there = this.#drawn.get(key)
@@ -189,8 +188,4 @@ export class ListView {
     setTimeout(() => URL.revokeObjectURL(url), 10_000)
     this.#app.say(`Exported ${counted(this.#rows.length, 'row')}.`)
   }
-}
-
-function rowKey(thing) {
-  return 'level' in thing ? thing.key : keyOf(thing)
 }

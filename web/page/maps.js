@@ -2,12 +2,13 @@
 
 import { atMostEvery, button, byId, h } from './dom.js'
 import { joinLegends } from './legend.js'
-import { THEMES } from '../map/index.js'
-import { chooseSlots, countsOf, sameSlots } from './palette.js'
+import { thingOnMap } from './list.js'
+import { chooseSlots, sameSlots, THEMES } from '../map/index.js'
+import { countsOf } from './palette.js'
 import { Pane } from './pane.js'
 import { Pending } from './pending.js'
 import { rangeOfKey } from './places.js'
-import { formatRange } from './ranges.js'
+import { homeOf } from './strips.js'
 import { counted, poolName, spaceName } from './words.js'
 
 const MANY = 5000 // from this number of strips on, one change does not draw them at once
@@ -28,10 +29,6 @@ export class Maps {
   #pending = new Pending()
   #flushSoon = atMostEvery(() => this.#flush(), 400)
 
-  /**
-   * @param {import('./app.js').App} app
-   * @param {import('./strips.js').Strips} strips
-   */
   constructor(app, strips) {
     this.#app = app
     this.#strips = strips
@@ -75,17 +72,17 @@ export class Maps {
   /** Zooms the map that was used last, around the selection if it is visible. */
   zoom(factor) {
     const { selected, store } = this.#app
-    const thing = store.blocks.get(selected.slice(2)) ?? store.pools.get(selected.slice(2)) ?? rangeOfKey(selected)
+    const thing = store.at(selected) ?? rangeOfKey(selected)
     this.active?.zoom(factor, thing?.from == null ? null : { family: thing.family, from: thing.from, to: thing.to })
   }
 
-  /** Returns the strips above and below a strip, or null. @param {string} key */
+  /** Returns the strips above and below a strip, or null. */
   around(key) {
     const pane = this.#panes.get(this.#strips.spaceOf(key))
     return pane ? pane.map.around(key) : null
   }
 
-  /** Reports whether a strip is on a map. @param {string} key */
+  /** Reports whether a strip is on a map. */
   has(key) {
     return this.#strips.spaceOf(key) !== undefined
   }
@@ -101,7 +98,7 @@ export class Maps {
   #flush() {
     const { put, remove } = this.#pending.end()
     const before = this.#panes.size
-    for (const pane of this.panes) pane.take(put, remove)
+    for (const pane of this.panes) pane.take({ put, remove })
     this.#arrange()
     for (const pane of this.panes) this.#drawRoots(pane)
     this.#drawColors()
@@ -123,19 +120,19 @@ export class Maps {
     }, { class: 'small' })), ...(roots.length > ROOTS ? [h('span', { class: 'quiet', text: `and ${counted(roots.length - ROOTS, 'more root pool')}` })] : []))
   }
 
-  /** Shows these spaces. @param {string[]} ids */
+  /** Shows these spaces. */
   choose(ids) {
     this.#chosen = ids
     this.#arrange()
     this.#app.keepLink()
   }
 
-  /** Selects a strip, or clears the selection. @param {string} key */
+  /** Selects a strip, or clears the selection. */
   select(key) {
     for (const pane of this.panes) pane.select(this.#strips.spaceOf(key) === pane.space.id ? key : null)
   }
 
-  /** Shows a strip or a range in a map. @param {string} key */
+  /** Shows a strip or a range in a map. */
   reveal(key) {
     if (!this.#pending.isEmpty) this.#flush()
     const space = this.#strips.spaceOf(key)
@@ -152,7 +149,7 @@ export class Maps {
     pane.map.view = { space: pane.space.id, from: range.from - around, to: range.to + around }
   }
 
-  /** Colors all maps. @param {string} name */
+  /** Colors all maps. */
   colorBy(name) {
     this.#color = name
     this.#slots = null
@@ -181,7 +178,7 @@ export class Maps {
     for (const pane of this.panes) pane.map.theme = theme
   }
 
-  /** Marks strips, or none. @param {string[]} keys */
+  /** Marks strips, or none. */
   highlight(keys) {
     this.#highlighted = keys
     for (const pane of this.panes) pane.map.highlight(keys)
@@ -198,22 +195,9 @@ export class Maps {
     }))
   }
 
-  /** Returns the visible parts of the maps as rows of the list. @returns {object[]} */
+  /** Returns the visible parts of the maps as rows of the list. */
   visibleThings() {
-    return this.panes.flatMap((pane) => pane.map.visible(1000).map((row) => this.#thing(row, pane.space)))
-  }
-
-  #thing(row, space) {
-    const id = row.id?.slice(2)
-    const { store } = this.#app
-    const known = row.id && { b: store.blocks, p: store.pools, w: store.waiting }[row.id[0]]?.get(id)
-    if (known) return known
-    const several = row.id === null && row.state === 'several'
-    const cidr = formatRange(row.from, row.to, space.family)
-    return {
-      level: row.level, key: row.id ?? `r:${cidr}`, cidr, from: row.from, to: row.to, family: space.family, pool: '',
-      state: several ? row.sub : row.state, label: several ? counted(row.count, 'strip') : row.state === 'free' ? '' : row.label, since: 0,
-    }
+    return this.panes.flatMap((pane) => pane.map.visible(1000).map((row) => thingOnMap(this.#app.store, row, pane.space.family)))
   }
 
   #paneFor(range) {
@@ -294,13 +278,4 @@ export class Maps {
     const ids = [...byId('spaces-choice').querySelectorAll('input:checked')].map((box) => box.value)
     this.choose(ids.length > 0 ? ids : [this.#strips.spaces[0].id])
   }
-}
-
-// Returns the root pool to show first; null: all of them.
-function homeOf(roots) {
-  if (roots.length < 2) return null
-  const span = roots.reduce((last, root) => (root.to > last ? root.to : last), 0n) - roots[0].from + 1n
-  const pools = roots.reduce((sum, root) => sum + root.to - root.from + 1n, 0n)
-  if (pools * 3n >= span) return null
-  return roots.reduce((best, root) => (root.to - root.from > best.to - best.from ? root : best))
 }

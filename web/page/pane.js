@@ -3,6 +3,7 @@
 import { h } from './dom.js'
 import { createMap } from '../map/index.js'
 import { format, formatRange, rangeOf } from './ranges.js'
+import { partIn } from './strips.js'
 import { spaceName } from './words.js'
 
 const STILL = 5 // a pointer that moves more, in pixels, drags
@@ -28,13 +29,11 @@ export class Pane {
     this.roots = h('div', { class: 'roots', role: 'group', 'aria-label': `Root pools of ${spaceName(space)}`, hidden: true })
     this.place = h('div', { class: 'map' })
     this.section = h('div', { class: 'pane', 'data-space': space.id }, this.roots, this.place)
-    this.map = createMap(this.place, { theme, labels: true })
+    this.map = createMap(this.place, { theme })
     this.map.colorBy(color, { slots })
     this.quiet = false
     this.moved = false
     const { canvas } = this.map
-    canvas.setAttribute('role', 'application')
-    canvas.setAttribute('aria-roledescription', 'map')
     canvas.setAttribute('aria-label', `Map of ${spaceName(space)}`)
     canvas.setAttribute('aria-describedby', 'map-help')
     this.map.on('select', (key) => this.quiet || onSelect(key))
@@ -45,8 +44,6 @@ export class Pane {
     })
     this.section.addEventListener('focusin', onUse)
     this.section.addEventListener('pointerdown', onUse)
-    // Tab leaves the map: arrow keys move between strips, and there can be many of them.
-    this.place.addEventListener('keydown', (event) => event.key === 'Tab' && event.stopPropagation(), { capture: true })
     followFree(this, onRange)
   }
 
@@ -58,11 +55,8 @@ export class Pane {
   }
 
   /** Takes a change, which can be of all spaces. */
-  take({ spaces, strips }, remove) {
-    const own = strips.filter((strip) => strip.space === this.space.id)
-    const ids = new Set(own.map((strip) => strip.id))
-    const put = { spaces: spaces.filter((space) => space.id === this.space.id), strips: own }
-    this.map.change({ put, remove: remove.filter((id) => !ids.has(id)) })
+  take(change) {
+    this.map.change(partIn(this.space.id, change))
   }
 
   /** Shows the view of a link. @param {{from: string, to: string}} view */
@@ -79,10 +73,7 @@ export class Pane {
     this.map.view = { space: this.space.id, from: from - around, to: to + around }
   }
 
-  /**
-   * Shows a range, or everything, as before any movement by the user.
-   * @param {object|null} range
-   */
+  /** Shows a range, or everything, as before any movement by the user. */
   home(range) {
     this.quiet = true
     if (range) this.show(range)
@@ -91,7 +82,7 @@ export class Pane {
     this.moved = false
   }
 
-  /** Selects a strip, or none. @param {string|null} key */
+  /** Selects a strip, or none. */
   select(key) {
     this.quiet = true
     this.map.select(key)

@@ -1,7 +1,6 @@
 // Shows the panel beside the map: the description of the selection, and the answers of `who` and
 // `explain`.
 
-import { claimCommand, claimManifest } from './commands.js'
 import { atMostEvery, button, byId, copyButton, h, partsOf } from './dom.js'
 import { blank, describe } from './facts.js'
 import { rangeOfKey } from './places.js'
@@ -17,11 +16,12 @@ export class Panel {
   #key = ''
   #abort = null
   #extra = { lines: [], sections: [], note: '' } // the answers to questions
-  #summary = ''
+  /** A sentence about the selection. */
+  summary = ''
   #drawn = ''
-  #redraw = atMostEvery(() => this.#draw(), 1000)
+  /** Draws the panel soon, after a change of the register. */
+  refresh = atMostEvery(() => this.#draw(), 1000)
 
-  /** @param {import('./app.js').App} app */
   constructor(app) {
     this.#app = app
     byId('panel-close').addEventListener('click', () => {
@@ -35,12 +35,7 @@ export class Panel {
     return this.#key === '' ? '' : this.#description()?.pool ?? ''
   }
 
-  /** Returns a sentence about the selection. */
-  get summary() {
-    return this.#summary
-  }
-
-  /** Shows the object with a key; nothing if the key is empty. @param {string} key */
+  /** Shows the object with a key; nothing if the key is empty. */
   show(key) {
     this.#key = key
     this.#abort?.abort()
@@ -52,11 +47,6 @@ export class Panel {
     byId('panel').scrollTop = 0
     this.#draw()
     if (key) this.#ask(key, this.#abort.signal)
-  }
-
-  /** Draws the panel after a change of the register. */
-  refresh() {
-    this.#redraw()
   }
 
   #description() {
@@ -80,7 +70,7 @@ export class Panel {
       this.#frame('', this.#app.store.complete ? 'It is gone' : 'Being read', [h('p', { class: 'quiet', text: this.#app.store.complete ? 'What was selected is not there any more, or you may not read it.' : 'It has not been read yet.' })])
       return
     }
-    this.#summary = [said.kind, said.title, said.stateText].filter((one) => one).join(', ')
+    this.summary = [said.kind, said.title, said.stateText].filter((one) => one).join(', ')
     this.#frame(said.kind, said.title, this.#content(said))
   }
 
@@ -99,7 +89,7 @@ export class Panel {
     const text = `${store.pools.size} ${blocks} ${store.waiting.size} ${store.complete}`
     if (text === this.#drawn) return
     this.#drawn = text
-    this.#summary = ''
+    this.summary = ''
     this.#frame('', 'Details', [
       h('p', { class: 'quiet', text: 'Select a strip of the map or a row of the list to see who holds it, where it lies, and why a claim waits.' }),
       h('dl', { class: 'facts' }, ...[['Pools', store.pools.size], ['Blocks of claims', blocks], ['Claims that wait', store.waiting.size]].flatMap(([label, n]) => [h('dt', { text: label }), h('dd', { text: count(n) })])),
@@ -165,11 +155,8 @@ export class Panel {
 
   // Returns a section with the ways to claim exactly these addresses.
   #claimable({ pool, cidr, length }) {
-    const { say } = this.#app
-    const asked = this.#app.asked(pool, cidr, length)
-    return h('div', { class: 'section' }, h('h3', { text: `Claim it from pool ${poolName(pool.id)}` }), h('div', { class: 'buttons' },
-      copyButton(claimCommand(asked), `the command that claims ${cidr}`, say, 'Copy command'), copyButton(claimManifest(asked), `the manifest that claims ${cidr}`, say, 'Copy YAML'),
-      !this.#app.store.hello.readOnly && button('Claim…', () => this.#app.askClaim(asked), { class: 'small', 'aria-label': `Claim ${cidr}` })))
+    const buttons = this.#app.claimButtons(pool, cidr, length)
+    return h('div', { class: 'section' }, h('h3', { text: `Claim it from pool ${poolName(pool.id)}` }), h('div', { class: 'buttons' }, ...buttons))
   }
 
   #actions(said) {

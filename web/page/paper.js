@@ -12,10 +12,7 @@ const MOST_HEIGHT = 1300
 const SCALE = 2
 const MOST_POOLS = 500
 
-/**
- * Prepares the page for paper when it is printed, and tidies up afterwards.
- * @param {import('./app.js').App} app
- */
+/** Prepares the page for paper when it is printed, and tidies up afterwards. */
 export function followPrinting(app) {
   addEventListener('beforeprint', () => byId('paper').replaceChildren(...pages(app)))
   addEventListener('afterprint', () => byId('paper').replaceChildren())

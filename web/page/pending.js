@@ -6,16 +6,11 @@ export class Pending {
   #put = new Map()
   #remove = new Set()
 
-  /** @returns {boolean} */
   get isEmpty() {
     return this.#put.size === 0 && this.#remove.size === 0
   }
 
-  /**
-   * Takes a change. It removes before it puts.
-   * @param {{spaces: object[], strips: object[]}} put
-   * @param {string[]} remove
-   */
+  /** Takes a change. It removes before it puts. @param {{spaces: object[], strips: object[]}} put */
   take(put, remove) {
     for (const space of put.spaces) this.#spaces.set(space.id, space)
     for (const id of remove) {

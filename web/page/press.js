@@ -17,7 +17,7 @@ export class Press {
     this.#ground = ground
   }
 
-  /** Follows the pointers over a document. @param {EventTarget} page */
+  /** Follows the pointers over a document. */
   follow(page) {
     page.addEventListener('pointerdown', () => this.#begin(), { capture: true })
     for (const end of ENDS) page.addEventListener(end, () => this.#endIn(TAP), { capture: true })
@@ -28,10 +28,7 @@ export class Press {
     return this.#released
   }
 
-  /**
-   * Does something now, or once the pointer is released, in the order of the calls.
-   * @param {() => void} work
-   */
+  /** Does something now, or once the pointer is released, in the order of the calls. */
   after(work) {
     if (this.#released) this.#released.then(work)
     else work()

@@ -6,15 +6,13 @@ import { compareAddresses } from './list.js'
 import { poolLink } from './places.js'
 import { format, formatRange, prefixesOf } from './ranges.js'
 import { keyOf } from './strips.js'
-import { count, counted } from './words.js'
+import { count, counted, holderName } from './words.js'
 
 const MOST = 8
 const MOST_BLOCKS = 20
 
 /**
  * Describes a range.
- * @param {import('./store.js').Store} store
- * @param {import('./ranges.js').Range} range
  * @returns {import('./facts.js').Description & {range: object, claimable: {pool: object, cidr: string, length: number}[]}}
  */
 export function describeRange(store, range) {
@@ -32,17 +30,12 @@ export function describeRange(store, range) {
   }
 }
 
-/**
- * Returns the blocks that overlap a range that is no block.
- * @param {import('./store.js').Store} store
- * @param {import('./ranges.js').Range} range
- * @returns {import('./reports.js').Section}
- */
+/** Returns the blocks that overlap a range that is no block. */
 export function blocksSection(store, range) {
   const found = []
   for (const block of store.blocks.values()) if (overlap(block, range)) found.push(block)
   found.sort(compareAddresses)
-  const lines = found.slice(0, MOST_BLOCKS).map((block) => [{ text: block.cidr, to: keyOf(block) }, `${block.state.toLowerCase()}, by ${block.holderKind} ${block.holderNamespace ? `${block.holderNamespace}/` : ''}${block.holderName}`])
+  const lines = found.slice(0, MOST_BLOCKS).map((block) => [{ text: block.cidr, to: keyOf(block) }, `${block.state.toLowerCase()}, by ${holderName(block)}`])
   if (found.length > MOST_BLOCKS) lines.push([`${counted(found.length - MOST_BLOCKS, 'more block')}: filter the list by a CIDR`])
   return { title: 'Blocks in it and around it', lines: lines.length > 0 ? lines : [['There is none that you may read.']] }
 }

@@ -2,6 +2,8 @@
 
 import { format, formatRange as formatOf, parse as read, parseAddress, prefixesOf } from '../map/address.js'
 
+/** @typedef {{from: bigint, to: bigint}} Span */
+
 /**
  * @typedef {object} Range
  * @property {4|6} family
@@ -14,7 +16,6 @@ import { format, formatRange as formatOf, parse as read, parseAddress, prefixesO
 
 /**
  * Reads an address, a CIDR, or two addresses with "-" between them.
- * @param {string} text
  * @returns {Range|null}
  */
 export function parse(text) {
@@ -38,8 +39,6 @@ function unmapped(range) {
 
 /**
  * Reads the range of a CIDR, or the range from one address to another.
- * @param {string} from
- * @param {string} [to]
  * @returns {{family: 4|6, from: bigint, to: bigint, length: number}|null}
  */
 export function rangeOf(from, to) {
@@ -50,15 +49,32 @@ export function rangeOf(from, to) {
   }
 }
 
-/**
- * Writes a range: an address, a CIDR, or two addresses with "-" between them.
- * @param {bigint} from
- * @param {bigint} to
- * @param {4|6} family
- * @returns {string}
- */
+/** Writes a range: an address, a CIDR, or two addresses with "-" between them. */
 export function formatRange(from, to, family) {
   return formatOf(from, to, family).replace('–', '-')
+}
+
+/** Orders ranges by their first address. */
+export function byFrom(a, b) {
+  return a.from === b.from ? 0 : a.from < b.from ? -1 : 1
+}
+
+/**
+ * Returns the parts of a range that none of the others covers, in the order of the addresses.
+ * @param {Span} range
+ * @param {Span[]} others in any order
+ * @returns {Span[]}
+ */
+export function gapsIn({ from, to }, others) {
+  const gaps = []
+  let next = from
+  for (const other of [...others].sort(byFrom)) {
+    if (other.from > to) break
+    if (other.from > next) gaps.push({ from: next, to: other.from - 1n })
+    if (other.to >= next) next = other.to + 1n
+  }
+  if (next <= to) gaps.push({ from: next, to })
+  return gaps
 }
 
 export { format, prefixesOf }

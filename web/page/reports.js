@@ -14,12 +14,7 @@ import { count, counted, moment, objectName } from './words.js'
 
 const MOST_ROWS = 50
 
-/**
- * Returns the users of a block: the owners of its holder.
- * @param {object} report of who
- * @param {import('./store.js').Block} block
- * @returns {import('./facts.js').Line|null}
- */
+/** Returns the users of a block: the owners of its holder. @param {object} report of who */
 export function usedBy(report, block) {
   for (const place of report.places ?? []) {
     const held = (place.blocks ?? []).find((one) => one.allocation === block.allocation && one.cidr === block.cidr)
@@ -28,13 +23,7 @@ export function usedBy(report, block) {
   return null
 }
 
-/**
- * Returns the answer of `who` about addresses, a section for each pool.
- * @param {import('./store.js').Store} store
- * @param {object} report
- * @param {number} now
- * @returns {Section[]}
- */
+/** Returns the answer of `who` about addresses, a section for each pool. */
 export function whoSections(store, report, now) {
   const sections = (report.places ?? []).map((place) => ofPlace(store, place, now))
   if (report.omitted > 0) sections.push({ title: '', lines: [[`${counted(report.omitted, 'more row')} not shown: the list has them.`]] })
@@ -65,12 +54,7 @@ function ofHeld(store, block, now) {
   return [cidr, words.join('; ')]
 }
 
-/**
- * Returns the answer of `explain` about a claim that waits.
- * @param {object} report
- * @param {number} now
- * @returns {Section[]}
- */
+/** Returns the answer of `explain` about a claim that waits. */
 export function explainSections(report, now) {
   const sections = [{ title: 'Why it waits', lines: [[`It asks for ${report.asks}.`], [`${report.reason}: ${report.message}`]] }]
   if (report.block) sections[0] = { title: 'Its block', lines: [[`It asked for a block of ${report.asks}, and holds ${report.block}.`], [report.afterwards ?? '']] }
@@ -102,13 +86,7 @@ function orderSection(report, now) {
   return { title: 'Order', lines }
 }
 
-/**
- * Returns the claims that a Machine owns.
- * @param {import('./store.js').Store} store
- * @param {object} answer
- * @param {string} name
- * @returns {Section}
- */
+/** Returns the claims that a Machine owns. */
 export function machineSection(store, answer, name) {
   const claims = answer.claims ?? []
   if (claims.length === 0) return { title: 'Addresses', lines: [[`No IPAddressClaim that you may read is owned by a Machine named ${name}.`]] }

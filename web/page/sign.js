@@ -12,11 +12,7 @@ export class Sign {
   #say
   #spoken = ''
 
-  /**
-   * @param {import('./store.js').Store} store
-   * @param {(sentence: string) => void} say speaks to a screen reader
-   * @param {() => void} retry
-   */
+  /** @param {(sentence: string) => void} say speaks to a screen reader */
   constructor(store, say, retry) {
     this.#store = store
     this.#say = say
@@ -24,7 +20,6 @@ export class Sign {
     setInterval(() => this.#show(), 1000)
   }
 
-  /** @param {import('./stream.js').State} state */
   set(state) {
     this.#state = state
     this.#show()
@@ -58,9 +53,7 @@ export class Sign {
 
 /**
  * Returns the texts of the sign and the banner.
- * @param {import('./stream.js').State} state
  * @param {{blocks: Map, complete: boolean}} store
- * @param {number} now
  * @returns {[string, string]} the text of the banner is empty if there is none
  */
 export function wordsOf(state, store, now) {

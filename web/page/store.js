@@ -70,18 +70,12 @@ export class Store {
   #listeners = new Set()
   #facets = { namespace: new Map(), project: new Map(), class: new Map(), kind: new Map() }
 
-  /**
-   * Calls a function with every delta.
-   * @param {(delta: Delta) => void} listener
-   */
+  /** Calls a function with every delta. @param {(delta: Delta) => void} listener */
   listen(listener) {
     this.#listeners.add(listener)
   }
 
-  /**
-   * Takes a message of the stream.
-   * @param {object} message
-   */
+  /** Takes a message of the stream. */
   apply(message) {
     const delta = { first: !this.complete, ready: false, pools: [], blocks: [], waiting: [] }
     switch (message.type) {
@@ -112,29 +106,22 @@ export class Store {
     for (const listener of this.#listeners) listener(delta)
   }
 
-  /**
-   * Returns the blocks of a pool, child pools among them, in no order.
-   * @param {string} pool
-   * @returns {Iterable<Block>}
-   */
+  /** Returns the pool, the block or the waiting claim whose strip has a key, or undefined. */
+  at(key) {
+    return { b: this.blocks, p: this.pools, w: this.waiting }[key[0]]?.get(key.slice(2))
+  }
+
+  /** Returns the blocks of a pool, child pools among them, in no order. */
   blocksOf(pool) {
     return this.#blocksOf.get(pool) ?? []
   }
 
-  /**
-   * Returns the ids of the child pools of a pool, as far as they are known.
-   * @param {string} pool
-   * @returns {Iterable<string>}
-   */
+  /** Returns the ids of the child pools of a pool, as far as they are known. */
   childrenOf(pool) {
     return this.#children.get(pool) ?? []
   }
 
-  /**
-   * Returns the block that is a pool's space, or undefined.
-   * @param {string} pool
-   * @returns {Block|undefined}
-   */
+  /** Returns the block that is a pool's space, or undefined. */
   ownBlock(pool) {
     return this.#ownBlock.get(pool)
   }

@@ -48,7 +48,8 @@ export class Stream {
   #take
   #tell
   #ground
-  #state = { phase: 'connecting', text: '', retryAt: 0, heard: 0 }
+  /** @type {State} */
+  state = { phase: 'connecting', text: '', retryAt: 0, heard: 0 }
   #abort = null
   #watch = null
   #retry = null
@@ -56,23 +57,11 @@ export class Stream {
   #ready = false
   #closed = false
 
-  /**
-   * @param {object} options
-   * @param {string} options.token
-   * @param {(message: object) => void} options.onMessage
-   * @param {(state: State) => void} options.onState
-   * @param {Ground} [options.ground]
-   */
   constructor({ token, onMessage, onState, ground = browser() }) {
     this.#token = token
     this.#take = onMessage
     this.#tell = onState
     this.#ground = ground
-  }
-
-  /** @returns {State} */
-  get state() {
-    return this.#state
   }
 
   /** Connects; at once, even if it waits to try again. */
@@ -94,7 +83,7 @@ export class Stream {
     this.#ready = false
     const abort = new AbortController()
     this.#abort = abort
-    this.#become('connecting', this.#failures > 0 ? this.#state.text : '')
+    this.#become('connecting', this.#failures > 0 ? this.state.text : '')
     this.#listen()
     let response
     try {
@@ -167,8 +156,8 @@ export class Stream {
     } else if (!this.#ready) {
       this.#become('reading', '')
     } else {
-      this.#state.heard = this.#ground.now()
-      if (this.#state.silent) this.#become('live', '')
+      this.state.heard = this.#ground.now()
+      if (this.state.silent) this.#become('live', '')
     }
   }
 
@@ -176,7 +165,7 @@ export class Stream {
   #listen() {
     this.#ground.clearTimeout(this.#watch)
     this.#watch = this.#ground.setTimeout(() => {
-      this.#become(this.#ready ? 'behind' : this.#state.phase, `nothing was heard for ${SILENCE / 1000} seconds`, { silent: true })
+      this.#become(this.#ready ? 'behind' : this.state.phase, `nothing was heard for ${SILENCE / 1000} seconds`, { silent: true })
       this.#watch = this.#ground.setTimeout(() => this.#lost(`nothing was heard for ${DEAD / 1000} seconds`), DEAD - SILENCE)
     }, SILENCE)
   }
@@ -199,10 +188,10 @@ export class Stream {
   }
 
   #become(phase, text, { retryAt = 0, silent = false } = {}) {
-    const before = this.#state
+    const before = this.state
     const heard = silent || phase === 'lost' || phase === 'connecting' || phase === 'refused' ? before.heard : this.#ground.now()
-    this.#state = { phase, text, retryAt, heard, silent }
-    if (before.phase !== phase || before.text !== text || before.retryAt !== retryAt) this.#tell(this.#state)
+    this.state = { phase, text, retryAt, heard, silent }
+    if (before.phase !== phase || before.text !== text || before.retryAt !== retryAt) this.#tell(this.state)
   }
 }
 

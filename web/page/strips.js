@@ -1,30 +1,23 @@
 // Turns the register into the strips that the map draws. This is the only file that knows both.
 
 import { blockState } from './places.js'
+import { gapsIn } from './ranges.js'
 import { domainName } from './words.js'
 
-/**
- * The largest depth of pools in each other; a limit is needed because records can form a circle.
- */
+/** @typedef {{spaces: import('../map/store.js').Space[], strips: import('../map/store.js').Strip[]}} Put */
+
+/** The largest depth of pools in each other; a limit is needed because records can form a circle. */
 const DEEPEST = 128
 
-/**
- * Returns the key of a block, a pool or a waiting claim; it is the id of its strip.
- * @param {object} thing
- * @returns {string}
- */
+/** Returns the key of a block, a pool or a waiting claim, which is the id of its strip, or of a row of the map. */
 export function keyOf(thing) {
+  if ('level' in thing) return thing.key
   if ('known' in thing) return `p:${thing.id}`
   if ('reason' in thing) return `w:${thing.id}`
   return thing.child ? `p:${thing.child}` : `b:${thing.id}`
 }
 
-/**
- * Returns the id of the space of a routing domain and an address family.
- * @param {string} domain
- * @param {number} family
- * @returns {string}
- */
+/** Returns the id of the space of a routing domain and an address family. */
 export function spaceId(domain, family) {
   return `${domain || '?'}/${family}`
 }
@@ -37,7 +30,6 @@ export class Strips {
   #poolStrips = new Map() // pool id: its strip, so that a strip is drawn again only if it differs
   #spans = new Map() // pool id: ids of the strips of its withheld and unknown spans
 
-  /** @param {import('./store.js').Store} store */
   constructor(store) {
     this.#store = store
   }
@@ -55,7 +47,6 @@ export class Strips {
   /**
    * Returns the root pools of a space, in the order of their addresses. For a pool that the caller
    * cannot read, it returns the range from its first to its last block.
-   * @param {string} space
    * @returns {{key: string, from: bigint, to: bigint}[]}
    */
   rootsOf(space) {
@@ -83,20 +74,12 @@ export class Strips {
     return hull
   }
 
-  /**
-   * Returns the space of a strip, or undefined.
-   * @param {string} key
-   * @returns {string|undefined}
-   */
+  /** Returns the space of a strip, or undefined. */
   spaceOf(key) {
     return this.#drawn.get(key)
   }
 
-  /**
-   * Returns everything that is drawn of a space.
-   * @param {string} space
-   * @returns {{spaces: object[], strips: object[]}}
-   */
+  /** Returns everything that is drawn of a space. @returns {Put} */
   whole(space) {
     const work = { ...newWork(), whole: true }
     for (const id of new Set([...this.#store.pools.keys(), ...this.#spans.keys()])) {
@@ -115,8 +98,7 @@ export class Strips {
   /**
    * Returns the changes of the map for a delta. A strip that has moved to another space is removed
    * and put: the removals must come first.
-   * @param {import('./store.js').Delta} delta
-   * @returns {{put: {spaces: object[], strips: object[]}, remove: string[]}}
+   * @returns {{put: Put, remove: string[]}}
    */
   take(delta) {
     const work = newWork()
@@ -241,15 +223,8 @@ export class Strips {
 
   #unknownOf(pool) {
     if (!this.#store.complete || pool.usageFrom === 'records' || !pool.known) return []
-    const taken = [...this.#store.blocksOf(pool.id), ...pool.spans].filter((one) => one.from >= 0n).sort((a, b) => (a.from < b.from ? -1 : 1))
-    const gaps = []
-    let next = pool.from
-    for (const one of taken) {
-      if (one.from > next) gaps.push([next, one.from - 1n])
-      if (one.to >= next) next = one.to + 1n
-    }
-    if (next <= pool.to) gaps.push([next, pool.to])
-    return gaps.map(([from, to]) => ({ id: `u:${pool.id}/${from.toString(16)}`, from, to, state: 'unknown', label: 'not known' }))
+    const taken = [...this.#store.blocksOf(pool.id), ...pool.spans].filter((one) => one.from >= 0n)
+    return gapsIn(pool, taken).map(({ from, to }) => ({ id: `u:${pool.id}/${from.toString(16)}`, from, to, state: 'unknown', label: 'not known' }))
   }
 
   #waiting(claim, old, work) {
@@ -262,6 +237,28 @@ export class Strips {
       facets: { project: '', holder: claim.kind, class: claim.class ?? '' },
     }, work)
   }
+}
+
+/**
+ * Returns the root pool to show first: the largest one if root pools are so far apart that all of
+ * them would be dots; null: all of them.
+ * @template {import('./ranges.js').Span} Root
+ * @param {Root[]} roots
+ * @returns {Root|null}
+ */
+export function homeOf(roots) {
+  if (roots.length < 2) return null
+  const span = roots.reduce((last, root) => (root.to > last ? root.to : last), 0n) - roots[0].from + 1n
+  const pools = roots.reduce((sum, root) => sum + root.to - root.from + 1n, 0n)
+  if (pools * 3n >= span) return null
+  return roots.reduce((best, root) => (root.to - root.from > best.to - best.from ? root : best))
+}
+
+/** Returns the part of a change in one space. A strip that has come from another space is only put. */
+export function partIn(space, { put, remove }) {
+  const strips = put.strips.filter((strip) => strip.space === space)
+  const ids = new Set(strips.map((strip) => strip.id))
+  return { put: { spaces: put.spaces.filter(({ id }) => id === space), strips }, remove: remove.filter((id) => !ids.has(id)) }
 }
 
 function newWork() {

@@ -7,7 +7,8 @@ const NAMES = ['list', 'free', 'changes']
 
 /** Handles the tabs below the map. */
 export class Tabs {
-  #current = 'list'
+  /** The name of the tab on the screen. */
+  current = 'list'
   #listener
 
   /** @param {(name: string) => void} listener called when another tab is shown */
@@ -20,15 +21,10 @@ export class Tabs {
     })
   }
 
-  /** @returns {string} the name of the tab on the screen */
-  get current() {
-    return this.#current
-  }
-
-  /** Shows a tab. @param {string} name */
+  /** Shows a tab. */
   show(name) {
     if (!NAMES.includes(name)) return
-    this.#current = name
+    this.current = name
     for (const one of NAMES) {
       byId(`tab-${one}`).setAttribute('aria-selected', String(one === name))
       byId(`tab-${one}`).tabIndex = one === name ? 0 : -1

@@ -5,10 +5,7 @@ import { parseLink } from './link.js'
 
 const KEY = 'cadastre-token'
 
-/**
- * Takes the token from the fragment, else from the storage.
- * @returns {string} empty if there is none
- */
+/** Takes the token from the fragment, else from the storage. @returns {string} empty if there is none */
 export function takeToken() {
   const { token } = parseLink(location.hash)
   if (token) {

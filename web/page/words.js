@@ -20,8 +20,6 @@ const EXACT_DIGITS = 12
 /**
  * Returns a number for people, with commas between thousands. A number of more than twelve digits
  * becomes a power of two, or is rounded.
- * @param {string|number|bigint} value
- * @returns {string}
  */
 export function count(value) {
   const digits = String(value)
@@ -33,23 +31,12 @@ export function count(value) {
   return Number(number).toExponential(1).replace('e+', 'e')
 }
 
-/**
- * Returns a number with its noun: "1 block", "2 blocks".
- * @param {string|number|bigint} value
- * @param {string} noun
- * @param {string} [plural]
- * @returns {string}
- */
+/** Returns a number with its noun: "1 block", "2 blocks". */
 export function counted(value, noun, plural = `${noun}s`) {
   return `${count(value)} ${String(value) === '1' ? noun : plural}`
 }
 
-/**
- * Returns a share in percent. It is 0% only if there is nothing, and 100% only if there is all.
- * @param {bigint} part
- * @param {bigint} whole
- * @returns {string}
- */
+/** Returns a share in percent. It is 0% only if there is nothing, and 100% only if there is all. */
 export function percent(part, whole) {
   if (part === 0n || whole === 0n) return '0%'
   if (part >= whole) return '100%'
@@ -70,11 +57,7 @@ const STEPS = [
 ]
 const UNITS = { y: 365 * 86400, d: 86400, h: 3600, m: 60 }
 
-/**
- * Returns a length of time in the form of an age in kubectl: 40s, 5m10s, 3h20m, 4d.
- * @param {number} milliseconds
- * @returns {string}
- */
+/** Returns a length of time in the form of an age in kubectl: 40s, 5m10s, 3h20m, 4d. */
 export function duration(milliseconds) {
   const seconds = Math.max(0, Math.floor(milliseconds / 1000))
   for (const [from, unit, small, smallUnit] of STEPS) {
@@ -89,30 +72,20 @@ export function duration(milliseconds) {
 /**
  * Returns a moment and the time since then: "2026-11-26 18:00:00 (4d ago)". Local time.
  * @param {number} time milliseconds, 0 if it is not known
- * @param {number} now
- * @returns {string}
  */
 export function moment(time, now) {
   if (!time) return ''
   return time <= now ? `${date(time)} (${duration(now - time)} ago)` : `${date(time)} (in ${duration(time - now)})`
 }
 
-/**
- * Returns a date and a time, in local time.
- * @param {number} time milliseconds
- * @returns {string}
- */
+/** Returns a date and a time, in local time. @param {number} time milliseconds */
 export function date(time) {
   const d = new Date(time)
   const two = (n) => String(n).padStart(2, '0')
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(time)}`
 }
 
-/**
- * Returns a time of day, in local time.
- * @param {number} time milliseconds
- * @returns {string}
- */
+/** Returns a time of day, in local time. @param {number} time milliseconds */
 export function clock(time) {
   const d = new Date(time)
   const two = (n) => String(n).padStart(2, '0')
@@ -122,7 +95,6 @@ export function clock(time) {
 /**
  * Returns the name of a pool from its id: "core", or "team-a/lab".
  * @param {string} id such as "IPPool/core" or "LocalIPPool/team-a/lab"
- * @returns {string}
  */
 export function poolName(id) {
   return id.slice(id.indexOf('/') + 1)
@@ -131,27 +103,23 @@ export function poolName(id) {
 /**
  * Returns the name of an object with its kind: "IPClaim team-a/web".
  * @param {{kind: string, namespace?: string, name: string}} object
- * @returns {string}
  */
 export function objectName(object) {
   return `${object.kind} ${object.namespace ? `${object.namespace}/` : ''}${object.name}`
 }
 
-/**
- * Returns a text as a sentence: a capital letter at its beginning, and a full stop.
- * @param {string} text
- * @returns {string}
- */
+/** Returns the name of the holder of a block, with its kind. */
+export function holderName({ holderKind, holderNamespace, holderName: name }) {
+  return objectName({ kind: holderKind, namespace: holderNamespace, name })
+}
+
+/** Returns a text as a sentence: a capital letter at its beginning, and a full stop. */
 export function sentence(text) {
   const trimmed = text.trim()
   return trimmed === '' ? '' : `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?]$/.test(trimmed) ? '' : '.'}`
 }
 
-/**
- * Returns the name of a routing domain.
- * @param {string} domain empty if it is not known
- * @returns {string}
- */
+/** Returns the name of a routing domain. @param {string} domain empty if it is not known */
 export function domainName(domain) {
   return domain || 'routing domain not known'
 }
@@ -159,7 +127,6 @@ export function domainName(domain) {
 /**
  * Returns the name of a space of the map: "default · IPv4".
  * @param {{name: string, family: number}} space
- * @returns {string}
  */
 export function spaceName(space) {
   return `${space.name} · IPv${space.family}`

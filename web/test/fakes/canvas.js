@@ -122,6 +122,8 @@ class FakeElement {
     this.listeners = new Map()
   }
 
+  setAttribute() {}
+
   appendChild(child) {
     this.children.push(child)
     child.parent = this

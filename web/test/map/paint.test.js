@@ -276,13 +276,13 @@ test('a column that many strips go on in, and one where they end, are as high as
 
 test('a frame is drawn when something changed, and only then', () => {
   const { map, window } = mapOf({ spaces: four, strips: [pool('p', null, 0n, 979n)] })
-  const { frames } = map.stats()
+  const { frames } = map.stats
   assert.equal(window.frame(), 0)
   for (let k = 0; k < 50; k++) map.change({ put: { strips: [strip(`b${k}`, 's', 'p', BigInt(k), BigInt(k))] } })
   map.pan(0.1)
   map.zoom(2)
   assert.equal(window.frame(), 1)
-  assert.equal(map.stats().frames, frames + 1)
+  assert.equal(map.stats.frames, frames + 1)
   assert.equal(window.frame(), 0)
   map.destroy()
   map.pan(0.1)

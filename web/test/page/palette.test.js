@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { chooseSlots, countsOf, sameSlots } from '../../page/palette.js'
+import { chooseSlots, sameSlots } from '../../map/coloring.js'
+import { countsOf } from '../../page/palette.js'
 import { pool, storeWith } from '../fakes/register.js'
 
 const many = (n) => new Map(Array.from({ length: n }, (_, i) => [`project-${i}`, 100 - i]))

@@ -100,10 +100,7 @@ func (f *feed) run(ctx context.Context) {
 			namespace, narrowed = f.namespace, err
 		default: // neither in all namespaces nor in one
 			f.nothing(err)
-			select {
-			case <-ctx.Done():
-			case <-f.clock.After(again):
-			}
+			pause(ctx, f.clock, again)
 			namespace, narrowed = "", nil
 		}
 	}
@@ -201,25 +198,9 @@ func (e *requestError) Unwrap() error { return e.err }
 
 // listen ends a watch that is silent for too long.
 func (f *feed) listen(ctx context.Context, stop context.CancelCauseFunc) {
-	if f.poll(ctx, listening, f.isStale) {
+	isStale := func(context.Context) (bool, error) { return f.isStale(), nil }
+	if wait.PollUntilContextCancel(ctx, listening, false, isStale) == nil {
 		stop(errStale)
-	}
-}
-
-// poll calls yes at an interval until it returns true, and reports whether it did before ctx
-// ended.
-func (f *feed) poll(ctx context.Context, interval time.Duration, yes func() bool) bool {
-	ticker := f.clock.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C():
-			if yes() {
-				return true
-			}
-		}
 	}
 }
 
@@ -245,11 +226,11 @@ func (f *feed) widen(ctx context.Context, stop context.CancelCauseFunc) {
 	if err != nil {
 		return
 	}
-	mayList := func() bool {
+	mayList := func(ctx context.Context) (bool, error) {
 		_, err := from.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-		return err == nil
+		return err == nil, nil
 	}
-	if f.poll(ctx, again, mayList) {
+	if wait.PollUntilContextCancel(ctx, again, false, mayList) == nil {
 		stop(errWider)
 	}
 }

@@ -117,11 +117,11 @@ func (l *Live) Behind() (string, <-chan struct{}) {
 }
 
 // change changes the state, with the lock held.
-func (l *Live) change(do func() error) error {
+func (l *Live) change(do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer l.rouse()
-	return do()
+	do()
+	l.rouse()
 }
 
 // rouse causes the changes to be published soon.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -37,24 +39,24 @@ func (l *Live) publishAll(ctx context.Context) {
 		case <-l.wake:
 		case <-due:
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.clock.After(soon):
-		}
+		pause(ctx, l.clock, soon)
 		began := l.clock.Now()
 		delay := l.publish()
 		if took := l.clock.Since(began); took*share > soon {
-			select {
-			case <-ctx.Done():
-				return
-			case <-l.clock.After(took * (share - 1)):
-			}
+			pause(ctx, l.clock, took*(share-1))
 		}
 		due = nil
 		if delay > 0 {
 			due = l.clock.After(delay)
 		}
+	}
+}
+
+// pause waits for a time, or until ctx is done.
+func pause(ctx context.Context, clock clock.Clock, duration time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-clock.After(duration):
 	}
 }
 
@@ -118,9 +120,6 @@ func (l *Live) updateStructure(change *Change) time.Duration {
 		if !pools[key] {
 			change.gone.Pools = append(change.gone.Pools, was.ID)
 			delete(s.shown.pools, key)
-			if t := s.tallies[key]; t != nil && len(t.records) == 0 {
-				delete(s.tallies, key)
-			}
 		}
 	}
 	slices.Sort(change.gone.Pools)
@@ -131,19 +130,14 @@ func (l *Live) updateStructure(change *Change) time.Duration {
 // updatePool shows a pool that is new or has changed.
 func (l *Live) updatePool(change *Change, pool *register.Pool, isCounted bool) {
 	s := &l.state
-	t := s.tallies[pool.Key]
-	if t == nil {
-		t = newTally()
-		s.tallies[pool.Key] = t
-	}
 	now, was := poolMessage(pool), s.shown.pools[pool.Key]
-	if redescribed := t.describe(pool.Pool); redescribed || was != nil && was.Domain != now.Domain {
-		for uid := range t.records {
-			s.changed[uid] = true
-		}
-		s.used[pool.Key] = true
-	}
 	if was != nil {
+		if was.Domain != now.Domain || was.CIDR != now.CIDR || !slices.Equal(was.Withheld, now.Withheld) {
+			for uid := range s.held[pool.Key] {
+				s.changed[uid] = true
+			}
+			s.used[pool.Key] = true
+		}
 		now.Usage, now.UsageFrom = was.Usage, was.UsageFrom
 		if isCounted && was.UsageFrom == fromRecords && reflect.DeepEqual(was.Pool, now) {
 			s.used[pool.Key] = true // it may have other pools below it
@@ -222,7 +216,10 @@ func (l *Live) updateBlocks(change *Change) {
 // updateClaims shows the waiting claims.
 func (l *Live) updateClaims(change *Change) {
 	s := &l.state
-	waiting := l.waiting()
+	waiting := map[string]Waiting{}
+	for _, w := range s.waiters() {
+		waiting[w.ID] = w.message(s.shown.register)
+	}
 	for uid, now := range waiting {
 		if was, ok := s.shown.claims[uid]; !ok || !reflect.DeepEqual(was, now) {
 			change.claims = append(change.claims, now)
@@ -262,53 +259,11 @@ func (l *Live) usage(pool *register.Pool, isCounted bool) (*Usage, string) {
 		}
 		return usageMessage(usage, false), fromStatus
 	}
-	if !pool.CIDR.IsValid() {
+	usage, ok := l.state.counted(pool).Usage()
+	if !ok {
 		return nil, ""
 	}
-	usage := l.tallied(pool)
-	for _, child := range pool.Children {
-		usage.Used = usage.Used.Add(l.usedIn(child))
-	}
 	return usageMessage(usage, true), fromRecords
-}
-
-// tallied returns the usage that results from the records of a pool itself.
-func (l *Live) tallied(pool *register.Pool) register.Usage {
-	t := l.state.tallies[pool.Key]
-	if t == nil {
-		t = newTally()
-		t.describe(pool.Pool)
-	}
-	usage := t.usage()
-	usage.Used = usage.Held
-	return usage
-}
-
-// usedIn returns the number of addresses that claims hold of a pool and of all pools below it.
-func (l *Live) usedIn(pool *register.Pool) (sum count) {
-	if t := l.state.tallies[pool.Key]; t != nil {
-		sum = t.held
-	}
-	for _, child := range pool.Children {
-		sum = sum.Add(l.usedIn(child))
-	}
-	return sum
-}
-
-// waiting returns the messages of the waiting claims, by UID.
-func (l *Live) waiting() map[string]Waiting {
-	s := &l.state
-	all := make(map[string]Waiting, len(s.claims)+len(s.addressClaims))
-	requests := s.requests()
-	for uid, claim := range s.claims {
-		request, valid := requests[uid]
-		all[uid] = claimMessage(s.shown.register, claim, request, valid)
-	}
-	for uid, claim := range s.addressClaims {
-		request, valid := requests[uid]
-		all[uid] = addressClaimMessage(s.shown.register, claim, request, valid)
-	}
-	return all
 }
 
 // poolID returns the name of a pool in messages.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ func (o objects) remove(t *testing.T, l *Live, key string) {
 	delete(o, key)
 }
 
-func storeOf(l *Live, obj client.Object) *store {
+func storeOf(l *Live, obj client.Object) cache.ReflectorStore {
 	switch obj.(type) {
 	case *v1alpha1.IPPool:
 		return l.poolStore(ipam.PoolKindIPPool)
@@ -288,12 +289,12 @@ func TestSubscriberWithLargeBacklogIsDisconnected(t *testing.T) {
 	s := l.Subscribe()
 	large := &Change{blocks: make([]Block, mostItems)}
 	l.offer(s, large) // it takes all messages, of any size
-	if s.cut || len(s.changes) != 1 {
-		t.Fatalf("cut off: %t, with %d changes waiting", s.cut, len(s.changes))
+	if len(l.subscribers) != 1 || len(s.changes) != 1 {
+		t.Fatalf("%d subscribers are left, with %d changes waiting", len(l.subscribers), len(s.changes))
 	}
 	l.offer(s, large)
-	if !s.cut || len(l.subscribers) != 0 {
-		t.Errorf("cut off: %t; %d subscribers are left", s.cut, len(l.subscribers))
+	if len(l.subscribers) != 0 {
+		t.Errorf("%d subscribers are left", len(l.subscribers))
 	}
 }
 

@@ -9,15 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
-
-type count = space.Count
 
 // poolMessage returns the message of a pool, without its usage.
 func poolMessage(pool *register.Pool) Pool {
@@ -106,60 +104,80 @@ func blockMessage(r *register.Register, record *register.Record) Block {
 	return block
 }
 
-// claimMessage returns the message of a waiting IPClaim.
-func claimMessage(r *register.Register, claim *v1alpha1.IPClaim, request ipam.Request, valid bool) Waiting {
-	message := Waiting{
-		ID: string(claim.UID), Kind: "IPClaim", Namespace: claim.Namespace, Name: claim.Name, Length: -1, Pools: []string{},
-		CIDR: claim.Spec.CIDR, Class: claim.Spec.ClassName, Since: stamp(claim.CreationTimestamp.Time),
-	}
+// waiter represents a claim that waits: its message, to which a register adds its pools and its
+// family, and its request, nil if it cannot be understood.
+type waiter struct {
+	Waiting
+	request *ipam.Request
+	// candidates holds the pools that the operator has tried.
+	candidates []ipam.PoolKey
+}
+
+// waiterOfClaim returns the waiter of an IPClaim.
+func waiterOfClaim(claim *v1alpha1.IPClaim) *waiter {
+	request, errs := convert.Claim(claim)
+	w := newWaiter(claim, "IPClaim", claim.Status.Conditions, request, len(errs) == 0)
+	w.CIDR, w.Class = claim.Spec.CIDR, claim.Spec.ClassName
 	if claim.Spec.PrefixLength != nil {
-		message.Length = int(*claim.Spec.PrefixLength)
+		w.Length = int(*claim.Spec.PrefixLength)
 	}
-	message.says(claim.Status.Conditions)
-	message.served(r, request, valid)
 	for _, candidate := range claim.Status.Candidates {
-		key := convert.PoolKey(claim.Namespace, candidate.PoolRef)
+		w.candidates = append(w.candidates, convert.PoolKey(claim.Namespace, candidate.PoolRef))
+	}
+	return w
+}
+
+// waiterOfAddressClaim returns the waiter of an IPAddressClaim: it always asks for one address.
+func waiterOfAddressClaim(claim *ipamv1.IPAddressClaim) *waiter {
+	ref := claim.Spec.PoolRef
+	request, errs := convert.AddressRequest(convert.AddressClaim{
+		Namespace: claim.Namespace, Name: claim.Name,
+		PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name, Annotations: claim.Annotations,
+	})
+	w := newWaiter(claim, convert.AddressClaimKind, claim.Status.Conditions, request, len(errs) == 0)
+	if w.request != nil {
+		w.Class = request.Class
+		if request.Block.IsValid() {
+			w.CIDR = request.Block.String()
+		}
+	}
+	return w
+}
+
+func newWaiter(claim client.Object, kind string, conditions []metav1.Condition, request ipam.Request, isValid bool) *waiter {
+	w := &waiter{Waiting: Waiting{
+		ID: string(claim.GetUID()), Kind: kind, Namespace: claim.GetNamespace(), Name: claim.GetName(), Length: -1, Pools: []string{},
+		Reason: "NoAnswer", Message: "no operator has answered it: see whether Cadastre runs", Since: stamp(claim.GetCreationTimestamp().Time),
+	}}
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		w.Reason, w.Message = ready.Reason, ready.Message
+	}
+	if isValid {
+		w.request = &request
+	}
+	return w
+}
+
+// message returns the message with the pools that could serve the claim, and its family.
+func (w *waiter) message(r *register.Register) Waiting {
+	message, family := w.Waiting, ipam.Family("")
+	if w.request != nil {
+		family = w.request.Family
+		for _, pool := range r.MayServe(*w.request) {
+			message.Pools = append(message.Pools, poolID(pool.Key))
+			family = cmp.Or(family, pool.Family)
+		}
+	}
+	for _, key := range w.candidates {
 		if id := poolID(key); r.Pool(key) != nil && !slices.Contains(message.Pools, id) {
 			message.Pools = append(message.Pools, id)
 		}
 	}
+	message.Family = number(family)
+	if message.Kind == convert.AddressClaimKind {
+		message.Length = map[int]int{4: 32, 6: 128}[message.Family]
+	}
 	return message
-}
-
-// addressClaimMessage returns the message of a waiting IPAddressClaim: it always asks for one
-// address.
-func addressClaimMessage(r *register.Register, claim *ipamv1.IPAddressClaim, request ipam.Request, valid bool) Waiting {
-	message := Waiting{
-		ID: string(claim.UID), Kind: convert.AddressClaimKind, Namespace: claim.Namespace, Name: claim.Name, Pools: []string{},
-		Class: request.Class, Since: stamp(claim.CreationTimestamp.Time),
-	}
-	if request.Block.IsValid() {
-		message.CIDR = request.Block.String()
-	}
-	message.says(claim.Status.Conditions)
-	message.served(r, request, valid)
-	message.Length = map[int]int{4: 32, 6: 128}[message.Family]
-	return message
-}
-
-// says takes over the reason and the message of the conditions of a claim.
-func (w *Waiting) says(conditions []metav1.Condition) {
-	w.Reason, w.Message = "NoAnswer", "no operator has answered it: see whether Cadastre runs"
-	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
-		w.Reason, w.Message = ready.Reason, ready.Message
-	}
-}
-
-// served adds the pools that could serve the claim, and its family.
-func (w *Waiting) served(r *register.Register, request ipam.Request, valid bool) {
-	family := request.Family
-	if valid {
-		for _, pool := range r.MayServe(request) {
-			w.Pools = append(w.Pools, poolID(pool.Key))
-			family = cmp.Or(family, pool.Family)
-		}
-	}
-	w.Family = number(family)
 }
 
 // number returns a family in the form of messages: IPv4 if it is not known, which is the

@@ -24,8 +24,8 @@ type state struct {
 	addressClaims map[string]*ipamv1.IPAddressClaim
 	// invalid holds the reasons why records could not be read, by UID.
 	invalid map[string]error
-	// tallies holds the tallies of all pools of which blocks are recorded, or that are shown.
-	tallies map[ipam.PoolKey]*tally
+	// held holds the records of each pool, by UID; no pool has an empty map.
+	held map[ipam.PoolKey]map[string]*register.Record
 	// poolRecords holds the records of pools, by UID.
 	poolRecords map[string]*register.Record
 
@@ -66,7 +66,7 @@ func newState() state {
 		pools: map[ipam.PoolKey]v1alpha1.Pool{}, classes: map[string]*v1alpha1.IPClass{},
 		records: map[string]*register.Record{}, poolRecords: map[string]*register.Record{},
 		claims: map[string]*v1alpha1.IPClaim{}, addressClaims: map[string]*ipamv1.IPAddressClaim{},
-		invalid: map[string]error{}, tallies: map[ipam.PoolKey]*tally{},
+		invalid: map[string]error{}, held: map[ipam.PoolKey]map[string]*register.Record{},
 		changed: map[string]bool{}, used: map[ipam.PoolKey]bool{}, structure: true,
 		shown: shown{register: register.Build(&register.Objects{}), pools: map[ipam.PoolKey]*shownPool{}, claims: map[string]Waiting{}},
 	}
@@ -89,17 +89,22 @@ func (s *state) putRecord(record *register.Record) {
 	if !record.Pool.Kind.IsPool() {
 		return
 	}
-	t := s.tallies[record.Pool]
-	if t == nil { // the pool is not known
-		t = newTally()
-		s.tallies[record.Pool] = t
-		s.structure = true
+	if s.held[record.Pool] == nil {
+		s.held[record.Pool] = map[string]*register.Record{}
 	}
-	if before == nil {
-		s.structure = s.structure || s.shown.pools[record.Pool] == nil
-	}
-	t.put(record)
+	s.held[record.Pool][record.UID] = record
+	s.structure = s.structure || s.shown.pools[record.Pool] == nil
 	s.used[record.Pool] = true
+}
+
+// putListed takes over a record, or the reason why it could not be read.
+func (s *state) putListed(read *listed) {
+	if read.err == nil {
+		s.putRecord(read.record)
+		return
+	}
+	s.removeRecord(read.uid)
+	s.invalid[read.uid] = read.err
 }
 
 // removeRecord removes a record.
@@ -116,13 +121,15 @@ func (s *state) removeRecord(uid string) {
 		delete(s.poolRecords, uid)
 		s.structure = true
 	}
-	if t := s.tallies[record.Pool]; t != nil {
-		t.remove(record)
-		s.used[record.Pool] = true
-		if len(t.records) == 0 && s.pools[record.Pool] == nil {
-			delete(s.tallies, record.Pool)
-			s.structure = true
-		}
+	held := s.held[record.Pool]
+	if held == nil {
+		return
+	}
+	delete(held, uid)
+	s.used[record.Pool] = true
+	if len(held) == 0 {
+		delete(s.held, record.Pool)
+		s.structure = s.structure || s.pools[record.Pool] == nil
 	}
 }
 
@@ -133,7 +140,7 @@ func (s *state) putPool(pool v1alpha1.Pool) {
 	if before != nil && before.GetResourceVersion() == pool.GetResourceVersion() {
 		return
 	}
-	s.pools[key] = pool
+	s.pools[key] = trim(pool)
 	s.built = nil
 	if before == nil || before.GetUID() != pool.GetUID() || before.GetGeneration() != pool.GetGeneration() ||
 		before.PoolStatus().Phase != pool.PoolStatus().Phase || !maps.Equal(before.GetLabels(), pool.GetLabels()) ||
@@ -147,35 +154,6 @@ func (s *state) putPool(pool v1alpha1.Pool) {
 func (s *state) removePool(key ipam.PoolKey) {
 	delete(s.pools, key)
 	s.structure, s.built = true, nil
-}
-
-// replacePools takes over the pools of a kind, and removes all others of the kind.
-func (s *state) replacePools(kind ipam.PoolKind, pools []v1alpha1.Pool) {
-	listed := make(map[ipam.PoolKey]bool, len(pools))
-	for _, pool := range pools {
-		listed[convert.KeyOf(pool)] = true
-		s.putPool(pool)
-	}
-	for key := range s.pools {
-		if key.Kind == kind && !listed[key] {
-			s.removePool(key)
-		}
-	}
-}
-
-// replaceRecords takes over records, and removes all others.
-func (s *state) replaceRecords(records []*register.Record, invalid map[string]error) {
-	listed := make(map[string]bool, len(records))
-	for _, record := range records {
-		listed[record.UID] = true
-		s.putRecord(record)
-	}
-	for uid := range s.records {
-		if !listed[uid] {
-			s.removeRecord(uid)
-		}
-	}
-	s.invalid = invalid
 }
 
 // objects returns the objects that a register is put together of: with all records, or those of
@@ -202,8 +180,8 @@ func (s *state) objects(records map[string]*register.Record, unread []register.U
 // mentioned returns the pools that any object names, with their families.
 func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 	all := map[ipam.PoolKey]ipam.Family{}
-	for key, t := range s.tallies {
-		for _, record := range t.records {
+	for key, records := range s.held {
+		for _, record := range records {
 			all[key] = ipam.FamilyOf(record.Block)
 			break
 		}
@@ -216,31 +194,31 @@ func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 			all[convert.PoolKey(pool.GetNamespace(), *spec.ParentRef)] = ipam.Family(spec.IPFamily)
 		}
 	}
-	for _, request := range s.requests() {
-		if request.Pool != (ipam.PoolKey{}) && request.Pool.Kind.IsPool() {
-			all[request.Pool] = request.Family
+	for _, w := range s.waiters() {
+		if w.request != nil && w.request.Pool.Kind.IsPool() {
+			all[w.request.Pool] = w.request.Family
 		}
 	}
 	return all
 }
 
-// requests returns the requests of the waiting claims that can be understood, by UID.
-func (s *state) requests() map[string]ipam.Request {
-	all := make(map[string]ipam.Request, len(s.claims)+len(s.addressClaims))
-	for uid, claim := range s.claims {
-		if request, errs := convert.Claim(claim); len(errs) == 0 {
-			all[uid] = request
-		}
+// waiters returns the claims that wait.
+func (s *state) waiters() []*waiter {
+	all := make([]*waiter, 0, len(s.claims)+len(s.addressClaims))
+	for _, claim := range s.claims {
+		all = append(all, waiterOfClaim(claim))
 	}
-	for uid, claim := range s.addressClaims {
-		ref := claim.Spec.PoolRef
-		request, errs := convert.AddressRequest(convert.AddressClaim{
-			Namespace: claim.Namespace, Name: claim.Name,
-			PoolGroup: ref.APIGroup, PoolKind: ref.Kind, PoolName: ref.Name, Annotations: claim.Annotations,
-		})
-		if len(errs) == 0 {
-			all[uid] = request
-		}
+	for _, claim := range s.addressClaims {
+		all = append(all, waiterOfAddressClaim(claim))
 	}
 	return all
+}
+
+// counted returns a pool that has the present records, as have the pools below it, for its usage.
+func (s *state) counted(pool *register.Pool) *register.Pool {
+	counted := &register.Pool{Pool: pool.Pool, Records: slices.Collect(maps.Values(s.held[pool.Key]))}
+	for _, child := range pool.Children {
+		counted.Children = append(counted.Children, s.counted(child))
+	}
+	return counted
 }

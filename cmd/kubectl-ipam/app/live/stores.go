@@ -2,6 +2,8 @@ package live
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unique"
 
@@ -16,67 +18,74 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// store implements cache.ReflectorStore for one resource, which is a part of the state. Its
-// functions are called with the state locked.
-type store struct {
+// store implements cache.ReflectorStore for one resource, which is a part of the state: objects of
+// type T by keys of type K. All functions except read and key are called with the state locked.
+type store[K comparable, T any] struct {
 	live *Live
-	// put takes over an object, remove removes one, and replace takes over objects and removes
-	// all others.
-	put, remove func(obj any) error
-	replace     func(objs []any) error
+	// read returns an object that a Reflector delivers as a T.
+	read func(obj any) (T, error)
+	key  func(T) K
+	// known returns the keys of the objects in the state.
+	known  func() []K
+	put    func(T)
+	remove func(K)
 }
 
-var _ cache.ReflectorStore = &store{}
+var _ cache.ReflectorStore = &store[string, any]{}
 
 // Add takes over an object.
-func (s *store) Add(obj any) error { return s.Update(obj) }
+func (s *store[K, T]) Add(obj any) error { return s.Update(obj) }
 
 // Update takes over an object, or a new version of one.
-func (s *store) Update(obj any) error {
-	return s.live.change(func() error { return s.put(obj) })
+func (s *store[K, T]) Update(obj any) error {
+	object, err := s.read(obj)
+	if err == nil {
+		s.live.change(func() { s.put(object) })
+	}
+	return err
 }
 
 // Delete removes an object.
-func (s *store) Delete(obj any) error {
-	return s.live.change(func() error { return s.remove(obj) })
+func (s *store[K, T]) Delete(obj any) error {
+	object, err := s.read(obj)
+	if err == nil {
+		s.live.change(func() { s.remove(s.key(object)) })
+	}
+	return err
 }
 
 // Replace makes the state equal to a list, in one step.
-func (s *store) Replace(objs []any, _ string) error {
-	return s.live.change(func() error { return s.replace(objs) })
+func (s *store[K, T]) Replace(objs []any, _ string) error {
+	objects, listed := make([]T, len(objs)), make(map[K]bool, len(objs))
+	for i, obj := range objs {
+		object, err := s.read(obj)
+		if err != nil {
+			return err
+		}
+		objects[i], listed[s.key(object)] = object, true
+	}
+	s.live.change(func() {
+		for _, object := range objects {
+			s.put(object)
+		}
+		for _, key := range s.known() {
+			if !listed[key] {
+				s.remove(key)
+			}
+		}
+	})
+	return nil
 }
 
 // Resync does nothing: the state is whole as it is.
-func (s *store) Resync() error { return nil }
+func (s *store[K, T]) Resync() error { return nil }
 
-func (l *Live) poolStore(kind ipam.PoolKind) *store {
-	return &store{
-		live: l,
-		put: func(obj any) error {
-			pool, err := as[v1alpha1.Pool](obj)
-			if err == nil {
-				l.state.putPool(trim(pool))
-			}
-			return err
-		},
-		remove: func(obj any) error {
-			pool, err := as[v1alpha1.Pool](obj)
-			if err == nil {
-				l.state.removePool(convert.KeyOf(pool))
-			}
-			return err
-		},
-		replace: func(objs []any) error {
-			pools := make([]v1alpha1.Pool, 0, len(objs))
-			for _, obj := range objs {
-				pool, err := as[v1alpha1.Pool](obj)
-				if err != nil {
-					return err
-				}
-				pools = append(pools, trim(pool))
-			}
-			l.state.replacePools(kind, pools)
-			return nil
+func (l *Live) poolStore(kind ipam.PoolKind) cache.ReflectorStore {
+	return &store[ipam.PoolKey, v1alpha1.Pool]{
+		live: l, read: as[v1alpha1.Pool], key: convert.KeyOf, put: l.state.putPool, remove: l.state.removePool,
+		known: func() []ipam.PoolKey {
+			keys := slices.Collect(maps.Keys(l.state.pools))
+			return slices.DeleteFunc(keys, func(key ipam.PoolKey) bool { return key.Kind != kind })
 		},
 	}
 }
@@ -108,107 +117,59 @@ func readRecord(obj *v1alpha1.IPAllocation) runtime.Object {
 	return &listed{uid: record.UID, record: record}
 }
 
-func (l *Live) recordStore() *store {
-	return &store{
-		live: l,
-		put: func(obj any) error {
-			allocation, err := as[*v1alpha1.IPAllocation](obj)
-			if err != nil {
-				return err
+func (l *Live) recordStore() cache.ReflectorStore {
+	return &store[string, *listed]{
+		live: l, put: l.state.putListed, remove: l.state.removeRecord,
+		read: func(obj any) (*listed, error) {
+			if allocation, ok := obj.(*v1alpha1.IPAllocation); ok { // of a watch: a list has been read
+				obj = readRecord(allocation)
 			}
-			read, err := as[*listed](readRecord(allocation))
-			switch {
-			case err != nil:
-				return err
-			case read.err != nil:
-				l.state.removeRecord(read.uid)
-				l.state.invalid[read.uid] = read.err
-			default:
-				l.state.putRecord(read.record)
-			}
-			return nil
+			return as[*listed](obj)
 		},
-		remove: func(obj any) error {
-			allocation, err := as[*v1alpha1.IPAllocation](obj)
-			if err == nil {
-				l.state.removeRecord(string(allocation.UID))
-			}
-			return err
-		},
-		replace: func(objs []any) error {
-			records, invalid := make([]*register.Record, 0, len(objs)), map[string]error{}
-			for _, obj := range objs {
-				read, err := as[*listed](obj)
-				switch {
-				case err != nil:
-					return err
-				case read.err != nil:
-					invalid[read.uid] = read.err
-				default:
-					records = append(records, read.record)
-				}
-			}
-			l.state.replaceRecords(records, invalid)
-			return nil
+		key: func(read *listed) string { return read.uid },
+		known: func() []string {
+			return slices.AppendSeq(slices.Collect(maps.Keys(l.state.records)), maps.Keys(l.state.invalid))
 		},
 	}
 }
 
 // keyed returns the store of objects that are kept as they are in a map, except those that keep
 // refuses.
-func keyed[T client.Object](l *Live, objectsByKey map[string]T, key func(T) string, keep func(T) bool) *store {
+func keyed[T client.Object](l *Live, objectsByKey map[string]T, key func(T) string, keep func(T) bool) cache.ReflectorStore {
 	dirty := func() { l.state.structure, l.state.built = true, nil }
-	put := func(obj any) error {
-		object, err := as[T](obj)
-		switch {
-		case err != nil:
-			return err
-		case keep(object):
+	remove := func(key string) {
+		if _, has := objectsByKey[key]; has {
+			delete(objectsByKey, key)
+			dirty()
+		}
+	}
+	return &store[string, T]{
+		live: l, read: as[T], key: key, remove: remove,
+		known: func() []string { return slices.Collect(maps.Keys(objectsByKey)) },
+		put: func(object T) {
+			if !keep(object) {
+				remove(key(object))
+				return
+			}
 			objectsByKey[key(object)] = trim(object)
 			dirty()
-		default:
-			if _, has := objectsByKey[key(object)]; has {
-				delete(objectsByKey, key(object))
-				dirty()
-			}
-		}
-		return nil
-	}
-	return &store{
-		live: l,
-		put:  put,
-		remove: func(obj any) error {
-			object, err := as[T](obj)
-			if err == nil {
-				delete(objectsByKey, key(object))
-				dirty()
-			}
-			return err
-		},
-		replace: func(objs []any) error {
-			clear(objectsByKey)
-			dirty()
-			for _, obj := range objs {
-				if err := put(obj); err != nil {
-					return err
-				}
-			}
-			return nil
 		},
 	}
 }
 
 func uidOf[T client.Object](obj T) string { return string(obj.GetUID()) }
 
-func (l *Live) claimStore() *store {
+func (l *Live) claimStore() cache.ReflectorStore {
 	return keyed(l, l.state.claims, uidOf, func(claim *v1alpha1.IPClaim) bool { return claim.Status.Phase != v1alpha1.ClaimBound })
 }
 
-func (l *Live) classStore() *store {
-	return keyed(l, l.state.classes, func(class *v1alpha1.IPClass) string { return class.Name }, func(*v1alpha1.IPClass) bool { return true })
+func (l *Live) classStore() cache.ReflectorStore {
+	return keyed(l, l.state.classes, (*v1alpha1.IPClass).GetName, func(*v1alpha1.IPClass) bool { return true })
 }
 
-func (l *Live) addressClaimStore() *store { return keyed(l, l.state.addressClaims, uidOf, waits) }
+func (l *Live) addressClaimStore() cache.ReflectorStore {
+	return keyed(l, l.state.addressClaims, uidOf, waits)
+}
 
 // waits reports whether an IPAddressClaim asks for an address of ours and has none.
 func waits(claim *ipamv1.IPAddressClaim) bool {

@@ -27,17 +27,15 @@ type Subscription struct {
 	register *register.Register
 	records  []*register.Record
 	changes  chan *Change
-	// items counts the items that wait in changes. The lock of live guards it, and cut.
+	// items counts the items that wait in changes. The lock of live guards it.
 	items int
-	cut   bool
 }
 
 // Subscribe begins a subscription, which must be ended with Close.
 func (l *Live) Subscribe() *Subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.publishChanges() // so that the messages below have all earlier changes
-	l.rouse()          // for the changes that it has left for later
+	l.settle()
 	s := &Subscription{
 		Unread: l.state.shown.unread, Pools: l.shownPools(),
 		Waiting: slices.SortedFunc(maps.Values(l.state.shown.claims), bySince),
@@ -53,9 +51,14 @@ func (l *Live) Subscribe() *Subscription {
 func (l *Live) Pools() []Pool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.publishChanges()
-	l.rouse()
+	l.settle()
 	return l.shownPools()
+}
+
+// settle publishes the changes, so that the shown messages have all earlier ones. The lock is held.
+func (l *Live) settle() {
+	l.publishChanges()
+	l.rouse() // for the changes that are left for later
 }
 
 // shownPools returns the shown pools in address order, as in a register.
@@ -109,9 +112,6 @@ func (s *Subscription) Close() {
 
 // offer puts a change into the queue of a subscriber, or cuts it off. The lock is held.
 func (l *Live) offer(s *Subscription, change *Change) {
-	if s.cut {
-		return
-	}
 	if s.items += change.size(); s.items <= mostItems || len(s.changes) == 0 {
 		select {
 		case s.changes <- change:
@@ -119,7 +119,6 @@ func (l *Live) offer(s *Subscription, change *Change) {
 		default:
 		}
 	}
-	s.cut = true
 	close(s.changes)
 	delete(l.subscribers, s)
 }

@@ -1,11 +1,8 @@
 package ui
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -21,7 +18,6 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/edit"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/explain"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
-	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/view"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -126,26 +122,6 @@ func (u *uiCommands) Release(ctx context.Context, namespace, name, uid string) (
 		return nil, err
 	}
 	return report, nil
-}
-
-// Explained implements ui.Commands.
-func (u *uiCommands) Explained(err error) (message string, exitCode, status int) {
-	code := command.CodeOf(err)
-	return terminal.PrintableLines(command.Explained(err)), int(code), statusOf(err, code)
-}
-
-// statusOf returns the HTTP code for an error: the code of the API server, except when that server
-// does not know the caller, because the server of the page does.
-func statusOf(err error, code command.ExitCode) int {
-	var answered apierrors.APIStatus
-	if errors.As(err, &answered) && answered.Status().Code >= 400 && answered.Status().Code != http.StatusUnauthorized {
-		return int(answered.Status().Code)
-	}
-	return cmp.Or(map[command.ExitCode]int{
-		command.ExitUsage: http.StatusBadRequest, command.ExitExhausted: http.StatusInsufficientStorage, command.ExitNotFound: http.StatusNotFound,
-		command.ExitForbidden: http.StatusForbidden, command.ExitConflict: http.StatusConflict, command.ExitLimit: http.StatusForbidden,
-		command.ExitTimedOut: http.StatusGatewayTimeout,
-	}[code], http.StatusInternalServerError)
 }
 
 // mostOwnersRead bounds the number of owners that are read to find the claims of a machine.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 )
 
 // guard serves requests of the page alone, as far as it can recognize them.
@@ -33,7 +35,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if code == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
-		answer(w, code, &Failure{Message: why, ExitCode: exitForbidden})
+		refuse(w, code, command.ExitForbidden, why)
 		return
 	}
 	g.next.ServeHTTP(w, r)

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -27,9 +33,6 @@ type Commands interface {
 
 	Create(ctx context.Context, request ClaimRequest) (any, error)
 	Release(ctx context.Context, namespace, name, uid string) (any, error)
-
-	// Explained returns an error as a text, with its exit code and its HTTP code.
-	Explained(err error) (message string, exitCode, status int)
 }
 
 // Claim names a claim.
@@ -61,12 +64,10 @@ const (
 	mostFree = 1000
 )
 
-// usageError represents an invalid request.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func wrong(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+// wrong returns the error of an invalid request.
+func wrong(format string, args ...any) error {
+	return command.Coded(command.ExitUsage, fmt.Errorf(format, args...))
+}
 
 type ask func(ctx context.Context, query url.Values) (any, error)
 
@@ -147,54 +148,64 @@ func PoolOf(id string) (ipam.PoolKey, error) {
 	}
 }
 
-// question answers a question, one of each path at a time.
-func (s *server) question(path string, ask ask) http.HandlerFunc {
+// question answers a question, one at a time.
+func (s *server) question(ask ask) http.HandlerFunc {
+	turn := semaphore.NewWeighted(1)
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
 		defer cancel()
 		select {
 		case <-s.Live.AllRead():
 		case <-ctx.Done():
-			answer(w, http.StatusServiceUnavailable, &Failure{Message: "the records have not been read yet: try again", ExitCode: exitTimedOut})
+			refuse(w, http.StatusServiceUnavailable, command.ExitTimedOut, "the records have not been read yet: try again")
 			return
 		}
-		turns := s.questions[path]
-		if !turns.take(ctx) {
-			answer(w, http.StatusServiceUnavailable, &Failure{Message: "other questions are being answered: try again", ExitCode: exitTimedOut})
+		if turn.Acquire(ctx, 1) != nil {
+			refuse(w, http.StatusServiceUnavailable, command.ExitTimedOut, "other questions are being answered: try again")
 			return
 		}
-		defer turns.end()
+		defer turn.Release(1)
 		found, err := ask(ctx, r.URL.Query())
-		s.reply(w, found, err)
+		reply(w, found, err)
 	}
 }
 
 // reply answers with the result, or with the error.
-func (s *server) reply(w http.ResponseWriter, found any, err error) {
-	var usage *usageError
-	switch {
-	case err == nil:
+func reply(w http.ResponseWriter, found any, err error) {
+	if err == nil {
 		answer(w, http.StatusOK, found)
-	case errors.As(err, &usage):
-		answer(w, http.StatusBadRequest, &Failure{Message: usage.text, ExitCode: exitUsage})
-	default:
-		message, exitCode, status := s.Commands.Explained(err)
-		answer(w, status, &Failure{Message: message, ExitCode: exitCode})
+		return
 	}
+	code := command.CodeOf(err)
+	refuse(w, statusOf(err, code), code, terminal.PrintableLines(command.Explained(err)))
+}
+
+// statusOf returns the HTTP code for an error: the code of the API server, except when that server
+// does not know the caller, because the server of the page does.
+func statusOf(err error, code command.ExitCode) int {
+	var answered apierrors.APIStatus
+	if errors.As(err, &answered) && answered.Status().Code >= 400 && answered.Status().Code != http.StatusUnauthorized {
+		return int(answered.Status().Code)
+	}
+	return cmp.Or(map[command.ExitCode]int{
+		command.ExitUsage: http.StatusBadRequest, command.ExitExhausted: http.StatusInsufficientStorage, command.ExitNotFound: http.StatusNotFound,
+		command.ExitForbidden: http.StatusForbidden, command.ExitConflict: http.StatusConflict, command.ExitLimit: http.StatusForbidden,
+		command.ExitTimedOut: http.StatusGatewayTimeout,
+	}[code], http.StatusInternalServerError)
 }
 
 // write passes on requests that write, if the command was started for that.
 func (s *server) write(do func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.Hello.ReadOnly {
-			answer(w, http.StatusForbidden, &Failure{Message: "nothing is changed from here: start kubectl ipam ui with --read-only=false", ExitCode: exitForbidden})
+			refuse(w, http.StatusForbidden, command.ExitForbidden, "nothing is changed from here: start kubectl ipam ui with --read-only=false")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
 		defer cancel()
 		done, err := do(r.WithContext(ctx))
-		s.reply(w, done, err)
+		reply(w, done, err)
 	}
 }
 

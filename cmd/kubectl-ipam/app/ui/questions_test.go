@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 func TestQuestionsAndWritesAreAnswered(t *testing.T) {
@@ -25,7 +24,7 @@ func TestQuestionsAndWritesAreAnswered(t *testing.T) {
 	}{
 		"who":                              {reads, "GET", "/api/who?address=10.1.0.1", "", 200, `{"pools":4,"who":"10.1.0.1"}`},
 		"who, without an address":          {reads, "GET", "/api/who", "", 400, "address is needed"},
-		"who, which fails":                 {reads, "GET", "/api/who?address=fails", "", 418, `{"message":"of the command","exitCode":7}`},
+		"who, which fails":                 {reads, "GET", "/api/who?address=fails", "", 403, `{"message":"of the command","exitCode":7}`},
 		"who, by another method":           {reads, "POST", "/api/who?address=10.1.0.1", "", 404, "there is no POST /api/who"},
 		"explain":                          {reads, "GET", "/api/explain?kind=ipclaim&namespace=team&name=web", "", 200, `{"Kind":"ipclaim","Namespace":"team","Name":"web"}`},
 		"explain, without a namespace":     {reads, "GET", "/api/explain?kind=ipclaim&name=web", "", 400, "kind, namespace and name"},
@@ -69,47 +68,33 @@ func TestQuestionsAndWritesAreAnswered(t *testing.T) {
 func TestQuestionsOfSameKindAreSerialized(t *testing.T) {
 	l := filled(t).live()
 	<-l.AllRead()
-	s := &server{Options: Options{Live: l, Commands: commands{}}, questions: map[string]turns{"/a": newTurns(1)}}
-	started, end := make(chan struct{}), make(chan struct{})
-	slow := s.question("/a", func(context.Context, url.Values) (any, error) { close(started); <-end; return "slow", nil })
-	first := make(chan *httptest.ResponseRecorder)
-	ask := func(ctx context.Context, handler http.HandlerFunc) *httptest.ResponseRecorder {
+	s := &server{Options: Options{Live: l, Commands: commands{}}}
+	started, end, answers := make(chan struct{}), make(chan struct{}), 0
+	handler := s.question(func(context.Context, url.Values) (any, error) {
+		if answers++; answers == 1 {
+			close(started)
+			<-end
+		}
+		return "an answer", nil
+	})
+	ask := func(ctx context.Context) int {
 		answered := httptest.NewRecorder()
 		handler(answered, httptest.NewRequestWithContext(ctx, http.MethodGet, "/a", nil))
-		return answered
+		return answered.Code
 	}
-	go func() { first <- ask(t.Context(), slow) }()
+	first := make(chan int)
+	go func() { first <- ask(t.Context()) }()
 	<-started
 	canceled, leave := context.WithCancel(t.Context())
 	leave()
-	asked := false
-	if answered := ask(canceled, s.question("/a", func(context.Context, url.Values) (any, error) { asked = true; return "", nil })); answered.Code != http.StatusServiceUnavailable || asked {
-		t.Errorf("another one while the first is answered: %d, asked: %t", answered.Code, asked)
+	if code := ask(canceled); code != http.StatusServiceUnavailable || answers != 1 {
+		t.Errorf("another one while the first is answered: %d, asked: %t", code, answers != 1)
 	}
 	close(end)
-	if answered := <-first; answered.Code != http.StatusOK {
-		t.Errorf("the first: %d", answered.Code)
+	if code := <-first; code != http.StatusOK {
+		t.Errorf("the first: %d", code)
 	}
-	if answered := ask(t.Context(), s.question("/a", func(context.Context, url.Values) (any, error) { return "next", nil })); answered.Code != http.StatusOK {
-		t.Errorf("the next: %d", answered.Code)
+	if code := ask(t.Context()); code != http.StatusOK || answers != 2 {
+		t.Errorf("the next: %d, asked: %t", code, answers == 2)
 	}
-}
-
-// TestTurnsAreLimited takes more turns than exist.
-func TestTurnsAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slots := newTurns(1)
-		if !slots.tryTake() || slots.tryTake() {
-			t.Error("there is more than one turn, or none")
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), askWithin)
-		defer cancel()
-		if slots.take(ctx) {
-			t.Error("a turn is taken twice")
-		}
-		slots.end()
-		if !slots.take(t.Context()) {
-			t.Error("a turn that has ended cannot be taken")
-		}
-	})
 }

@@ -15,8 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 	"github.com/cadastre-dev/cadastre/web"
 )
@@ -60,8 +62,7 @@ const (
 // server serves one command.
 type server struct {
 	Options
-	questions map[string]turns
-	streams   turns
+	streams *semaphore.Weighted
 }
 
 // Listen listens on the loopback interface alone: at a port, or at any free port for 0. It returns
@@ -119,18 +120,17 @@ func Serve(ctx context.Context, listener net.Listener, hosts []string, options O
 // newHandler returns the handler of all requests.
 func newHandler(hosts []string, options Options) http.Handler {
 	options.takeWithin = cmp.Or(options.takeWithin, takeWithin)
-	s := &server{Options: options, streams: newTurns(mostStreams), questions: map[string]turns{}}
+	s := &server{Options: options, streams: semaphore.NewWeighted(mostStreams)}
 	mux := http.NewServeMux()
 	mux.Handle("/", &page{web.Files})
 	mux.HandleFunc("GET /api/stream", s.stream)
 	for path, ask := range s.askable() {
-		s.questions[path] = newTurns(1)
-		mux.HandleFunc("GET "+path, s.question(path, ask))
+		mux.HandleFunc("GET "+path, s.question(ask))
 	}
 	mux.HandleFunc("POST /api/claims", s.write(s.create))
 	mux.HandleFunc("DELETE /api/claims", s.write(s.release))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, &Failure{Message: fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), ExitCode: exitNotFound})
+		refuse(w, http.StatusNotFound, command.ExitNotFound, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path))
 	})
 	return newGuard(hosts, options.Token, mux)
 }
@@ -139,17 +139,13 @@ func newHandler(hosts []string, options Options) http.Handler {
 type Failure struct {
 	Message string `json:"message"`
 	// ExitCode is the exit code of the command for the question.
-	ExitCode int `json:"exitCode"`
+	ExitCode command.ExitCode `json:"exitCode"`
 }
 
-// The exit codes of the refusals by the server itself: those of package app.
-const (
-	exitError     = 1
-	exitUsage     = 2
-	exitNotFound  = 4
-	exitForbidden = 5
-	exitTimedOut  = 124
-)
+// refuse answers with a failure.
+func refuse(w http.ResponseWriter, status int, code command.ExitCode, message string) {
+	answer(w, status, &Failure{Message: message, ExitCode: code})
+}
 
 // answer writes a value as JSON.
 func answer(w http.ResponseWriter, code int, value any) {
@@ -162,58 +158,21 @@ func answer(w http.ResponseWriter, code int, value any) {
 	_, _ = w.Write(append(text, '\n')) // an error means that the client is gone
 }
 
-// turns bounds the number of requests of a kind that are served at a time.
-type turns chan struct{}
-
-func newTurns(n int) turns { return make(turns, n) }
-
-// take takes a turn, and reports whether it got one before ctx is done.
-func (t turns) take(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// tryTake takes a turn if one is free now, and reports whether it did.
-func (t turns) tryTake() bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (t turns) end() { <-t }
-
 // page serves the files of the page, and the modules of the map in map/. They are the same for all
 // users.
 type page struct{ files fs.FS }
 
-// contentType returns the content type of a file, independent of the tables of the system.
+// contentType returns the content type of a file of the page, independent of the tables of the system.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":
 		return "text/html; charset=utf-8"
-	case ".js", ".mjs":
+	case ".js":
 		return "text/javascript; charset=utf-8"
 	case ".css":
 		return "text/css; charset=utf-8"
-	case ".json", ".map":
-		return "application/json"
-	case ".webmanifest":
-		return "application/manifest+json"
 	case ".svg":
 		return "image/svg+xml"
-	case ".png":
-		return "image/png"
-	case ".ico":
-		return "image/x-icon"
-	case ".txt", ".md":
-		return "text/plain; charset=utf-8"
 	default:
 		return "application/octet-stream"
 	}
@@ -223,7 +182,7 @@ func contentType(name string) string {
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		answer(w, http.StatusMethodNotAllowed, &Failure{Message: r.Method + " is not for files of the page: GET them", ExitCode: exitUsage})
+		refuse(w, http.StatusMethodNotAllowed, command.ExitUsage, r.Method+" is not for files of the page: GET them")
 		return
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
@@ -235,7 +194,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	content, err := fs.ReadFile(p.files, name) // no name of an fs.FS leads out of it
 	if err != nil {
-		answer(w, http.StatusNotFound, &Failure{Message: "there is no file of that name", ExitCode: exitNotFound})
+		refuse(w, http.StatusNotFound, command.ExitNotFound, "there is no file of that name")
 		return
 	}
 	w.Header().Set("Content-Type", contentType(name))

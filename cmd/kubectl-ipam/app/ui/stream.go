@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 )
 
@@ -24,15 +25,15 @@ var errSlow = errors.New("the client reads too slowly")
 
 // stream sends the register and its changes, one message a line.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
-	if !s.streams.tryTake() {
-		answer(w, http.StatusServiceUnavailable, &Failure{Message: "too many pages are open: close some of them", ExitCode: exitError})
+	if !s.streams.TryAcquire(1) {
+		refuse(w, http.StatusServiceUnavailable, command.ExitError, "too many pages are open: close some of them")
 		return
 	}
-	defer s.streams.end()
+	defer s.streams.Release(1)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	to := http.NewResponseController(w)
 	if err := to.SetReadDeadline(time.Time{}); err != nil { // ends the deadline of the request
-		answer(w, http.StatusInternalServerError, &Failure{Message: err.Error(), ExitCode: exitError})
+		refuse(w, http.StatusInternalServerError, command.ExitError, err.Error())
 		return
 	}
 	sending := &sending{server: s, out: w, control: to, beats: s.Clock.NewTicker(beatEvery)}

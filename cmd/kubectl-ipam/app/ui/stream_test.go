@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -333,7 +334,7 @@ func TestStreamsAreLimited(t *testing.T) {
 // commands implements commands that answer with their arguments.
 type commands struct{}
 
-var errOfCommand = errors.New("of the command")
+var errOfCommand = command.Coded(command.ExitLimit, errors.New("of the command"))
 
 func (commands) Who(_ context.Context, r *register.Register, text string) (any, error) {
 	if text == "fails" {
@@ -357,5 +358,3 @@ func (commands) Create(_ context.Context, request ClaimRequest) (any, error) { r
 func (commands) Release(_ context.Context, namespace, name, uid string) (any, error) {
 	return []string{namespace, name, uid}, nil
 }
-
-func (commands) Explained(err error) (string, int, int) { return err.Error(), 7, http.StatusTeapot }
