@@ -67,20 +67,21 @@ plugin: bin/kubectl-ipam ## Build the kubectl plug-in into bin/; in a directory 
 	echo "plugin: bin/kubectl-ipam, and bin/kubectl_complete-ipam, by which kubectl completes its words"
 	echo 'plugin: to use them from here: export PATH="$$PWD/bin:$$PATH"'
 
-# Go decides what is out of date.
+# Go decides what is out of date. The flags are those of `go test`, so that both share the build
+# cache.
 .PHONY: bin/manager bin/test-manager bin/dev bin/torture bin/bench bin/kubectl-ipam
 bin/kubectl-ipam:
-	@CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/kubectl-ipam
+	@go build -o $@ ./cmd/kubectl-ipam
 bin/manager:
-	@go build -trimpath -o $@ ./cmd/manager
+	@go build -o $@ ./cmd/manager
 bin/test-manager:
-	@go build -trimpath -o $@ ./test/framework/manager
+	@go build -o $@ ./test/framework/manager
 bin/dev:
-	@go build -trimpath -o $@ ./hack/cmd/dev
+	@go build -o $@ ./hack/cmd/dev
 bin/torture:
-	@go build -trimpath -o $@ ./test/chaos/cmd/torture
+	@go build -o $@ ./test/chaos/cmd/torture
 bin/bench:
-	@go build -trimpath -o $@ ./test/perf/cmd/bench
+	@go build -o $@ ./test/perf/cmd/bench
 
 .PHONY: lint
 lint: ## Run the linters.

@@ -85,7 +85,7 @@ func (f failpoint) compile(t *testing.T, root string, args ...string) {
 	suite.Must(t, err)
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
 	suite.Must(t, os.WriteFile(overlay, content, 0o600))
-	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-overlay", overlay}, args...)...)
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", overlay}, args...)...)
 	build.Dir = root
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building with the failpoint %s: %v: %s", f.name, err, said)

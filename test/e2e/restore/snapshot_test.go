@@ -194,7 +194,7 @@ func checkedOut(t *testing.T) string {
 	if out, err := tar.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join("bin", "manager"), "./cmd/manager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join("bin", "manager"), "./cmd/manager")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v: %s", previous, err, out)
