@@ -60,8 +60,6 @@ type Catalog struct {
 	clusters map[ipam.Name]bool
 	// listeners are notified of changes, outside the lock.
 	listeners kubeutil.Listeners[Change]
-	// changeCh is closed at the next change.
-	changeCh chan struct{}
 }
 
 // New returns an empty catalog.
@@ -77,7 +75,6 @@ func New(o Options) *Catalog {
 		pools:         map[string]map[ipam.PoolKey]ipam.Pool{},
 		byClass:       map[string]map[string]map[ipam.PoolKey]bool{},
 		classes:       map[string]ClassEntry{},
-		changeCh:      make(chan struct{}),
 		follower:      Follower{Pool: func(v1alpha1.Pool, bool) {}, Namespace: func(string) {}},
 	}
 }
@@ -276,25 +273,24 @@ func changeIf(isChanged bool, change Change) []Change {
 func (c *Catalog) applyChange(apply func() []Change) {
 	c.mu.Lock()
 	changes, listeners := apply(), c.listeners
-	if len(changes) > 0 {
-		close(c.changeCh)
-		c.changeCh = make(chan struct{})
-	}
 	c.mu.Unlock()
 	for _, change := range changes {
 		listeners.Notify(change)
 	}
 }
 
-// awaitChange waits for the next change, or until ctx is done.
+// awaitChange waits for the next change of a pool or class, or until ctx is done. Listeners that
+// were added before it began are notified first: the queue knows the older waiters of that pool then.
 func (c *Catalog) awaitChange(ctx context.Context) {
-	c.mu.RLock()
-	changeCh := c.changeCh
-	c.mu.RUnlock()
-	select {
-	case <-changeCh:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := c.Listen(func(change Change) {
+		if change.Namespace == "" {
+			cancel()
+		}
+	})
+	defer stop()
+	<-ctx.Done()
 }
 
 // Follower holds functions that are called with the objects that the watch shows, in its order,

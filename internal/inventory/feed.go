@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -211,7 +212,7 @@ func (c *Catalog) listOrAwait(ctx context.Context, live client.Reader) error {
 		defer cancel()
 		err := c.listAll(ctx, live)
 		if err == nil {
-			c.live.noteList()
+			c.live.lastList.Store(new(c.live.clock.Now()))
 		}
 		return nil, err
 	})
@@ -225,15 +226,8 @@ func (c *Catalog) listOrAwait(ctx context.Context, live client.Reader) error {
 
 // isFresh reports whether the last list was a moment ago.
 func (l *liveReads) isFresh() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.lastList.IsZero() && l.clock.Since(l.lastList) < listInterval
-}
-
-func (l *liveReads) noteList() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lastList = l.clock.Now()
+	last := l.lastList.Load()
+	return last != nil && l.clock.Since(*last) < listInterval
 }
 
 func (c *Catalog) listAll(ctx context.Context, live client.Reader) error {
@@ -287,10 +281,11 @@ const maxDeletedKeys = 1024
 type liveReads struct {
 	clock clock.PassiveClock
 	lists singleflight.Group
+	// lastList is the time of the last list; nil before the first.
+	lastList atomic.Pointer[time.Time]
 
 	// mu is held while an object is compared and stored.
-	mu       sync.Mutex
-	lastList time.Time
+	mu sync.Mutex
 	// versions holds the newest stored version of each object, and those of the last deletions.
 	versions    map[string]string
 	deletedKeys []string

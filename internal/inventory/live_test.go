@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +119,33 @@ func TestLiveReadIsNeverOlderThanWatch(t *testing.T) {
 	})
 }
 
+// TestAwaitChangeReturnsAfterListeners covers the queue, which must hear of a pool before a create
+// that waited for it looks for a block.
+func TestAwaitChangeReturnsAfterListeners(t *testing.T) {
+	runInBubble(t, func(t *testing.T, c *Catalog) {
+		var returned atomic.Bool
+		c.Listen(func(Change) {
+			if synctest.Wait(); returned.Load() {
+				t.Error("awaitChange returned before a listener was notified")
+			}
+		})
+		c.SetProject("team-a", "red")
+		go func() {
+			c.awaitChange(t.Context())
+			returned.Store(true)
+		}()
+		synctest.Wait()
+		c.SetProject("team-a", "blue")
+		if synctest.Wait(); returned.Load() {
+			t.Error("awaitChange returned for a change of a namespace")
+		}
+		c.SetPool(ipam.Pool{Key: ipam.PoolNamed("p")})
+		if synctest.Wait(); !returned.Load() {
+			t.Error("awaitChange did not return for a new pool")
+		}
+	})
+}
+
 // TestLiveListsAreSharedOncePerSecond sends many requests at once, for several seconds, all of
 // which name a missing object.
 func TestLiveListsAreSharedOncePerSecond(t *testing.T) {
@@ -158,7 +186,7 @@ func TestLiveListIsFreshForOneSecond(t *testing.T) {
 	if l.isFresh() {
 		t.Error("it is fresh before there is one")
 	}
-	l.noteList()
+	l.lastList.Store(new(clock.Now()))
 	for _, step := range []struct {
 		after time.Duration
 		want  bool
