@@ -91,7 +91,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		},
 		orphans,
 		&ipaddressclaim.Replica{
-			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Metrics: o.Metrics, Tracer: o.Tracer,
+			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Tracer: o.Tracer,
 			Client: mgr.GetClient(), Within: claims, WatchFilter: o.WatchFilter, Handler: o.AddressClaims,
 			StartLeader: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{

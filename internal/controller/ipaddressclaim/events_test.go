@@ -159,7 +159,7 @@ func judgementFails(e *addresses) {
 		e.Reconciled(obj.Name).Ready()
 		record := e.record(obj.Name)
 		record.Terminating = n%2 == 0 // then its claim is read too
-		waiting := &Replica{Ledger: e.controller.Ledger, Catalog: e.controller.Catalog, Queue: e.controller.Queue, Metrics: e.controller.Metrics, Client: e.K8s, Within: e.controller.Within, WatchFilter: e.controller.WatchFilter}
+		waiting := &Replica{Ledger: e.controller.Ledger, Catalog: e.controller.Catalog, Queue: e.controller.Queue, Client: e.K8s, Within: e.controller.Within, WatchFilter: e.controller.WatchFilter}
 		by := reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			if held, err := holds(ctx, e.K8s, record); err != nil || !held {
 				return reconcile.Result{}, fmt.Errorf("it is held: %t, %w", held, err)

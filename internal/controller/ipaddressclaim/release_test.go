@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -116,6 +118,38 @@ func TestClaimWithUnseenRecordIsRequeued(t *testing.T) {
 			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})
 			if err != nil || result.RequeueAfter <= 0 {
 				t.Errorf("got %v, %v: want another look soon", result, err)
+			}
+		})
+	}
+}
+
+// TestReleaseReadsClusterLive deletes the claim of a Cluster that the cache does not show as
+// paused yet.
+func TestReleaseReadsClusterLive(t *testing.T) {
+	scheme := schemeOf(t, ipamv1.AddToScheme, clusterv1.AddToScheme)
+	for name, test := range map[string]struct {
+		live     func(*clusterv1.Cluster) []client.Object
+		released bool
+	}{
+		"paused":     {func(c *clusterv1.Cluster) []client.Object { c.Spec.Paused = new(true); return []client.Object{c} }, false},
+		"not paused": {func(c *clusterv1.Cluster) []client.Object { return []client.Object{c} }, true},
+		"gone":       {func(*clusterv1.Cluster) []client.Object { return nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			cluster := &clusterv1.Cluster{}
+			cluster.Namespace, cluster.Name = s.name.Namespace, "prod"
+			s.claim.Spec.ClusterName = cluster.Name
+			s.claim.DeletionTimestamp, s.claim.Finalizers = new(metav1.Now()), []string{v1alpha1.FinalizerRelease}
+			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.claim, s.address, cluster.DeepCopy()).Build()
+			live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(test.live(cluster), s.claim)...).Build()
+			c := attachReplica(allocatorWith(t, record), &Controller{Client: cached, Live: live, Clock: clocktesting.NewFakePassiveClock(time.Now())})
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
+				t.Fatal(err)
+			}
+			err := cached.Get(t.Context(), client.ObjectKeyFromObject(s.address), &ipamv1.IPAddress{})
+			if isReleased := apierrors.IsNotFound(err); isReleased != test.released {
+				t.Errorf("the address is released: %t (%v), want %t", isReleased, err, test.released)
 			}
 		})
 	}

@@ -32,7 +32,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
-	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
@@ -45,7 +44,6 @@ type Replica struct {
 	Ledger  *ledger.Ledger
 	Catalog *inventory.Catalog
 	Queue   *queue.Queue
-	Metrics *metrics.Instruments
 	Tracer  trace.Tracer
 
 	// Client reads from the cache.

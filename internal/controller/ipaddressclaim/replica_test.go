@@ -77,7 +77,7 @@ func TestOnlyServedClaimsWait(t *testing.T) {
 			test.change(s.claim)
 			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim).Build()
 			c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Within: kubeutil.NamespacesOf("team"), WatchFilter: "here"})
-			waiting := &Replica{Ledger: c.Ledger, Catalog: c.Catalog, Queue: c.Queue, Metrics: c.Metrics, Client: there, Within: c.Within, WatchFilter: c.WatchFilter}
+			waiting := &Replica{Ledger: c.Ledger, Catalog: c.Catalog, Queue: c.Queue, Client: there, Within: c.Within, WatchFilter: c.WatchFilter}
 			if _, err := waiting.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err != nil {
 				t.Fatal(err)
 			}
