@@ -3,6 +3,7 @@ package envtest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -36,9 +37,13 @@ import (
 )
 
 // TestMain uses the control plane of the other suites, and more patience than the 20 s of the
-// library, unless the environment states another.
+// library, unless the environment states another. Short tests are skipped if it has not been built.
 func TestMain(m *testing.M) {
+	flag.Parse()
 	assets, err := filepath.Abs("../bin/k8s")
+	if _, missing := os.Stat(assets); missing != nil && testing.Short() && os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		return
+	}
 	for name, value := range map[string]string{
 		"KUBEBUILDER_ASSETS":                     assets,
 		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "1m",

@@ -3,7 +3,6 @@ package certs
 import (
 	"context"
 	"crypto/tls"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 var (
@@ -28,12 +30,10 @@ func TestCerts(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	log.SetLogger(GinkgoLogr)
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join("..", "..", "bin", "k8s")
-	}
+	apiServer, err := cluster.Binary("kube-apiserver")
+	suite.Must(GinkgoTB(), err)
 	// On a machine that does other work the API server takes longer than the default of 20 s.
-	control = &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: time.Minute}
+	control = &envtest.Environment{BinaryAssetsDirectory: filepath.Dir(apiServer), ControlPlaneStartTimeout: time.Minute}
 	config, err := control.Start()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(control.Stop)

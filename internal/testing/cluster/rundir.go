@@ -134,14 +134,21 @@ func ModuleRoot() (string, error) {
 // assets holds the directory of the control plane's binaries.
 type assets string
 
+// ErrNotBuilt means that the control plane has not been built, and that $KUBEBUILDER_ASSETS names no
+// other.
+var ErrNotBuilt = errors.New("run `make controlplane`, or set " + assetsEnv + " to a directory that has it")
+
 // findAssets returns the directory of $KUBEBUILDER_ASSETS, else bin/k8s, and makes sure that
 // nothing is missing.
 func findAssets(moduleRoot string) (assets, error) {
-	found := assets(cmp.Or(os.Getenv(assetsEnv), filepath.Join(moduleRoot, "bin", "k8s")))
+	stated := os.Getenv(assetsEnv)
+	found := assets(cmp.Or(stated, filepath.Join(moduleRoot, "bin", "k8s")))
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
 		if _, err := os.Stat(found.path(name)); errors.Is(err, os.ErrNotExist) {
-			return "", fmt.Errorf("%s is missing: run `make controlplane`, or set %s to a directory that has it",
-				found.path(name), assetsEnv)
+			if stated != "" {
+				return "", fmt.Errorf("%s=%s has no %s", assetsEnv, stated, name)
+			}
+			return "", fmt.Errorf("%s is missing: %w", found.path(name), ErrNotBuilt)
 		}
 	}
 	return found, nil

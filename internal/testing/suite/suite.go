@@ -69,9 +69,12 @@ func (w *World) For(t testing.TB) *World {
 	return &other
 }
 
-// Must fails the test on an error.
+// Must fails the test on an error. It skips a short test if the control plane has not been built.
 func Must(t testing.TB, err error) {
 	t.Helper()
+	if testing.Short() && errors.Is(err, cluster.ErrNotBuilt) {
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

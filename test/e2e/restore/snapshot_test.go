@@ -177,6 +177,8 @@ const previous = "d06650e"
 // does not have it, because it is a shallow clone, the test is skipped.
 func checkedOut(t *testing.T) string {
 	t.Helper()
+	_, err := cluster.Binary("etcd")
+	suite.Must(t, err)
 	root := suite.ModuleRoot(t)
 	git := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "git", args...)

@@ -92,6 +92,8 @@ type world struct {
 }
 
 func start(t *testing.T) *world {
+	_, err := cluster.Binary("etcd")
+	suite.Must(t, err)
 	w := &world{Gomega: NewWithT(t)}
 	w.SetDefaultEventuallyTimeout(time.Minute)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
