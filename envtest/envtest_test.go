@@ -41,7 +41,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	assets, err := filepath.Abs("../bin/k8s")
-	if _, missing := os.Stat(assets); missing != nil && testing.Short() && os.Getenv("KUBEBUILDER_ASSETS") == "" {
+	if _, missing := os.Stat(filepath.Join(assets, "etcd")); missing != nil && testing.Short() && os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return
 	}
 	for name, value := range map[string]string{
