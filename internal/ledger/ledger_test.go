@@ -198,60 +198,6 @@ func TestEveryFreedBlockIsNotified(t *testing.T) {
 	}
 }
 
-func TestConfirm(t *testing.T) {
-	mine, part := allocation("a", "1", "2", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.0/30")
-	pools, other := poolRecord(key, small.String()), poolRecord(ipam.PoolNamed("other"), "10.0.0.0/16")
-	marked := markForRelease(pools, "2")
-	for name, c := range map[string]struct {
-		want   error
-		events []event
-	}{
-		"a record that nothing overlaps is ours":      {nil, []event{adds(mine)}},
-		"one that was recorded after another is not":  {ErrLost, []event{adds(part), adds(mine)}},
-		"one that was recorded before another is":     {nil, []event{adds(mine), adds(allocation("b", "2", "3", "10.0.0.0/25"))}},
-		"another that was gone before does not count": {nil, []event{adds(part), deletes(part), adds(mine)}},
-		"a list has no order: with a rival it is not": {ErrLost, []event{lists("2", mine, part, pools)}},
-		"without a rival it is":                       {nil, []event{lists("2", mine, pools)}},
-		"one that is gone again is not":               {ErrLost, []event{adds(mine), deletes(mine)}},
-		"one of our name with another block is not":   {ErrLost, []event{adds(allocation("a", "1", "1", "10.0.0.64/28"))}},
-		"one of our name with another UID is not":     {ErrLost, []event{adds(allocation("a", "9", "1", "10.0.0.0/28"))}},
-		"a rival that is being deleted still counts":  {ErrLost, []event{adds(terminating(part, "1")), adds(mine)}},
-
-		"the pool's record is gone":                                   {ErrPoolClosed, []event{deletes(pools), adds(mine)}},
-		"the pool's record is being released":                         {ErrPoolClosed, []event{updates(marked), adds(mine)}},
-		"it was to be released, and is not any more":                  {nil, []event{updates(marked), updates(versioned(pools, "3")), adds(mine)}},
-		"it is being deleted":                                         {ErrPoolClosed, []event{updates(terminating(pools, "2")), adds(mine)}},
-		"it is of another block than the pool has":                    {ErrPoolClosed, []event{deletes(pools), adds(poolRecord(key, "10.0.1.0/24")), adds(mine)}},
-		"another pool's overlaps it, and was recorded first":          {ErrPoolClosed, []event{deletes(pools), adds(other), adds(pools), adds(mine)}},
-		"another pool's overlaps it, and was recorded later":          {nil, []event{adds(other), adds(mine)}},
-		"a list shows another pool's that overlaps it, without order": {ErrPoolClosed, []event{deletes(pools), lists("9", mine, other, pools)}},
-		"a list shows it marked":                                      {ErrPoolClosed, []event{lists("9", mine, marked)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newListedLedger(t)
-			h := mustHold(t, l, ask("a"))
-			play(t, l, c.events...)
-			if err := h.Confirm(t.Context(), "1"); !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-		})
-	}
-}
-
-// TestConfirmAfterFormerRecordOfSameName uses the name of a claim's record again after the first gave
-// way, whose events can still be under way.
-func TestConfirmAfterFormerRecordOfSameName(t *testing.T) {
-	l := newLedger(1)
-	former := allocation("a", "1", "1", "10.0.0.128/28")
-	must(t, feed{l}.Replace(recordList(former), "1"))
-	h := mustHold(t, l, ask("a"))
-	going := terminating(former, "2")
-	play(t, l, updates(going), deletes(going), adds(allocation("a", "2", "4", h.Block.String())))
-	if err := h.Confirm(t.Context(), "2"); err != nil {
-		t.Errorf("got %v, want that it is ours", err)
-	}
-}
-
 func TestUnconfirmedHoldIsDropped(t *testing.T) {
 	l := newListedLedger(t)
 	h := mustHold(t, l, ask("a"))
