@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -101,6 +102,38 @@ func TestEveryPackageHasARow(t *testing.T) {
 		if !slices.ContainsFunc(places, isIn) {
 			t.Errorf("%s is in no row of docs/architecture.md", pkg)
 		}
+	}
+}
+
+// TestImportGraphMatchesImports compares the graph of docs/architecture.md with the imports. It has
+// no arrow to a package to which a longer path leads.
+func TestImportGraphMatchesImports(t *testing.T) {
+	_, graph, _ := strings.Cut(documents(t)["docs/architecture.md"], "flowchart TD\n")
+	graph, _, _ = strings.Cut(graph, "\n```")
+	label := regexp.MustCompile(`(\w+)\["(.+?)"]`)
+	nodes, imports := map[string]string{}, map[string][]string{}
+	for _, match := range label.FindAllStringSubmatch(graph, -1) {
+		nodes[module+"/"+match[2]] = match[1]
+	}
+	nodeOf := func(pkg string) string { return nodes[pkg] + nodes[path.Dir(pkg)+"/*"] }
+	for _, line := range goList(t, "-f", `{{$from := .ImportPath}}{{range .Deps}}{{$from}} {{.}}{{"\n"}}{{end}}`, "./...") {
+		from, to, _ := strings.Cut(line, " ")
+		if from, to = nodeOf(from), nodeOf(to); from != "" && to != "" && from != to {
+			imports[from] = append(imports[from], to)
+		}
+	}
+	var want []string
+	for from, all := range imports {
+		for _, to := range all {
+			if !slices.ContainsFunc(all, func(via string) bool { return slices.Contains(imports[via], to) }) {
+				want = append(want, "  "+from+" --> "+to)
+			}
+		}
+	}
+	slices.Sort(want)
+	drawn := slices.Sorted(strings.SplitSeq(label.ReplaceAllString(graph, "$1"), "\n"))
+	if diff := cmp.Diff(slices.Compact(want), drawn); diff != "" {
+		t.Errorf("the graph of docs/architecture.md differs from the imports (-imports +graph):\n%s", diff)
 	}
 }
 
