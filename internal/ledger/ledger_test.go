@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -131,42 +130,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestHoldBeforeFirstListFails(t *testing.T) {
-	l := newLedger(1)
-	if _, err := l.Hold(ask("a")); !errors.Is(err, ipam.ErrNotSynced) {
-		t.Errorf("got %v, want ErrNotSynced", err)
-	}
-	must(t, feed{l}.Replace(recordList(), "1"))
-	mustHold(t, l, ask("a"))
-}
-
-func TestTurnIsCheckedAgainstCurrentRoom(t *testing.T) {
-	l := newListedLedger(t)
-	block := netip.MustParsePrefix("10.0.0.0/28")
-	first, newcomer := ask("a"), ask("b")
-	h := mustHold(t, l, first)
-	newcomer.Turn = func(r Room, _ netip.Prefix) (bool, netip.Prefix) {
-		return !r.IsFree(block) && r.Has(25) && !r.Has(24), netip.Prefix{}
-	}
-	mustHold(t, l, newcomer).Drop()
-	h.Drop() // the block for which a request waits
-	if _, err := l.Hold(newcomer); !errors.Is(err, ErrOutOfTurn) {
-		t.Errorf("a hold: got %v, want ErrOutOfTurn", err)
-	}
-	if _, err := l.Peek(newcomer); !errors.Is(err, ErrOutOfTurn) {
-		t.Errorf("a look: got %v, want ErrOutOfTurn", err)
-	}
-	mustHold(t, l, first)
-	newcomer.Bits = 24
-	newcomer.Turn = func(Room, netip.Prefix) (bool, netip.Prefix) {
-		t.Error("asked though there is no room")
-		return false, netip.Prefix{}
-	}
-	if _, err := l.Hold(newcomer); errors.Is(err, ErrOutOfTurn) {
-		t.Errorf("without room: got %v, want what there is room for", err)
-	}
-}
-
 func TestEveryFreedBlockIsNotified(t *testing.T) {
 	l := newLedger(1)
 	var freed []string
@@ -195,19 +158,6 @@ func TestEveryFreedBlockIsNotified(t *testing.T) {
 		if got := fmt.Sprint(freed); got != fmt.Sprint(strings.FieldsFunc(step.want, func(r rune) bool { return r == ',' })) {
 			t.Errorf("%s: notified of %s, want [%s]", step.what, got, step.want)
 		}
-	}
-}
-
-func TestUnconfirmedHoldIsDropped(t *testing.T) {
-	l := newListedLedger(t)
-	h := mustHold(t, l, ask("a"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := h.Confirm(ctx, "1"); !errors.Is(err, ipam.ErrUnconfirmed) {
-		t.Errorf("got %v, want ErrUnconfirmed", err)
-	}
-	if again := mustHold(t, l, ask("b")); again.Block != h.Block {
-		t.Errorf("%s is not free again: got %s", h.Block, again.Block)
 	}
 }
 
