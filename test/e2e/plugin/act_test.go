@@ -76,6 +76,10 @@ func (n *notify) Write(text []byte) (int, error) {
 // explain shows why claims wait, and where blocks came from.
 func (w *world) explain(t *testing.T) {
 	w.as(t, "").plays("explain", map[string]func(){"kubectl ipam explain lost -n team-a": w.waitingAddressClaim})
+	own := build.Pool("own").In("team-a")
+	w.Await("the status of own counts db", func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKeyFromObject(own), own) == nil && own.Status.Capacity.Available == "239"
+	})
 	w.as(t, "alice").plays("explain-tenant", nil, "team-b")
 }
 
