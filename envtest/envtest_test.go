@@ -34,18 +34,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
 
 // TestMain uses the control plane of the other suites, and more patience than the 20 s of the
 // library, unless the environment states another. Short tests are skipped if it has not been built.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	assets, err := filepath.Abs("../bin/k8s")
-	if _, missing := os.Stat(filepath.Join(assets, "etcd")); missing != nil && testing.Short() && os.Getenv("KUBEBUILDER_ASSETS") == "" {
+	etcd, err := cluster.Binary("etcd")
+	if testing.Short() && errors.Is(err, cluster.ErrNotBuilt) {
 		return
 	}
 	for name, value := range map[string]string{
-		"KUBEBUILDER_ASSETS":                     assets,
+		"KUBEBUILDER_ASSETS":                     filepath.Dir(etcd),
 		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "1m",
 		"KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT":  "1m",
 	} {

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -47,22 +46,20 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 
 // readLiveCluster reads the Cluster of a claim again before its release begins, which cannot be
 // undone: `clusterctl move` pauses the Cluster and then deletes its claims, and the cache may show
-// that in the other order. It keeps the cached state if the API server does not have the Cluster, or
-// does not serve the kind any more.
+// that in the other order. It keeps the cached state if the API server does not serve the kind any
+// more.
 func (c *Controller) readLiveCluster(ctx context.Context, s *scope) error {
 	if s.cluster == nil || s.address != nil && !s.address.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	cluster := &clusterv1.Cluster{}
-	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.cluster), cluster)
+	cluster, err := clusterOf(ctx, c.Live, s.claim)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case err != nil:
-		return fmt.Errorf("looking whether the Cluster is paused: %w", err)
+	case err == nil:
+		s.cluster = cluster
 	}
-	s.cluster = cluster
-	return nil
+	return err
 }
 
 // writeRemoval stores an object without the finalizers that it had before. It notes that first,
