@@ -39,7 +39,7 @@
 // The webhooks have side effects, so they answer the API server alone: the paths in
 // the configurations begin with a secret, and requests to other paths get 404. The
 // manifests contain neither path nor bundle; [Paths] injects the path. A separate Secret
-// holds the present secret, the time when it was made, the time when both configurations
+// holds the present secret, the time when it was made, the time when all configurations
 // had it, and the secrets before it. It is not the Secret of the certificate, because
 // another controller writes that one in FromSecret mode.
 //
@@ -54,8 +54,8 @@
 //   - A new secret is injected when it is as old as the [handover]; all replicas
 //     watch the Secret. A replica that has not seen the new secret yet reads the Secret
 //     when a request comes with it.
-//   - The secret before it is accepted until both configurations have the new one, and for
-//     a minute after that, even if a replica dies between the two writes. No other secret is
+//   - The secret before it is accepted until all configurations have the new one, and for
+//     a minute after that, even if a replica dies between two writes. No other secret is
 //     made before the end of that minute.
 //   - A request with an older secret is refused with HTTP 503 in a way that makes clients
 //     try again. The Secret holds the older secrets of at least a day.
@@ -126,8 +126,8 @@ func (o Options) validate() error {
 	if o.Namespace == "" || o.SecretName == "" {
 		return errors.New("the Secret needs a namespace and a name")
 	}
-	if o.Mode == SelfSigned && (o.ServiceName == "" || o.MutatingWebhook == "" || o.ValidatingWebhook == "") {
-		return errors.New("the Service and both webhook configurations need a name")
+	if o.Mode == SelfSigned && (o.ServiceName == "" || !o.namesConfigurations()) {
+		return errors.New("the Service and all webhook configurations need a name")
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *Certs) NotAfter() (time.Time, bool) {
 }
 
 // Check implements healthz.Checker for readyz. It returns nil once a certificate is loaded and
-// (self-signed mode) both configurations trust it, which Ready reports, for as long as
+// (self-signed mode) all configurations trust it, which Ready reports, for as long as
 // the certificate has not expired. A configuration that is deleted or emptied later
 // does not make a replica unready: a pass repairs it while the other replicas still serve.
 func (c *Certs) Check(*http.Request) error {
@@ -184,7 +184,7 @@ func (c *Certs) Check(*http.Request) error {
 // Secret is made by a patch.
 //
 // +kubebuilder:rbac:groups="",namespace=cadastre-system,resources=secrets,resourceNames=cadastre-webhook-server-cert;cadastre-webhook-path,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=zz-cadastre-mutating-webhook-configuration,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=zz-cadastre-mutating-webhook-configuration;aa-cadastre-cluster,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=cadastre-validating-webhook-configuration,verbs=get;list;watch;patch
 
 // scope holds the state of one pass.

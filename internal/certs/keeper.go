@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -50,9 +52,10 @@ type Options struct {
 	Namespace string
 	// SecretName is the Secret with the certificate, or with the path secrets.
 	SecretName string
-	// MutatingWebhook and ValidatingWebhook are the configurations that must trust the
+	// MutatingWebhooks and ValidatingWebhook are the configurations that must trust the
 	// certificate, and that get the paths. They can be made after the operator has started.
-	MutatingWebhook, ValidatingWebhook string
+	MutatingWebhooks  []string
+	ValidatingWebhook string
 	// Tracer makes a span for each pass. Nil means that there are no spans.
 	Tracer trace.Tracer
 	// Clock is the clock; nil means the real clock.
@@ -66,6 +69,20 @@ type Options struct {
 
 func (o Options) secret() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName}
+}
+
+// namesConfigurations reports whether all webhook configurations have a name.
+func (o Options) namesConfigurations() bool {
+	return len(o.MutatingWebhooks) > 0 && !slices.Contains(o.MutatingWebhooks, "") && o.ValidatingWebhook != ""
+}
+
+// configurations returns the webhook configurations, without anything but their names.
+func (o Options) configurations() []client.Object {
+	var all []client.Object
+	for _, name := range o.MutatingWebhooks {
+		all = append(all, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return append(all, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.ValidatingWebhook}})
 }
 
 // keeper holds the objects of one reconciler, and the progress of its passes.
@@ -157,20 +174,11 @@ func (k *keeper) troubleText() string {
 }
 
 // setup adds the controller of the reconciler to a manager that is not started yet. The controller
-// runs on every replica. It watches by its own cache, so the manager's cache can have any
-// configuration; the manager's scheme needs the core and the admissionregistration types. A change of
-// a watched object starts a pass, and so does the start: if none of the objects exists, nothing changes.
+// runs on every replica. Each object is watched by a cache of its own, because the operator can list
+// only a named object and a cache has one selector for a kind. The manager's scheme needs the core and
+// the admissionregistration types. A change of a watched object starts a pass, and so does the start: if
+// none of the objects exists, nothing changes.
 func (k *keeper) setup(mgr ctrl.Manager, reconciler reconcile.Reconciler, passes kubeutil.PassCounter) error {
-	watched := k.watched()
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: watched,
-	})
-	if err != nil {
-		return err
-	}
-	if err := mgr.Add(everywhere{objects}); err != nil {
-		return err
-	}
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, k.name(), passes)
 	worker, err := controller.New(k.name(), mgr, controller.Options{
 		Reconciler:              backoff.Passes(tracing.Passes(k.options.Tracer, k.name(), reconciler)),
@@ -186,8 +194,15 @@ func (k *keeper) setup(mgr ctrl.Manager, reconciler reconcile.Reconciler, passes
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
 	errs := []error{worker.Watch(backoff), worker.Watch(source.Channel(k.wake, enqueue))}
-	for object := range watched {
-		errs = append(errs, worker.Watch(source.Kind(objects, object, enqueue)))
+	for object, selected := range k.watched() {
+		objects, err := cache.New(mgr.GetConfig(), cache.Options{
+			HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+			ByObject: map[client.Object]cache.ByObject{object: selected},
+		})
+		if err != nil {
+			return err
+		}
+		errs = append(errs, mgr.Add(everywhere{objects}), worker.Watch(source.Kind(objects, object, enqueue)))
 	}
 	k.startPass()
 	return errors.Join(errs...)
@@ -215,8 +230,9 @@ func (k *keeper) watched() map[client.Object]cache.ByObject {
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: named(o.SecretName)}}},
 	}
 	if o.Mode != FromSecret {
-		objects[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{Field: named(o.MutatingWebhook)}
-		objects[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: named(o.ValidatingWebhook)}
+		for _, configuration := range o.configurations() {
+			objects[configuration] = cache.ByObject{Field: named(configuration.GetName())}
+		}
 	}
 	return objects
 }
@@ -262,21 +278,16 @@ func (k *keeper) writeSecret(ctx context.Context, secret *corev1.Secret, data ma
 // readConfigurations returns the webhook configurations that exist, and the names
 // of the missing ones.
 func (k *keeper) readConfigurations(ctx context.Context) (found []client.Object, missing []string, err error) {
-	for _, configuration := range []struct {
-		name string
-		into client.Object
-	}{
-		{k.options.MutatingWebhook, &admissionv1.MutatingWebhookConfiguration{}},
-		{k.options.ValidatingWebhook, &admissionv1.ValidatingWebhookConfiguration{}},
-	} {
-		err := k.reader.Get(ctx, types.NamespacedName{Name: configuration.name}, configuration.into)
+	for _, configuration := range k.options.configurations() {
+		name := configuration.GetName()
+		err := k.reader.Get(ctx, types.NamespacedName{Name: name}, configuration)
 		switch {
 		case apierrors.IsNotFound(err):
-			missing = append(missing, configuration.name)
+			missing = append(missing, name)
 		case err != nil:
-			return nil, nil, fmt.Errorf("reading %s: %w", configuration.name, err)
+			return nil, nil, fmt.Errorf("reading %s: %w", name, err)
 		default:
-			found = append(found, configuration.into)
+			found = append(found, configuration)
 		}
 	}
 	return found, missing, nil
@@ -306,7 +317,7 @@ func checkComplete(missing []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w for %s", errWait, strings.Join(missing, " and "))
+	return fmt.Errorf("%w for %s", errWait, strings.Join(missing, ", "))
 }
 
 // clientConfig holds the name of a webhook, and the way in which the API server calls it.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,7 +31,7 @@ import (
 // The names in the markers.
 var installed = Options{
 	Namespace: "cadastre-system", SecretName: "cadastre-webhook-server-cert", ServiceName: "cadastre-webhook-service",
-	MutatingWebhook:   "zz-cadastre-mutating-webhook-configuration",
+	MutatingWebhooks:  []string{"zz-cadastre-mutating-webhook-configuration", "aa-cadastre-cluster"},
 	ValidatingWebhook: "cadastre-validating-webhook-configuration",
 }
 
@@ -44,15 +45,17 @@ var _ = Describe("Two managers that have only the rights of the markers", func()
 		createObjects(ctx, rights("operator")...)
 
 		ports := []int32{freePort(), freePort()}
-		replicas := []*Certs{startCerts(user.Config(), ports[0]), startCerts(user.Config(), ports[1])}
+		var passes passCount
+		replicas := []*Certs{startCerts(user.Config(), ports[0], &passes), startCerts(user.Config(), ports[1], &passes)}
 		for _, c := range replicas {
 			Eventually(func() error { return c.Check(nil) }).Should(MatchError(ContainSubstring(
-				"waiting for %s and %s", installed.MutatingWebhook, installed.ValidatingWebhook)))
+				"waiting for %s, %s, %s", installed.MutatingWebhooks[0], installed.MutatingWebhooks[1], installed.ValidatingWebhook)))
 			Expect(servedCertificate(c)).NotTo(BeNil())
 		}
 
 		w := &world{options: installed}
-		w.mutating = mutating(installed.MutatingWebhook, reference(ports[0]))
+		w.mutating = mutating(installed.MutatingWebhooks[0], reference(ports[0]), "a.example.com", "b.example.com")
+		w.second = mutating(installed.MutatingWebhooks[1], reference(ports[0]), "d.example.com")
 		w.validating = validating(installed.ValidatingWebhook, reference(ports[1]))
 		createObjects(ctx, service(ports))
 		w.installed(ctx)
@@ -77,15 +80,35 @@ var _ = Describe("Two managers that have only the rights of the markers", func()
 			}).WithPolling(10 * time.Millisecond).WithTimeout(20 * time.Second).Should(BeTrue())
 		}
 
-		w.wiped(ctx)
-		Eventually(w.bundles).WithArguments(ctx).Should(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
+		for i := range w.configurations(ctx) {
+			awaitNoPass(&passes) // so only the watch of this configuration can start the next one
+			wiped := w.configurations(ctx)[i]
+			By("wiping " + wiped.GetName())
+			setBundle(wiped, nil)
+			Expect(admin.Update(ctx, wiped)).To(Succeed())
+			Eventually(w.bundles).WithArguments(ctx).Should(HaveEach(string(w.secret(ctx).Data["ca.crt"])))
+		}
 		Eventually(createReviewedObject).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 })
 
+// passCount counts the passes of several replicas.
+type passCount struct{ atomic.Int64 }
+
+// Passed implements kubeutil.PassCounter.
+func (p *passCount) Passed(_, _ string) { p.Add(1) }
+
+// awaitNoPass blocks until no pass ends for longer than a handover.
+func awaitNoPass(passes *passCount) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Consistently(passes.Load).WithTimeout(1500 * time.Millisecond).Should(Equal(passes.Load()))
+	}).Should(Succeed())
+}
+
 // running starts a manager as cmd/manager makes it, with a certificate that hands over after a
 // second. Only one of them is ever elected.
-func startCerts(user *rest.Config, port int32) *Certs {
+func startCerts(user *rest.Config, port int32, passes *passCount) *Certs {
 	GinkgoHelper()
 	skip := true
 	scheme := runtime.NewScheme() // one each, as a manager adds to its scheme
@@ -109,7 +132,7 @@ func startCerts(user *rest.Config, port int32) *Certs {
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.SetupWithManager(mgr, nil)).To(Succeed())
+	Expect(c.SetupWithManager(mgr, passes)).To(Succeed())
 	mgr.GetWebhookServer().Register("/review", &admission.Webhook{
 		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Allowed("")

@@ -55,8 +55,8 @@ type exposure struct{ secret, cause string }
 // webhooks that have a plain path get a secret one; other webhooks stay as they are. The reader reads
 // from the API server, past all caches.
 func NewPaths(options Options, plain PlainPaths, reader client.Reader, writer client.Client) (*Paths, error) {
-	if options.Namespace == "" || options.SecretName == "" || options.MutatingWebhook == "" || options.ValidatingWebhook == "" {
-		return nil, errors.New("webhook path: the Secret, its namespace and both webhook configurations need a name")
+	if options.Namespace == "" || options.SecretName == "" || !options.namesConfigurations() {
+		return nil, errors.New("webhook path: the Secret, its namespace and all webhook configurations need a name")
 	}
 	p := &Paths{plain: plain, counts: map[string]int{}}
 	p.init("Webhook path", options, reader, writer)
@@ -72,7 +72,7 @@ func (p *Paths) SetupWithManager(mgr ctrl.Manager, passes kubeutil.PassCounter) 
 	return nil
 }
 
-// Check implements healthz.Checker for readyz. It returns nil once both configurations have had
+// Check implements healthz.Checker for readyz. It returns nil once all configurations have had
 // paths that this replica accepts.
 func (p *Paths) Check(*http.Request) error { return p.check() }
 

@@ -15,7 +15,7 @@ import (
 )
 
 var plain = PlainPaths{
-	Mutating:   map[string]string{"a.example.com": "/a", "b.example.com": "/b"},
+	Mutating:   map[string]string{"a.example.com": "/a", "b.example.com": "/b", "d.example.com": "/d"},
 	Validating: map[string]string{"c.example.com": "/c"},
 }
 
@@ -41,7 +41,7 @@ func (w *world) kept(ctx context.Context, keepers ...*Paths) {
 	}
 }
 
-// paths returns the paths of all three webhooks.
+// paths returns the paths of all webhooks.
 func (w *world) paths(ctx context.Context) []string {
 	GinkgoHelper()
 	var paths []string
@@ -53,13 +53,13 @@ func (w *world) paths(ctx context.Context) []string {
 	return paths
 }
 
-// secretInPaths returns the one secret that all three paths have.
+// secretInPaths returns the one secret that all paths have.
 func (w *world) secretInPaths(ctx context.Context) string {
 	GinkgoHelper()
 	paths := w.paths(ctx)
 	secret := secretIn(paths[0])
 	Expect(secret).NotTo(BeEmpty())
-	Expect(paths).To(Equal([]string{"/" + secret + "/a", "/" + secret + "/b", "/" + secret + "/c"}))
+	Expect(paths).To(Equal([]string{"/" + secret + "/a", "/" + secret + "/b", "/" + secret + "/d", "/" + secret + "/c"}))
 	return secret
 }
 
@@ -93,7 +93,7 @@ func (w *world) pathSecret(ctx context.Context) *corev1.Secret {
 }
 
 var _ = Describe("A replica that keeps the webhooks' paths", func() {
-	It("is ready once both configurations have the secret, which it accepts", func(ctx SpecContext) {
+	It("is ready once all configurations have the secret, which it accepts", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		p := w.keeper(admin)
 		Expect(p.Check(nil)).To(MatchError("webhook path: not loaded yet"))
@@ -103,7 +103,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(result.RequeueAfter).To(Equal(unreadyRecheck), "should no watch report the new Secret")
 		}
-		Expect(p.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
+		Expect(p.Check(nil)).To(MatchError(ContainSubstring("waiting for %s, %s, %s", w.mutating.Name, w.second.Name, w.validating.Name)))
 		w.installed(ctx)
 		w.kept(ctx, p)
 		Expect(p.Check(nil)).To(Succeed())
@@ -125,7 +125,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w.kept(ctx, p)
 		second := w.secretInPaths(ctx)
 		Expect(second).NotTo(Equal(first))
-		w.later(time.Hour) // no replica saw in it that both configurations have it
+		w.later(time.Hour) // no replica saw in it that all configurations have it
 		w.kept(ctx, other, p)
 		w.accept(ctx, PathAccepted, first, p, other)
 		w.accept(ctx, PathAccepted, second, p, other)
@@ -149,7 +149,7 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		Expect(err).To(MatchError(unwritable))
 		second := secretIn(w.paths(ctx)[0])
 		Expect(second).NotTo(Equal(first))
-		Expect(secretIn(w.paths(ctx)[2])).To(Equal(first))
+		Expect(secretIn(w.paths(ctx)[3])).To(Equal(first))
 		w.later(2 * pathLife)
 		w.accept(ctx, PathAccepted, first, dying)
 		Expect(dying.Replacements()).To(Equal(map[string]int{causeStart: 1}))
@@ -263,13 +263,13 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w.installed(ctx)
 		p := w.keeper(admin)
 		w.kept(ctx, p)
-		both := w.configurations(ctx)
+		all := w.configurations(ctx)
 		secret := secretIn(w.paths(ctx)[0])
-		Expect(w.paths(ctx)).To(Equal([]string{"/" + secret + "/a", "/" + secret + "/b", "", "/" + secret + "/c"}))
-		Expect(*clientConfigs(both[1])[0].URL).To(Equal("https://example.com:1234/" + secret + "/c"))
+		Expect(w.paths(ctx)).To(Equal([]string{"/" + secret + "/a", "/" + secret + "/b", "", "/" + secret + "/d", "/" + secret + "/c"}))
+		Expect(*clientConfigs(all[2])[0].URL).To(Equal("https://example.com:1234/" + secret + "/c"))
 
-		setPath(clientConfigs(both[0])[0], "/a")
-		Expect(admin.Update(ctx, both[0])).To(Succeed())
+		setPath(clientConfigs(all[0])[0], "/a")
+		Expect(admin.Update(ctx, all[0])).To(Succeed())
 		w.kept(ctx, p)
 		Expect(w.paths(ctx)[0]).To(Equal("/" + secret + "/a"))
 	})

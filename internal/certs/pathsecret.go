@@ -17,7 +17,7 @@ const (
 	// pathInterval is the shortest time between two replacements: clients can cause one,
 	// by requests that they cancel.
 	pathInterval = 10 * time.Minute
-	// pathGrace is the time for which the previous secret is accepted after both configurations
+	// pathGrace is the time for which the previous secret is accepted after all configurations
 	// have the present one, for API servers whose watch shows them the configurations late.
 	pathGrace = time.Minute
 	// mostOlder bounds the number of older secrets that are remembered. It is enough for at
@@ -55,7 +55,7 @@ func newPathSecret() string { return strings.ToLower(rand.Text()) }
 type pathSecrets struct {
 	current string
 	since   time.Time // the time when current was made
-	// injected is the time when both configurations were seen with current; zero before that.
+	// injected is the time when all configurations were seen with current; zero before that.
 	injected time.Time
 	// previous holds the secrets that the configurations had before, accepted for the grace.
 	previous []string
@@ -117,7 +117,7 @@ type pathView struct {
 	pathSecrets
 	seen time.Time // the time when the current secret appeared
 	// graceEnd is the time from which the previous secrets are no longer accepted; zero while the
-	// current one is not in both configurations.
+	// current one is not in all configurations.
 	graceEnd time.Time
 }
 
@@ -149,7 +149,7 @@ func (v pathView) follow(read pathSecrets, now time.Time) pathView {
 //
 // exposed is the cause for which others may know the current secret, empty if there is none.
 // present holds the secrets that the webhooks have in their paths, each once, and an empty one
-// if a webhook has none. next replaces no secret before it is in both configurations and the
+// if a webhook has none. next replaces no secret before it is in all configurations and the
 // grace of the previous one is over.
 func (v pathView) next(now time.Time, exposed string, present []string) (next pathSecrets, cause string) {
 	switch {

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("A replica with its own certificate", func() {
-	It("is ready once both configurations trust it", func(ctx SpecContext) {
+	It("is ready once all configurations trust it", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		c := w.replica(admin)
 		Expect(servedCertificate(c)).To(BeNil())
@@ -23,9 +23,9 @@ var _ = Describe("A replica with its own certificate", func() {
 		mustPass(ctx, c) // makes the Secret
 		mustPass(ctx, c)
 		Expect(servedCertificate(c)).NotTo(BeNil())
-		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for %s and %s", w.mutating.Name, w.validating.Name)))
+		Expect(c.Check(nil)).To(MatchError(ContainSubstring("waiting for %s, %s, %s", w.mutating.Name, w.second.Name, w.validating.Name)))
 
-		createObjects(ctx, w.mutating)
+		createObjects(ctx, w.mutating, w.second)
 		mustPass(ctx, c)
 		Expect(c.Ready()).NotTo(BeClosed())
 		Expect(c.Check(nil)).To(MatchError("webhook certificate: waiting for " + w.validating.Name))

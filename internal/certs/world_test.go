@@ -19,6 +19,7 @@ type world struct {
 	options    Options
 	clock      *clocktesting.FakePassiveClock
 	mutating   *admissionv1.MutatingWebhookConfiguration
+	second     *admissionv1.MutatingWebhookConfiguration
 	validating *admissionv1.ValidatingWebhookConfiguration
 }
 
@@ -30,28 +31,27 @@ func newWorld(ctx context.Context) *world {
 	return &world{
 		options: Options{
 			Namespace: name, SecretName: "cert", ServiceName: "svc",
-			MutatingWebhook: name, ValidatingWebhook: name, Clock: clock,
+			MutatingWebhooks: []string{name, name + "-second"}, ValidatingWebhook: name, Clock: clock,
 		},
 		clock:      clock,
-		mutating:   mutating(name, admissionv1.ServiceReference{Namespace: name, Name: "svc"}),
+		mutating:   mutating(name, admissionv1.ServiceReference{Namespace: name, Name: "svc"}, "a.example.com", "b.example.com"),
+		second:     mutating(name+"-second", admissionv1.ServiceReference{Namespace: name, Name: "svc"}, "d.example.com"),
 		validating: validating(name, admissionv1.ServiceReference{Namespace: name, Name: "svc"}),
 	}
 }
 
-func mutating(name string, service admissionv1.ServiceReference) *admissionv1.MutatingWebhookConfiguration {
+func mutating(name string, service admissionv1.ServiceReference, webhooks ...string) *admissionv1.MutatingWebhookConfiguration {
 	none := admissionv1.SideEffectClassNone
-	webhook := func(name string) admissionv1.MutatingWebhook {
-		return admissionv1.MutatingWebhook{
-			Name: name, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, webhook := range webhooks {
+		configuration.Webhooks = append(configuration.Webhooks, admissionv1.MutatingWebhook{
+			Name: webhook, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 			ClientConfig:   admissionv1.WebhookClientConfig{Service: &service},
 			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"webhooks": service.Namespace}},
 			Rules:          configMapsAreCreated,
-		}
+		})
 	}
-	return &admissionv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks:   []admissionv1.MutatingWebhook{webhook("a.example.com"), webhook("b.example.com")},
-	}
+	return configuration
 }
 
 func validating(name string, service admissionv1.ServiceReference) *admissionv1.ValidatingWebhookConfiguration {
@@ -72,9 +72,9 @@ var configMapsAreCreated = []admissionv1.RuleWithOperations{{
 	Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 }}
 
-// installed makes both configurations.
+// installed makes all configurations.
 func (w *world) installed(ctx context.Context) *world {
-	createObjects(ctx, w.mutating, w.validating)
+	createObjects(ctx, w.mutating, w.second, w.validating)
 	return w
 }
 
@@ -144,16 +144,17 @@ func (w *world) wiped(ctx context.Context) {
 	}
 }
 
-// configurations returns both, as the API server has them now.
+// configurations returns all, as the API server has them now.
 func (w *world) configurations(ctx context.Context) []client.Object {
 	GinkgoHelper()
-	both := []client.Object{&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}}
-	Expect(admin.Get(ctx, client.ObjectKeyFromObject(w.mutating), both[0])).To(Succeed())
-	Expect(admin.Get(ctx, client.ObjectKeyFromObject(w.validating), both[1])).To(Succeed())
-	return both
+	all := w.options.configurations()
+	for _, configuration := range all {
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+	}
+	return all
 }
 
-// bundles returns the bundles of all three webhooks.
+// bundles returns the bundles of all webhooks.
 func (w *world) bundles(ctx context.Context) []string {
 	GinkgoHelper()
 	var bundles []string

@@ -36,7 +36,7 @@ type guard struct {
 func newGuard(direct client.Client, o Options, tracer trace.Tracer) (guard, error) {
 	names := certs.Options{
 		Namespace: o.Namespace, SecretName: certificateSecret, ServiceName: o.WebhookService, Mode: certs.Mode(o.CertSource),
-		MutatingWebhook: mutatingWebhook, ValidatingWebhook: validatingWebhook, Tracer: tracer,
+		MutatingWebhooks: []string{mutatingWebhook}, ValidatingWebhook: validatingWebhook, Tracer: tracer,
 	}
 	certificate, err := certs.New(names, direct, direct)
 	if err != nil {

@@ -155,7 +155,7 @@ func (w *world) pathReplica(clock *clocktesting.FakePassiveClock) *pathReplica {
 	w.Helper()
 	plain := certs.PlainPaths{Mutating: map[string]string{"mutate.example.com": "/judge"}, Validating: map[string]string{"validate.example.com": "/judge"}}
 	paths, err := certs.NewPaths(certs.Options{
-		Namespace: judged, SecretName: judged, MutatingWebhook: judged, ValidatingWebhook: judged, Clock: clock,
+		Namespace: judged, SecretName: judged, MutatingWebhooks: []string{judged}, ValidatingWebhook: judged, Clock: clock,
 	}, plain, w, w)
 	suite.Must(w, err)
 	return &pathReplica{Paths: paths}
