@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // differences collects the ways in which an object of a cluster is not as shipped.
@@ -19,9 +20,13 @@ func (d *differences) add(differs bool, text string) {
 	}
 }
 
-// addPointer adds a field whose value is not the shipped one.
+// addText adds a field whose value is not the shipped one.
+func (d *differences) addText(field, live, shipped string) {
+	d.add(live != shipped, fmt.Sprintf("%s is %s and not %s", field, live, shipped))
+}
+
 func addPointer[T comparable](d *differences, field string, live, shipped *T) {
-	d.add(!isEqual(live, shipped), fmt.Sprintf("%s is %s and not %s", field, formatPointer(live), formatPointer(shipped)))
+	d.addText(field, formatPointer(live), formatPointer(shipped))
 }
 
 // Differences returns the differences that change which requests reach the webhook, and their
@@ -36,8 +41,9 @@ func (w *Webhook) Differences(shipped *Webhook) []string {
 	}
 	d.add(!sameRules(w.Rules, shipped.Rules), "rules are not as shipped")
 	d.add(!sameConditions(w.MatchConditions, shipped.MatchConditions), "matchConditions are not as shipped")
-	d.add(selects(w.NamespaceSelector), "namespaceSelector leaves namespaces out")
-	d.add(selects(w.ObjectSelector), "objectSelector leaves objects out")
+	d.addText("namespaceSelector", formatSelector(w.NamespaceSelector), formatSelector(shipped.NamespaceSelector))
+	d.addText("objectSelector", formatSelector(w.ObjectSelector), formatSelector(shipped.ObjectSelector))
+	d.addText("matchPolicy", formatMatchPolicy(w.MatchPolicy), formatMatchPolicy(shipped.MatchPolicy))
 	return d
 }
 
@@ -108,6 +114,20 @@ func folded(text string) string { return strings.Join(strings.Fields(text), " ")
 // selects reports whether a selector leaves anything out.
 func selects(s *metav1.LabelSelector) bool {
 	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0
+}
+
+// formatSelector returns the same text for equal selectors. The API server fills in selectors that
+// select all.
+func formatSelector(s *metav1.LabelSelector) string {
+	if !selects(s) {
+		return "empty"
+	}
+	return metav1.FormatLabelSelector(s)
+}
+
+// formatMatchPolicy returns the policy, or the default one of the API server if none is set.
+func formatMatchPolicy(policy *admissionv1.MatchPolicyType) string {
+	return string(ptr.Deref(policy, admissionv1.Equivalent))
 }
 
 func isEqual[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
