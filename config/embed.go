@@ -28,6 +28,10 @@ var (
 	//
 	//go:embed webhook/manifests.yaml
 	Webhooks []byte
+	// ClusterWebhooks holds the configuration of the webhooks of Clusters, in the same form.
+	//
+	//go:embed webhook/cluster.yaml
+	ClusterWebhooks []byte
 	// MatchConditions holds patches of the configurations, which kustomize merges into them.
 	//
 	//go:embed webhook/match_conditions.yaml

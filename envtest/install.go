@@ -207,29 +207,38 @@ func (on *plane) installWebhooks(ctx context.Context, port int) error {
 	return nil
 }
 
-// webhookConfigurations returns the generated configurations with the match conditions, as
+// webhookConfigurations returns the configurations with the match conditions, as
 // kustomize makes them, with the port at which the API server calls the webhooks.
 func webhookConfigurations(port int) ([]map[string]any, error) {
 	configurations, err := decode[map[string]any](config.Webhooks)
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhooks' manifests: %w", err)
 	}
+	forClusters, err := decode[map[string]any](config.ClusterWebhooks)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of the Clusters' webhooks: %w", err)
+	}
+	configurations = append(configurations, forClusters...)
 	conditions, err := decode[map[string]any](config.MatchConditions)
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhooks' match conditions: %w", err)
 	}
 	for i, configuration := range configurations {
-		kind := configuration["kind"]
-		index := slices.IndexFunc(conditions, func(patch map[string]any) bool { return patch["kind"] == kind })
+		index := slices.IndexFunc(conditions, func(patch map[string]any) bool { return nameOf(patch) == nameOf(configuration) })
 		if index < 0 {
-			return nil, fmt.Errorf("there are no match conditions for the %s", kind)
+			return nil, fmt.Errorf("there are no match conditions for %s", nameOf(configuration))
 		}
 		if configurations[i], err = merge(configuration, conditions[index]); err != nil {
-			return nil, fmt.Errorf("adding the match conditions to the %s: %w", kind, err)
+			return nil, fmt.Errorf("adding the match conditions to %s: %w", nameOf(configuration), err)
 		}
 		lead(configurations[i], port)
 	}
 	return configurations, nil
+}
+
+func nameOf(object map[string]any) string {
+	name, _, _ := unstructured.NestedString(object, "metadata", "name")
+	return name
 }
 
 // merge merges a patch into a webhook configuration. The fields that matter here are alike in

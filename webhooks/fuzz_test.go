@@ -56,7 +56,7 @@ type stage struct {
 }
 
 // kinds lists those whose objects are sent.
-var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress", "IPAllocation"}
+var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress", "IPAllocation", "Cluster"}
 
 // The form of a request, beside its kind in the four lowest bits. The operation is an update, or
 // else, of a validator that deletes, a deletion, or else a creation.

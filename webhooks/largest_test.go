@@ -238,7 +238,9 @@ type hook struct {
 func (s *stage) hooks(t testing.TB) []hook {
 	t.Helper()
 	var all []hook
-	for configuration, handlers := range map[string]map[string]admission.Handler{"MutatingWebhookConfiguration": s.mutate, "ValidatingWebhookConfiguration": s.validate} {
+	for configuration, handlers := range map[string]map[string]admission.Handler{
+		manifests.MutatingWebhooks: s.mutate, manifests.ClusterWebhooks: s.mutate, manifests.ValidatingWebhooks: s.validate,
+	} {
 		for name, webhook := range manifests.Webhooks(configuration, manifests.Account{}) {
 			path := *webhook.ClientConfig.Service.Path
 			at := slices.IndexFunc(kinds, func(kind string) bool { return strings.HasSuffix(path, "-"+strings.ToLower(kind)) })

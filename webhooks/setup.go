@@ -71,26 +71,34 @@ func Setup(mgr manager.Manager, o Options) {
 	}
 }
 
-// pathOf returns the path of a webhook of a kind, as the markers state it.
+// pathOf returns the path of a webhook of a kind, as the manifests state it.
 func pathOf(verb, kind string) string {
 	group := "ipam-cadastre-dev-v1alpha1"
-	if kind == "IPAddressClaim" || kind == "IPAddress" {
+	switch kind {
+	case "IPAddressClaim", "IPAddress":
 		group = "ipam-cluster-x-k8s-io-v1beta2"
+	case "Cluster":
+		group = "cluster-x-k8s-io-v1beta2"
 	}
 	return "/" + verb + "-" + group + "-" + strings.ToLower(kind)
 }
 
-// Paths returns the paths of all webhooks, without the secret, as the markers state them. They do not
+// Paths returns the paths of all webhooks, without the secret, as the manifests state them. They do not
 // depend on the operator's account.
 func Paths() certs.PlainPaths {
-	paths := func(kind string) map[string]string {
+	paths := func(configurations ...string) map[string]string {
 		byName := map[string]string{}
-		for name, webhook := range manifests.Webhooks(kind, manifests.Account{}) {
-			byName[name] = *webhook.ClientConfig.Service.Path
+		for _, configuration := range configurations {
+			for name, webhook := range manifests.Webhooks(configuration, manifests.Account{}) {
+				byName[name] = *webhook.ClientConfig.Service.Path
+			}
 		}
 		return byName
 	}
-	return certs.PlainPaths{Mutating: paths("MutatingWebhookConfiguration"), Validating: paths("ValidatingWebhookConfiguration")}
+	return certs.PlainPaths{
+		Mutating:   paths(manifests.MutatingWebhooks, manifests.ClusterWebhooks),
+		Validating: paths(manifests.ValidatingWebhooks),
+	}
 }
 
 // services holds what the handlers share.
@@ -110,6 +118,7 @@ func (s *services) mutators() map[string]admission.Handler {
 		"IPClass":        &classMutator{s},
 		"IPAddressClaim": &addressClaimMutator{s},
 		"IPAddress":      &addressMutator{s},
+		"Cluster":        &clusterMutator{s},
 	}
 }
 

@@ -36,6 +36,9 @@ func TestEveryManifestPathIsServed(t *testing.T) {
 	if got := paths.Mutating["create.ipclaim.ipam.cadastre.dev"]; got != "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim" {
 		t.Errorf("claims are created at %q", got)
 	}
+	if got := paths.Mutating["create.cluster.ipam.cadastre.dev"]; got != "/mutate-cluster-x-k8s-io-v1beta2-cluster" {
+		t.Errorf("Clusters are created at %q", got)
+	}
 	if got := paths.Validating["update.ipclaim.ipam.cadastre.dev"]; got != "/validate-ipam-cadastre-dev-v1alpha1-ipclaim" {
 		t.Errorf("claims are updated at %q", got)
 	}

@@ -26,6 +26,15 @@ const (
 	ServiceAccount   = "cadastre-controller-manager"
 )
 
+// The names of the webhook configurations. The API server calls mutating webhooks in the order of
+// these names: those of Clusters before Cluster API's own, capi-*, and the others after all
+// webhooks of other parties.
+const (
+	MutatingWebhooks   = "zz-cadastre-mutating-webhook-configuration"
+	ClusterWebhooks    = "aa-cadastre-cluster"
+	ValidatingWebhooks = "cadastre-validating-webhook-configuration"
+)
+
 // Account represents the service account under which an operator runs.
 type Account struct{ Namespace, Name string }
 
@@ -54,18 +63,18 @@ type Webhook struct {
 	Reinvocation *admissionv1.ReinvocationPolicyType
 }
 
-// Webhooks returns the webhooks of one configuration for an operator under an account, by their
+// Webhooks returns the webhooks of a configuration for an operator under an account, by their
 // names. Their conditions are in a patch of the same names.
-func Webhooks(kind string, operator Account) map[string]*Webhook {
+func Webhooks(configuration string, operator Account) map[string]*Webhook {
 	webhooks := map[string]*Webhook{}
-	for _, manifest := range [][]byte{config.Webhooks, config.MatchConditions} {
+	for _, manifest := range [][]byte{config.Webhooks, config.ClusterWebhooks, config.MatchConditions} {
 		for _, obj := range mustDecode(operator.replaceIn(manifest)) {
-			if obj.GetKind() != kind {
+			if obj.GetName() != configuration {
 				continue
 			}
-			configuration := typed[admissionv1.MutatingWebhookConfiguration](obj) // has all fields of the other kind
-			for i := range configuration.Webhooks {
-				w := &configuration.Webhooks[i]
+			read := typed[admissionv1.MutatingWebhookConfiguration](obj) // has all fields of the other kind
+			for i := range read.Webhooks {
+				w := &read.Webhooks[i]
 				if existing := webhooks[w.Name]; existing != nil {
 					existing.MatchConditions = w.MatchConditions
 				} else {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/webhooks"
 )
 
@@ -21,8 +22,6 @@ import (
 const (
 	certificateSecret = "cadastre-webhook-server-cert"
 	pathSecret        = "cadastre-webhook-path"
-	mutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
-	validatingWebhook = "cadastre-validating-webhook-configuration"
 )
 
 // guard holds the protection of the webhooks: their certificate, and the secret with which their
@@ -36,7 +35,8 @@ type guard struct {
 func newGuard(direct client.Client, o Options, tracer trace.Tracer) (guard, error) {
 	names := certs.Options{
 		Namespace: o.Namespace, SecretName: certificateSecret, ServiceName: o.WebhookService, Mode: certs.Mode(o.CertSource),
-		MutatingWebhooks: []string{mutatingWebhook}, ValidatingWebhook: validatingWebhook, Tracer: tracer,
+		MutatingWebhooks: []string{manifests.MutatingWebhooks, manifests.ClusterWebhooks}, ValidatingWebhook: manifests.ValidatingWebhooks,
+		Tracer: tracer,
 	}
 	certificate, err := certs.New(names, direct, direct)
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
 // overlay is config/default for managers that are processes.
@@ -224,8 +226,8 @@ func (c *Cluster) LeadToBalancer(ctx context.Context) error {
 	if err := k8s.Update(ctx, service); err != nil {
 		return fmt.Errorf("leading the Service of the webhooks to the balancer: %w", err)
 	}
-	for kind, name := range map[string]string{
-		kindMutating: "zz-cadastre-mutating-webhook-configuration", kindValidating: "cadastre-validating-webhook-configuration",
+	for name, kind := range map[string]string{
+		manifests.MutatingWebhooks: kindMutating, manifests.ClusterWebhooks: kindMutating, manifests.ValidatingWebhooks: kindValidating,
 	} {
 		// A manager that runs writes its certificate and paths at the same time.
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return setPort(ctx, k8s, kind, name, int64(address.Port)) })

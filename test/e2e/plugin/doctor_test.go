@@ -21,6 +21,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/health"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/installation"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -133,7 +134,7 @@ func (w *world) harmsWhileItRuns() []harm {
 }
 
 func (w *world) harmsWhileItIsDown() []harm {
-	const name = "zz-cadastre-mutating-webhook-configuration"
+	const name = manifests.MutatingWebhooks
 	mutating, secret := &admissionv1.MutatingWebhookConfiguration{}, &corev1.Secret{}
 	harmed := func(change func(*admissionv1.MutatingWebhook)) func() func() {
 		return w.changed(mutating, "", name, func() { change(&mutating.Webhooks[2]) })
@@ -149,6 +150,9 @@ func (w *world) harmsWhileItIsDown() []harm {
 			h.ClientConfig.CABundle = append(h.ClientConfig.CABundle, '\n')
 		}), "webhooks/trust", installation.ResultFailed},
 		{"the path of a webhook is missing", harmed(func(h *admissionv1.MutatingWebhook) { h.ClientConfig.Service.Path = nil }), "webhooks/trust", installation.ResultFailed},
+		{"a webhook of Clusters selects all objects", w.changed(mutating, "", manifests.ClusterWebhooks, func() {
+			mutating.Webhooks[0].ObjectSelector = nil
+		}), "webhooks/cluster", installation.ResultFailed},
 		{"the Secret has another certificate", w.changed(secret, cluster.Namespace, "cadastre-webhook-server-cert", func() {
 			secret.Data["tls.crt"] = []byte("none")
 		}), "certificate", installation.ResultFailed},

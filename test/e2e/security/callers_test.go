@@ -16,27 +16,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
-const (
-	mutatingWebhooks   = "zz-cadastre-mutating-webhook-configuration"
-	validatingWebhooks = "cadastre-validating-webhook-configuration"
-	pathSecret         = "cadastre-webhook-path"
-)
+const pathSecret = "cadastre-webhook-path"
 
 // configurations returns those of the operator's webhooks.
-func (w *world) configurations() (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+func (w *world) configurations() ([]*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	w.Helper()
-	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: mutatingWebhooks}, mutating))
-	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: validatingWebhooks}, validating))
+	var mutating []*admissionregistrationv1.MutatingWebhookConfiguration
+	for _, name := range []string{manifests.MutatingWebhooks, manifests.ClusterWebhooks} {
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: name}, configuration))
+		mutating = append(mutating, configuration)
+	}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Name: manifests.ValidatingWebhooks}, validating))
 	return mutating, validating
 }
 
-// clientConfigs returns those of all webhooks, by name. The one name that is in both configurations
+// clientConfigs returns those of all webhooks, by name. The one name that is in two configurations
 // stands for the mutating webhook.
 func (w *world) clientConfigs() map[string]admissionregistrationv1.WebhookClientConfig {
 	w.Helper()
@@ -45,8 +47,10 @@ func (w *world) clientConfigs() map[string]admissionregistrationv1.WebhookClient
 	for _, webhook := range validating.Webhooks {
 		configs[webhook.Name] = webhook.ClientConfig
 	}
-	for _, webhook := range mutating.Webhooks {
-		configs[webhook.Name] = webhook.ClientConfig
+	for _, configuration := range mutating {
+		for _, webhook := range configuration.Webhooks {
+			configs[webhook.Name] = webhook.ClientConfig
+		}
 	}
 	return configs
 }

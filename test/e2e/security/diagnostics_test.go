@@ -164,13 +164,15 @@ func (w *world) certificateOf(a authority.Authority) {
 		Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": a.PEM},
 	})
 	mutating, validating := w.configurations()
-	for i := range mutating.Webhooks {
-		mutating.Webhooks[i].ClientConfig.CABundle = a.PEM
+	for _, configuration := range mutating {
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].ClientConfig.CABundle = a.PEM
+		}
+		suite.Must(w, w.Update(w.Context(), configuration))
 	}
 	for i := range validating.Webhooks {
 		validating.Webhooks[i].ClientConfig.CABundle = a.PEM
 	}
-	suite.Must(w, w.Update(w.Context(), mutating))
 	suite.Must(w, w.Update(w.Context(), validating))
 }
 

@@ -121,8 +121,6 @@ const remedyManifests = "apply the manifests of the operator's version again"
 const (
 	LeaseName         = "cadastre.ipam.cadastre.dev"
 	CertificateSecret = "cadastre-webhook-server-cert"
-	MutatingWebhook   = "zz-cadastre-mutating-webhook-configuration"
-	ValidatingWebhook = "cadastre-validating-webhook-configuration"
 )
 
 // Labels returns the labels of the objects that the manifests install.
@@ -134,7 +132,7 @@ func Labels() client.MatchingLabels {
 // operator's Deployment. If neither can be read, it returns the default namespace.
 func Namespace(ctx context.Context, reader client.Reader) string {
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
-	if reader.Get(ctx, client.ObjectKey{Name: MutatingWebhook}, configuration) == nil {
+	if reader.Get(ctx, client.ObjectKey{Name: manifests.MutatingWebhooks}, configuration) == nil {
 		for i := range configuration.Webhooks {
 			if service := configuration.Webhooks[i].ClientConfig.Service; service != nil {
 				return service.Namespace

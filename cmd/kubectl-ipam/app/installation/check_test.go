@@ -196,17 +196,23 @@ func TestEmbeddedManifestsPassChecks(t *testing.T) {
 			t.Errorf("%s: %v", definition.Name, c)
 		}
 	}
-	for kind, conditioned := range map[string]string{kindMutating: "create.ipaddress.ipam.cadastre.dev", kindValidating: "delete.ipallocation.ipam.cadastre.dev"} {
-		shipped := manifests.Webhooks(kind, elsewhere)
+	for name, conditioned := range map[string]string{
+		manifests.MutatingWebhooks: "create.ipaddress.ipam.cadastre.dev", manifests.ClusterWebhooks: "", // names no account
+		manifests.ValidatingWebhooks: "delete.ipallocation.ipam.cadastre.dev",
+	} {
+		shipped := manifests.Webhooks(name, elsewhere)
 		var live []*manifests.Webhook
 		for _, w := range shipped {
 			live = append(live, w)
 		}
-		expect(t, kind, judgeWebhooks(kind, live, shipped), ResultOK, "")
-		expect(t, kind, judgeWebhooks(kind, live, manifests.Webhooks(kind, manifests.Account{Namespace: manifests.DefaultNamespace, Name: elsewhere.Name})), ResultFailed, conditioned+": matchConditions")
-		expect(t, kind, judgeWebhooks(kind, live, manifests.Webhooks(kind, manifests.Account{Namespace: elsewhere.Namespace, Name: manifests.ServiceAccount})), ResultFailed, conditioned+": matchConditions")
-		expect(t, kind, judgeWebhooks(kind, live[1:], shipped), ResultFailed, live[0].Name+" is missing")
-		expect(t, kind, judgeWebhooks(kind, append(live, &manifests.Webhook{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "x"}}), shipped), ResultWarning, "x")
+		expect(t, name, judgeWebhooks(name, live, shipped), ResultOK, "")
+		for _, other := range []manifests.Account{{Namespace: manifests.DefaultNamespace, Name: elsewhere.Name}, {Namespace: elsewhere.Namespace, Name: manifests.ServiceAccount}} {
+			if conditioned != "" {
+				expect(t, name, judgeWebhooks(name, live, manifests.Webhooks(name, other)), ResultFailed, conditioned+": matchConditions")
+			}
+		}
+		expect(t, name, judgeWebhooks(name, live[1:], shipped), ResultFailed, live[0].Name+" is missing")
+		expect(t, name, judgeWebhooks(name, append(live, &manifests.Webhook{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "x"}}), shipped), ResultWarning, "x")
 	}
 	policies := manifests.Policies(elsewhere)
 	if len(policies) != 2 {

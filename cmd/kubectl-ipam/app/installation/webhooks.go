@@ -21,29 +21,26 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-const (
-	kindMutating   = "MutatingWebhookConfiguration"
-	kindValidating = "ValidatingWebhookConfiguration"
-)
-
 // webhooks checks the webhook configurations, and the certificates and the Service that they refer
 // to.
 func (d *Doctor) webhooks(ctx context.Context) []Check {
 	var checks []Check
 	var all []*manifests.Webhook
 	for _, c := range []struct {
-		check, kind   string
+		check, name   string
 		configuration client.Object
 	}{
-		{"webhooks/mutating", kindMutating, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: MutatingWebhook}}},
-		{"webhooks/validating", kindValidating, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ValidatingWebhook}}},
+		{"webhooks/mutating", manifests.MutatingWebhooks, &admissionv1.MutatingWebhookConfiguration{}},
+		{"webhooks/cluster", manifests.ClusterWebhooks, &admissionv1.MutatingWebhookConfiguration{}},
+		{"webhooks/validating", manifests.ValidatingWebhooks, &admissionv1.ValidatingWebhookConfiguration{}},
 	} {
+		c.configuration.SetName(c.name)
 		if bad := d.get(ctx, c.configuration, failed(c.check, remedyManifests, "")); bad != nil {
 			checks = append(checks, *bad)
 			continue
 		}
 		live := webhooksIn(c.configuration)
-		checks = append(checks, judgeWebhooks(c.check, live, manifests.Webhooks(c.kind, d.account())))
+		checks = append(checks, judgeWebhooks(c.check, live, manifests.Webhooks(c.name, d.account())))
 		all = append(all, live...)
 	}
 	if len(all) > 0 {
@@ -143,7 +140,7 @@ const expiresSoon = 14 * 24 * time.Hour
 func (d *Doctor) certificate(ctx context.Context) Check {
 	const name = "certificate"
 	live := &admissionv1.MutatingWebhookConfiguration{}
-	if err := d.Client.Get(ctx, client.ObjectKey{Name: MutatingWebhook}, live); err != nil || len(live.Webhooks) == 0 {
+	if err := d.Client.Get(ctx, client.ObjectKey{Name: manifests.MutatingWebhooks}, live); err != nil || len(live.Webhooks) == 0 {
 		return skipped(name, "there are no webhooks that you may read")
 	}
 	config := &live.Webhooks[0].ClientConfig
