@@ -113,7 +113,7 @@ func (s subject) invalid(errs ...*field.Error) error {
 func (s subject) alreadyExists() error { return apierrors.NewAlreadyExists(s.resource(), s.name) }
 
 func (s subject) resource() schema.GroupResource {
-	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: ipam.Plural(strings.ToLower(s.kind))}
+	return schema.GroupResource{Group: s.groupKind().Group, Resource: ipam.Plural(strings.ToLower(s.kind))}
 }
 
 func (s subject) conflict(err error) error {

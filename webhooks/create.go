@@ -29,6 +29,9 @@ type createRequest struct {
 	subject subject
 	// grant is the right of the user to use the named pool, or the parent; nil if there is none.
 	grant *ipam.Grant
+	// atDrop is called with the function that drops the block of a dry run, which is held until then; nil:
+	// the block is not held.
+	atDrop func(drop func())
 }
 
 func isDryRun(req admission.Request) bool { return req.DryRun != nil && *req.DryRun }
@@ -133,9 +136,9 @@ func refreshed[T any](ctx context.Context, s *services, request ipam.Request, re
 
 // previewOrAllocate records the block of an order. For a dry run it only returns the record that would
 // be made, without a name.
-func (s *services) previewOrAllocate(ctx context.Context, order allocator.Order, dryRun bool) (ipam.Record, error) {
-	if dryRun {
-		record, err := s.Allocator.Preview(order)
+func (s *services) previewOrAllocate(ctx context.Context, r *createRequest, order allocator.Order) (ipam.Record, error) {
+	if r.dryRun {
+		record, err := s.preview(r, order)
 		record.Name = ipam.Name{}
 		return record, err
 	}
@@ -144,5 +147,14 @@ func (s *services) previewOrAllocate(ctx context.Context, order allocator.Order,
 		s.Allocator.Discard(ctx, record)
 		return ipam.Record{}, ipam.ErrUnconfirmed
 	}
+	return record, err
+}
+
+func (s *services) preview(r *createRequest, order allocator.Order) (ipam.Record, error) {
+	if r.atDrop == nil {
+		return s.Allocator.Preview(order)
+	}
+	record, drop, err := s.Allocator.PreviewHeld(order)
+	r.atDrop(drop)
 	return record, err
 }

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,11 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	claim.Namespace = req.Namespace
 	claim.Name = nameFor(claim)
 	r := &claimRequest{claim: claim, createRequest: createRequest{
-		draft: d, dryRun: isDryRun(req), user: req.UserInfo,
-		subject: subject{kind: "IPClaim", name: claim.Name, ifTaken: "leave cidr out to get a free block, or ask for another"},
+		draft: d, dryRun: isDryRun(req), user: req.UserInfo, subject: claimSubject(claim.Name),
 	}}
+	if req.UserInfo.Username == m.Operator {
+		r.setPurpose()
+	}
 	response := m.create(ctx, r)
 	if !response.Allowed && response.Result != nil {
 		log.FromContext(ctx).V(1).Info("Refused a claim", "claim", r.holder().String(), "code", response.Result.Code, "reason", response.Result.Message)
@@ -67,10 +70,28 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 	return response
 }
 
+func claimSubject(name string) subject {
+	return subject{kind: "IPClaim", name: name, ifTaken: "leave cidr out to get a free block, or ask for another"}
+}
+
+// claimPurpose represents the reason for which the operator itself creates a claim.
+type claimPurpose int
+
+const (
+	// forNewCluster is the purpose of a claim of a Cluster that is being created: it is refused if it
+	// would have to wait.
+	forNewCluster claimPurpose = iota + 1
+	// forExistingCluster is the purpose of a claim of a Cluster that exists: it waits for its block,
+	// whatever the reason, so that its condition shows the reason.
+	forExistingCluster
+)
+
 // claimRequest represents the create call of a claim.
 type claimRequest struct {
 	createRequest
 	claim *v1alpha1.IPClaim
+	// purpose is 0 for the claim of a user.
+	purpose claimPurpose
 	// request is the request of the claim, and terms are the terms to which it is resolved.
 	request ipam.Request
 	terms   ipam.Terms
@@ -100,8 +121,8 @@ func (m *claimMutator) create(ctx context.Context, r *claimRequest) admission.Re
 		m.setCandidates(r, resolution, &outcome)
 		return m.respond(ctx, r, outcome)
 	}
-	if !canWait(err) && !r.waitsForPolicy(err) {
-		return denied(r.subject.refusal(m.Catalog.Redact(r.claim.Namespace, err)))
+	if !r.mayWait(err) {
+		return denied(r.refusal(m.Catalog.Redact(r.claim.Namespace, err)))
 	}
 	if limitErr := m.Queue.MayWait(r.claim.Namespace, request); limitErr != nil {
 		return denied(r.subject.refusal(limitErr))
@@ -169,6 +190,45 @@ func (m *claimMutator) claimReader() client.Reader {
 	return m.Live
 }
 
+// setPurpose sets the purpose of a claim that the operator creates for a Cluster, and the user for
+// whom it does.
+func (r *claimRequest) setPurpose() {
+	annotations := r.claim.Annotations
+	switch {
+	case annotations[v1alpha1.AnnotationClusterNetwork] == "":
+		return
+	case annotations[v1alpha1.AnnotationAttempt] != "":
+		r.purpose = forNewCluster
+	default:
+		r.purpose = forExistingCluster
+	}
+	r.user.Username = cmp.Or(annotations[v1alpha1.AnnotationRequestedBy], r.user.Username)
+}
+
+// mayWait reports whether the claim is stored without a block because of the error.
+func (r *claimRequest) mayWait(err error) bool {
+	switch r.purpose {
+	case forNewCluster:
+		return false
+	case forExistingCluster:
+		_, ok := errors.AsType[ipam.Unserved](err)
+		return ok
+	}
+	return canWait(err) || r.waitsForPolicy(err)
+}
+
+// refusal returns the answer to an error for which the claim does not wait.
+func (r *claimRequest) refusal(err error) error {
+	missing, ok := errors.AsType[*ipam.MissingError](err)
+	switch {
+	case !ok:
+		return r.subject.refusal(err)
+	case missing.Reason == v1alpha1.ReasonClassNotFound:
+		return r.subject.invalid(field.Invalid(field.NewPath("spec", "className"), r.claim.Spec.ClassName, missing.Message))
+	}
+	return r.subject.insufficient(missing)
+}
+
 // waitsForPolicy reports whether a request that is against policy now may have been within it
 // before: the claim returns from a backup, and the pool that its block is from may return after it.
 func (r *claimRequest) waitsForPolicy(err error) bool {
@@ -204,7 +264,7 @@ func (m *claimMutator) restoreOrAllocate(ctx context.Context, r *claimRequest, r
 			return record, nil
 		}
 	}
-	return m.previewOrAllocate(ctx, order, r.dryRun)
+	return m.previewOrAllocate(ctx, &r.createRequest, order)
 }
 
 // fillDraft writes the decisions into the claim.
@@ -288,7 +348,7 @@ func (s *services) updateClaim(req admission.Request, before, after *v1alpha1.IP
 			errs = append(errs, field.Forbidden(field.NewPath("spec", f.name), "is filled in by the operator once the claim is bound: make a new claim to ask for it"))
 		}
 	}
-	claim := subject{kind: "IPClaim", name: after.Name}
+	claim := claimSubject(after.Name)
 	if len(errs) > 0 {
 		return nil, claim.invalid(errs...)
 	}

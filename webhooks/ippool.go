@@ -126,7 +126,7 @@ func (m *poolMutator) record(ctx context.Context, r *poolRequest, pool ipam.Pool
 	if err != nil {
 		return ipam.Record{}, err
 	}
-	return m.previewOrAllocate(ctx, order, r.dryRun)
+	return m.previewOrAllocate(ctx, &r.createRequest, order)
 }
 
 // order returns the order for the pool's CIDR, with the right to use its parent if that needs one.

@@ -201,7 +201,12 @@ type chain struct {
 // wrap returns an HTTP handler around an admission handler: it bounds the bytes in flight, reads
 // the review, traces it, counts refusals, and bounds the objects.
 func (c chain) wrap(handler admission.Handler) http.Handler {
-	hook := &admission.Webhook{Handler: c.refusals.countRefusals(boundedHandler{handler, c.operator})}
+	return c.wrapBounded(boundedHandler{handler, c.operator})
+}
+
+// wrapBounded does the same around a handler that bounds the objects by itself.
+func (c chain) wrapBounded(handler admission.Handler) http.Handler {
+	hook := &admission.Webhook{Handler: c.refusals.countRefusals(handler)}
 	if c.tracer != nil {
 		hook.Handler, hook.WithContextFunc = traceHandler(hook.Handler, c.tracer), withParent
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	Tracer trace.Tracer
 	// Live reads without a cache.
 	Live client.Reader
+	// Client writes the claims of Clusters.
+	Client client.Client
 	// Rights are asked at admission.
 	Rights *authorize.Rights
 	// Operator is the user name under which the operator itself writes.
@@ -63,8 +65,15 @@ func Setup(mgr manager.Manager, o Options) {
 	scheme := mgr.GetScheme()
 	shared := &services{o, mgr.GetCache(), admission.NewDecoder(scheme), manifests.NewSchemas()}
 	requests := chain{refusals{o.Metrics, o.History}, o.Tracer, o.Operator, newInFlight()}
+	// A review of a Cluster waits for those of its claims, and must not keep them from being read.
+	clusters := requests
+	clusters.inFlight = newInFlight()
 	for kind, handler := range shared.mutators() {
-		mgr.GetWebhookServer().Register(pathOf("mutate", kind), requests.wrap(handler))
+		hook := requests.wrap(handler)
+		if kind == "Cluster" {
+			hook = clusters.wrapBounded(handler)
+		}
+		mgr.GetWebhookServer().Register(pathOf("mutate", kind), hook)
 	}
 	for kind, handler := range shared.validators(scheme) {
 		mgr.GetWebhookServer().Register(pathOf("validate", kind), requests.wrap(handler))
@@ -118,7 +127,7 @@ func (s *services) mutators() map[string]admission.Handler {
 		"IPClass":        &classMutator{s},
 		"IPAddressClaim": &addressClaimMutator{s},
 		"IPAddress":      &addressMutator{s},
-		"Cluster":        &clusterMutator{s},
+		"Cluster":        &clusterMutator{s, &claimMutator{s}},
 	}
 }
 

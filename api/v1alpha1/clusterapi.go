@@ -36,3 +36,50 @@ const (
 	// its address is held and status.addressRef names the IPAddress.
 	ReasonAddressAllocated = "AddressAllocated"
 )
+
+// Names that Cadastre reads and writes on Cluster API's Clusters, and on the IPClaims of their
+// networks.
+const (
+	// LabelClusterNetworks on a Cluster, or on its Namespace, with the value ClusterNetworksEnabled
+	// has the networks of the Cluster filled in when it is created. On a Cluster,
+	// ClusterNetworksDisabled overrides the Namespace.
+	LabelClusterNetworks    = "ipam.cadastre.dev/cluster-networks"
+	ClusterNetworksEnabled  = "enabled"
+	ClusterNetworksDisabled = "disabled"
+
+	// AnnotationPods and AnnotationServices on a Cluster, or on its Namespace as a default, name the
+	// classes of the blocks for spec.clusterNetwork, one for each address family, such as
+	// pod-networks/20,pod-networks-v6. A length follows a class whose default does not fit.
+	AnnotationPods     = "ipam.cadastre.dev/pods"
+	AnnotationServices = "ipam.cadastre.dev/services"
+
+	// AnnotationControlPlaneEndpoint names the class of the address for spec.controlPlaneEndpoint, and
+	// the port, such as vips:6443. With variable:vip:6443 the address is the one of the topology
+	// variable vip.
+	AnnotationControlPlaneEndpoint = "ipam.cadastre.dev/control-plane-endpoint"
+
+	// AnnotationVariables names the topology variables that get a block or an address, each with its
+	// class, such as lbRange=lb-ranges/28,vip=vips.
+	AnnotationVariables = "ipam.cadastre.dev/variables"
+
+	// AnnotationNetworksFilled on a Cluster lists its values that are claimed for it, such as
+	// pods=10.4.0.0/16@pod-networks,control-plane-endpoint=10.6.0.7@vips. Only the operator writes it;
+	// a Cluster that is created with it, as by clusterctl move, keeps it.
+	AnnotationNetworksFilled = "ipam.cadastre.dev/networks-filled"
+
+	// AnnotationClusterNetwork on an IPClaim names the Cluster, the purpose and the index of the block,
+	// such as prod/pods/0. Only the operator writes it.
+	AnnotationClusterNetwork = "ipam.cadastre.dev/cluster-network"
+
+	// AnnotationAttempt on such an IPClaim identifies the create of the Cluster that last used the
+	// claim.
+	AnnotationAttempt = "ipam.cadastre.dev/attempt"
+
+	// FinalizerClusterNetwork is on the IPClaims of a Cluster that exists: it stays until the Cluster
+	// is gone, or has another value in place of the block.
+	FinalizerClusterNetwork = "ipam.cadastre.dev/cluster-network"
+
+	// MaxClusterName is the greatest length of the name of a Cluster whose networks are filled in: its
+	// claims have the name as a label.
+	MaxClusterName = 63
+)

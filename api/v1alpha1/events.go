@@ -13,4 +13,10 @@ const (
 	EventDeletionBlocked = "DeletionBlocked"
 	// EventRetained: the claim of an IPAllocation is gone, and its block is kept.
 	EventRetained = "Retained"
+
+	// EventNetworkConflict is of a Cluster of Cluster API one of whose blocks is not held for it.
+	EventNetworkConflict = "NetworkConflict"
+	// EventNetworksInvalid is of a Cluster that exists and whose annotations ask for networks in a wrong
+	// way.
+	EventNetworksInvalid = "NetworksInvalid"
 )

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -143,7 +144,24 @@ func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) 
 }
 
 // Preview returns the block that Allocate would give now. It records nothing.
-func (a *Allocator) Preview(order Order) (ipam.Record, error) {
+func (a *Allocator) Preview(order Order) (ipam.Record, error) { return a.preview(order, a.Ledger.Peek) }
+
+// PreviewHeld returns the block that Allocate would give now, and holds the block until release is called:
+// previews of several orders at a time have different blocks. It records nothing.
+func (a *Allocator) PreviewHeld(order Order) (record ipam.Record, release func(), err error) {
+	release = func() {}
+	record, err = a.preview(order, func(ask ledger.Ask) (netip.Prefix, error) {
+		hold, err := a.Ledger.Hold(ask)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		release = hold.Drop
+		return hold.Block, nil
+	})
+	return record, release, err
+}
+
+func (a *Allocator) preview(order Order, find func(ledger.Ask) (netip.Prefix, error)) (ipam.Record, error) {
 	order = a.withRecordName(order)
 	if record, ok := a.retainedRecord(order); ok {
 		record.Gateway = order.gatewayFor(record)
@@ -151,7 +169,7 @@ func (a *Allocator) Preview(order Order) (ipam.Record, error) {
 	}
 	exhausted := order.newShortage()
 	for _, pool := range order.Pools {
-		block, err := a.Ledger.Peek(a.ask(order, pool))
+		block, err := find(a.ask(order, pool))
 		if err == nil {
 			return order.recordOf(pool, block), nil
 		}

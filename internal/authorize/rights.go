@@ -34,7 +34,7 @@ const (
 )
 
 // Rights asks the API server's authorizer whether a user has the verb use on a
-// pool. Answers are remembered for seconds. Its methods may be called concurrently.
+// pool, or can create IPClaims. Answers are remembered for seconds. Its methods may be called concurrently.
 type Rights struct {
 	client  client.Client
 	answers *utilcache.LRUExpireCache
@@ -47,12 +47,27 @@ func NewRights(c client.Client) *Rights {
 
 // MayUse reports whether the user has the verb use on the pool, a cluster-scoped one.
 func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, pool ipam.PoolKey) (bool, error) {
+	isAllowed, err := u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ippools", Verb: "use", Name: pool.Name})
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may use %s: %w", user.Username, pool, err)
+	}
+	return isAllowed, nil
+}
+
+// MayClaim reports whether the user has the verb create on IPClaims in the namespace.
+func (u *Rights) MayClaim(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
+	isAllowed, err := u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ipclaims", Verb: "create", Namespace: namespace})
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may create ipclaims in namespace %s: %w", user.Username, namespace, err)
+	}
+	return isAllowed, nil
+}
+
+// ask asks whether the user has a right on resources of our group.
+func (u *Rights) ask(ctx context.Context, user authenticationv1.UserInfo, right authorizationv1.ResourceAttributes) (bool, error) {
+	right.Group, right.Version = v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
-			Resource: "ippools", Verb: "use", Name: pool.Name,
-		},
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user), ResourceAttributes: &right,
 	}}
 	question, err := json.Marshal(review.Spec) // everything that the authorizer is asked with
 	if err != nil {
@@ -62,7 +77,7 @@ func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, poo
 		return answer.(bool), nil
 	}
 	if err := u.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking whether %s may use %s: %w", user.Username, pool, err)
+		return false, err
 	}
 	u.answers.Add(string(question), review.Status.Allowed, rememberFor)
 	return review.Status.Allowed, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/controller/allocationgc"
+	"github.com/cadastre-dev/cadastre/internal/controller/clusternetwork"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipaddressclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
@@ -98,6 +99,9 @@ func Setup(mgr manager.Manager, o Options) error {
 					Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
 					Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
 					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{}, Events: recorder,
+				}, &clusternetwork.Controller{
+					Metrics: o.Metrics, Tracer: o.Tracer, Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{},
+					Grace: o.OrphanGrace, Workers: o.Workers, Within: claims, Events: recorder,
 				})
 			},
 		},

@@ -92,9 +92,13 @@ func slimmer() toolscache.TransformFunc {
 		switch typed := obj.(type) {
 		case *v1alpha1.IPClaim:
 			trimMetadata(typed, nil)
+			metadata := typed.ObjectMeta
 			typed.Finalizers, typed.OwnerReferences = nil, nil
 			convert.TrimSelector(typed)
 			ipclaim.Trim(typed)
+			if metadata.Annotations[v1alpha1.AnnotationClusterNetwork] != "" {
+				typed.Annotations, typed.Finalizers, typed.OwnerReferences = metadata.Annotations, metadata.Finalizers, metadata.OwnerReferences
+			}
 		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // claims can select any label of these
 			pool := typed.(client.Object)
 			keepAnnotations(pool)
@@ -134,6 +138,7 @@ func trimMetadata(obj client.Object, labels []string) {
 var annotationBytes = map[string]int{ //nolint:gochecknoglobals // a table, made once
 	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254 + 37,
 	v1alpha1.AnnotationRequester: 0, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
+	v1alpha1.AnnotationClusterNetwork: 512, v1alpha1.AnnotationAttempt: 64,
 	v1alpha1.AnnotationPaused: 0, v1alpha1.AnnotationClusterAPIPaused: 0,
 }
 

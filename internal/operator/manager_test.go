@@ -110,10 +110,27 @@ func TestCacheTruncatesLongValues(t *testing.T) {
 				t.Errorf("%T: of %s %d bytes are kept, want %d", obj, key, len(value), most)
 			}
 		}
-		_, isClaim := obj.(*v1alpha1.IPClaim)
+		_, isClaim := obj.(*v1alpha1.IPClaim) // one of a Cluster's network, by its annotation
 		_, isAddress := obj.(*ipamv1.IPAddress)
-		if len(obj.GetLabels()) > labelsOfPool || len(obj.GetOwnerReferences()) > 0 != isAddress || len(obj.GetFinalizers()) > 0 == isClaim {
+		if len(obj.GetLabels()) > labelsOfPool || len(obj.GetOwnerReferences()) > 0 != (isAddress || isClaim) || len(obj.GetFinalizers()) == 0 {
 			t.Errorf("%T: %d labels, %d owners and %d finalizers are kept", obj, len(obj.GetLabels()), len(obj.GetOwnerReferences()), len(obj.GetFinalizers()))
+		}
+	}
+}
+
+// TestCacheKeepsOwnersOfClusterClaimsAlone covers a patch of such a claim, which replaces its finalizers.
+func TestCacheKeepsOwnersOfClusterClaimsAlone(t *testing.T) {
+	for identity, want := range map[string]int{"": 0, "prod/pods/0": 1} {
+		claim := &v1alpha1.IPClaim{}
+		claim.Status.Phase = v1alpha1.ClaimBound
+		claim.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+		claim.Finalizers, claim.OwnerReferences = []string{"a"}, []metav1.OwnerReference{{Name: "a"}}
+		claim.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: identity}
+		if _, err := slimmer()(claim); err != nil {
+			t.Fatal(err)
+		}
+		if len(claim.Finalizers) != want || len(claim.OwnerReferences) != want || len(claim.Annotations) != want {
+			t.Errorf("%q: %d finalizers, %d owners and the annotations %v are kept", identity, len(claim.Finalizers), len(claim.OwnerReferences), claim.Annotations)
 		}
 	}
 }

@@ -89,6 +89,7 @@ func newPopulatedRegistry(t testing.TB) (*measures, *prometheus.Registry) {
 	m.metrics.Refused("ipclaims", "create", 422)
 	m.metrics.HistoryLost("file", 1)
 	m.metrics.Passed("ippool", "changed")
+	m.metrics.ClusterNetwork("pods", true)
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := m.register(registry); err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestMetricNamesFollowPrometheus(t *testing.T) {
 
 // TestLabelsNameNoClaimAddressOrUser keeps the number of time series low.
 func TestLabelsNameNoClaimAddressOrUser(t *testing.T) {
-	allowed := []string{"result", "origin", "class", "family", "step", "kind", "phase", "reason", "pool_namespace", "pool", "state", "project", "unit", "policy", "resource", "operation", "code", "sink", "version", "controller"}
+	allowed := []string{"result", "origin", "class", "family", "step", "kind", "phase", "reason", "pool_namespace", "pool", "state", "project", "unit", "policy", "resource", "operation", "code", "sink", "version", "controller", "purpose"}
 	for _, d := range metrics.Definitions() {
 		for _, label := range d.Labels {
 			if !slices.Contains(allowed, label) {

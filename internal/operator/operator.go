@@ -188,7 +188,7 @@ func (op *operator) register(ctx context.Context) error {
 	rights := authorize.NewRights(mgr.GetClient())
 	webhooks.Setup(mgr, webhooks.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
-		Live: mgr.GetAPIReader(), Operator: o.User(), Rights: rights,
+		Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Operator: o.User(), Rights: rights,
 	})
 	err := controller.Setup(mgr, controller.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,

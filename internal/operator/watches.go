@@ -22,7 +22,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 )
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cadastre-allocations;cadastre-filled-in,verbs=list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cadastre-allocations;cadastre-cluster-networks;cadastre-filled-in,verbs=list;watch
 
 // policyWatch watches the admission policies that reserve the operator's fields and objects for
 // the operator, and their bindings. It watches each by its name alone.

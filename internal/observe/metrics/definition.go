@@ -103,6 +103,7 @@ const (
 	CertificateExpiry = "cadastre_webhook_certificate_expiry_timestamp_seconds"
 	PathReplacements  = "cadastre_webhook_path_replacements_total"
 	HistoryLost       = "cadastre_history_lost_total"
+	ClusterNetworks   = "cadastre_cluster_networks_total"
 	Build             = "cadastre_build_info"
 )
 
@@ -166,6 +167,7 @@ func serving() []Definition {
 		counter(Refusals, "Requests that the webhooks have refused, by resource, operation and HTTP code of the answer. Resource and operation are empty if a request was not read, as too many bytes are being handled (429) or as it is too large (413).", "resource", "operation", "code"),
 		counter(Passes, "Passes of the controllers that write, by result: something was changed (changed), nothing was (unchanged), or it failed and is tried again with back-off (failed).", "controller", "result"),
 		counter(HistoryLost, "Entries of the history that were not written, by sink (log, file, otlp): it failed, or was too slow.", "sink"),
+		counter(ClusterNetworks, "Blocks that were asked for with a new Cluster of Cluster API, by purpose (pods, services, endpoint, variable) and result (filled, refused). Dry runs are not counted.", "purpose", "result"),
 		counter(PathReplacements, "Secrets that this replica has made for the paths of the webhooks, by reason: the Secret held none (missing), a replica has started (start), a request has ended without its answer (unanswered), the secret was an hour old (age).", "reason"),
 		gauge(CertificateExpiry, "When the serving certificate of the webhooks expires, in seconds since 1970. Missing until one is loaded."),
 		gauge(Build, "1, with the version of the operator.", "version"),

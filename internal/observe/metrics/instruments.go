@@ -27,6 +27,7 @@ type Instruments struct {
 	unheld      *prometheus.GaugeVec
 	passes      *prometheus.CounterVec
 	historyLost *prometheus.CounterVec
+	networks    *prometheus.CounterVec
 }
 
 // New makes instruments that have counted nothing.
@@ -42,6 +43,7 @@ func New(passiveClock clock.PassiveClock) *Instruments {
 		unheld:      DefinitionOf(Unheld).gauge(),
 		passes:      DefinitionOf(Passes).counter(),
 		historyLost: DefinitionOf(HistoryLost).counter(),
+		networks:    DefinitionOf(ClusterNetworks).counter(),
 	}
 	m.lost.WithLabelValues()
 	for _, step := range []Step{StepFind, StepRecord, StepConfirm} {
@@ -52,7 +54,7 @@ func New(passiveClock clock.PassiveClock) *Instruments {
 
 // Collectors returns the collectors for a registry.
 func (m *Instruments) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld, m.passes, m.historyLost}
+	return []prometheus.Collector{m.allocations, m.durations, m.steps, m.lost, m.releases, m.refusals, m.unheld, m.passes, m.historyLost, m.networks}
 }
 
 // Result represents the result of an allocation.
@@ -159,4 +161,13 @@ func (m *Instruments) Passed(controller, result string) {
 // HistoryLost counts entries of the history that a sink did not take.
 func (m *Instruments) HistoryLost(sink string, entries int) {
 	m.historyLost.WithLabelValues(sink).Add(float64(entries))
+}
+
+// ClusterNetwork counts a block that was asked for with a new Cluster, by its purpose.
+func (m *Instruments) ClusterNetwork(purpose string, isFilled bool) {
+	result := "refused"
+	if isFilled {
+		result = "filled"
+	}
+	m.networks.WithLabelValues(purpose, result).Inc()
 }

@@ -85,6 +85,7 @@ func (c *Cluster) newCoreManager(webhooks, health int) *Process {
 			"--webhook-cert-dir=" + c.files.pathTo("capi"),
 			"--health-addr=" + loopback(health),
 			"--diagnostics-address=0",
+			"--feature-gates=ClusterTopology=true",
 		},
 		ready: answersOK("http://" + loopback(health) + "/readyz"),
 		files: c.files,

@@ -1,0 +1,120 @@
+package clusternetwork
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+)
+
+// addOwner adds the Cluster as an owner of the claim, in place of a former Cluster of its name, and the
+// finalizer. It reports whether the claim has changed.
+func addOwner(claim *v1alpha1.IPClaim, cluster *clusterv1.Cluster) bool {
+	isChanged := controllerutil.AddFinalizer(claim, v1alpha1.FinalizerClusterNetwork)
+	owner := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}
+	if slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == cluster.UID }) {
+		return isChanged
+	}
+	claim.OwnerReferences = append(slices.DeleteFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.Kind == owner.Kind && ref.Name == owner.Name
+	}), owner)
+	return true
+}
+
+// release lets claims go whose block the Cluster does not have: it removes the finalizer, so that they can be
+// deleted, and deletes those that an attempt to create the Cluster has left. The Cluster is read
+// live first: the cache may not show it yet, or not its last state.
+func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, error) {
+	var kept, left []*v1alpha1.IPClaim
+	for _, claim := range s.claims {
+		switch {
+		case controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork):
+			if s.cluster == nil || !claim.DeletionTimestamp.IsZero() {
+				kept = append(kept, claim)
+			}
+		case claim.Annotations[v1alpha1.AnnotationAttempt] != "" && claim.DeletionTimestamp.IsZero() && len(claim.OwnerReferences) == 0:
+			left = append(left, claim)
+		}
+	}
+	left, delay := c.withoutRecent(s.name, left)
+	if len(kept)+len(left) == 0 {
+		return reconcile.Result{RequeueAfter: delay}, nil
+	}
+	needed, err := c.liveClaims(ctx, s.name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	isNeeded := func(claim *v1alpha1.IPClaim) bool { return needed[claim.Name] }
+	kept, left = slices.DeleteFunc(kept, isNeeded), slices.DeleteFunc(left, isNeeded)
+	for _, claim := range kept {
+		before := claim.DeepCopy()
+		controllerutil.RemoveFinalizer(claim, v1alpha1.FinalizerClusterNetwork)
+		err := c.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if kubeutil.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("removing the finalizer of IPClaim %s: %w", claim.Name, err)
+		}
+	}
+	for _, claim := range left { // unless another attempt uses it since
+		err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+		if kubeutil.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("deleting IPClaim %s of a Cluster that was not stored: %w", claim.Name, err)
+		}
+	}
+	return reconcile.Result{RequeueAfter: delay}, nil
+}
+
+// liveClaims returns the names of the claims of the blocks that the stored Cluster has; none if there is no
+// Cluster.
+func (c *Controller) liveClaims(ctx context.Context, name types.NamespacedName) (map[string]bool, error) {
+	cluster, err := readCluster(ctx, c.Live, name)
+	if err != nil || cluster == nil {
+		return nil, err
+	}
+	live := &scope{name: name, cluster: cluster}
+	if err := c.findNetworks(ctx, live); err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, n := range live.networks {
+		names[n.ClaimName(ipam.Name(name))] = true
+	}
+	return names, nil
+}
+
+// withoutRecent returns the claims that have been left over, in the same version, for the grace period,
+// and the time until the next one has been; 0 if there is none.
+func (c *Controller) withoutRecent(cluster types.NamespacedName, claims []*v1alpha1.IPClaim) (due []*v1alpha1.IPClaim, delay time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	former, now := c.sightings[cluster], c.Clock.Now()
+	delete(c.sightings, cluster)
+	for _, claim := range claims {
+		seen, ok := former[claim.UID]
+		if !ok || seen.version != claim.ResourceVersion {
+			seen = sighting{version: claim.ResourceVersion, at: now}
+		}
+		if c.sightings[cluster] == nil {
+			c.sightings[cluster] = map[types.UID]sighting{}
+		}
+		c.sightings[cluster][claim.UID] = seen
+		if remaining := c.Grace - now.Sub(seen.at); remaining > 0 {
+			if delay == 0 || remaining < delay {
+				delay = remaining
+			}
+			continue
+		}
+		due = append(due, claim)
+	}
+	return due, delay
+}

@@ -1,0 +1,244 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
+)
+
+var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func() {
+	var team string
+
+	BeforeAll(func(ctx context.Context) {
+		team = specs.Namespace(ctx, k8s, "networks")
+		for name, test := range map[string]struct {
+			cidr   string
+			length int32
+		}{"pod-networks": {"10.100.0.0/16", 24}, "service-networks": {"10.101.0.0/16", 24}, "vips": {"10.102.0.0/24", 32}, "one": {"10.103.0.0/24", 24}} {
+			specs.Created(ctx, k8s, build.Class(name).Length(test.length).Obj())
+			specs.Pool(ctx, k8s, build.Pool(name).CIDR(test.cidr).Classes(name).Obj())
+		}
+	})
+
+	// asking returns a Cluster with the label and annotations, each without the prefix of the group.
+	asking := func(name string, annotations ...string) *clusterv1.Cluster {
+		cluster := build.Cluster(team, name)
+		cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+		cluster.Annotations = map[string]string{}
+		for i := 0; i < len(annotations); i += 2 {
+			cluster.Annotations["ipam.cadastre.dev/"+annotations[i]] = annotations[i+1]
+		}
+		return cluster
+	}
+	claimsOf := func(ctx context.Context, cluster *clusterv1.Cluster) []v1alpha1.IPClaim {
+		GinkgoHelper()
+		claims := &v1alpha1.IPClaimList{}
+		Expect(k8s.List(ctx, claims, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})).To(Succeed())
+		return claims.Items
+	}
+	// remove deletes a Cluster whose infrastructure provider is missing, for which Cluster API waits.
+	remove := func(ctx context.Context, cluster *clusterv1.Cluster) {
+		GinkgoHelper()
+		Expect(k8s.Delete(ctx, cluster)).To(Succeed())
+		if kubeutil.IgnoreNotFound(specs.Update(ctx, k8s, k8s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = nil })) != nil {
+			Fail("the finalizer of Cluster API stays")
+		}
+	}
+	isOwned := And(HaveField("OwnerReferences", HaveLen(1)), HaveField("Finalizers", ContainElement(v1alpha1.FinalizerClusterNetwork)),
+		HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationAttempt))))
+	refused := func(ctx context.Context, cluster *clusterv1.Cluster, code int32, messages ...string) {
+		GinkgoHelper()
+		err := k8s.Create(ctx, cluster)
+		Expect(err).To(HaveOccurred())
+		Expect(err.(apierrors.APIStatus).Status().Code).To(Equal(code), err.Error())
+		for _, message := range messages {
+			Expect(err.Error()).To(ContainSubstring(message))
+		}
+		Expect(claimsOf(ctx, cluster)).To(BeEmpty())
+	}
+
+	It("are in the answer to its create, claimed, and released when it is gone", func(ctx context.Context) {
+		cluster := asking("prod", "pods", "pod-networks/20", "services", "service-networks", "control-plane-endpoint", "vips:443")
+		specs.Created(ctx, k8s, cluster)
+		Expect(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks).To(Equal([]string{"10.100.0.0/20"}))
+		Expect(cluster.Spec.ClusterNetwork.Services.CIDRBlocks).To(Equal([]string{"10.101.0.0/24"}))
+		Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: "10.102.0.0", Port: 443}))
+		Expect(cluster.Annotations[v1alpha1.AnnotationNetworksFilled]).To(Equal(
+			"pods=10.100.0.0/20@pod-networks,services=10.101.0.0/24@service-networks,control-plane-endpoint=10.102.0.0@vips"))
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(HaveEach(isOwned))
+		claims := claimsOf(ctx, cluster)
+		Expect(claims).To(HaveLen(3))
+		Expect(specs.Stored(ctx, k8s, specs.RecordOf(&claims[0])).Spec.RequestedBy).To(Equal("admin"))
+
+		By("keeping a block whose claim is deleted by hand")
+		Expect(k8s.Delete(ctx, &claims[0])).To(Succeed())
+		passed(ctx, team, "after-deletion", "vips")
+		Expect(specs.Stored(ctx, k8s, &claims[0]).DeletionTimestamp).NotTo(BeNil())
+
+		remove(ctx, cluster)
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(BeEmpty())
+	})
+
+	It("follow the defaults of the Namespace, unless the Cluster opts out", func(ctx context.Context) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "defaults-", Labels: map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled},
+			Annotations: map[string]string{v1alpha1.AnnotationPods: "pod-networks"},
+		}}
+		specs.Created(ctx, k8s, namespace)
+		cluster := specs.Created(ctx, k8s, build.Cluster(namespace.Name, "a"))
+		Expect(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks).To(HaveLen(1))
+		none := build.Cluster(namespace.Name, "b")
+		none.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksDisabled}
+		specs.Created(ctx, k8s, none)
+		Expect(none.Spec.ClusterNetwork.Pods.CIDRBlocks).To(BeEmpty())
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(And(HaveLen(1), HaveEach(isOwned)))
+	})
+
+	It("are refused with the annotation that is wrong, and leave no claim", func(ctx context.Context) {
+		refused(ctx, asking("bad"), http.StatusUnprocessableEntity, "add ipam.cadastre.dev/pods: <IPClass>")
+		refused(ctx, asking("bad", "pods", "a,b,c"), http.StatusUnprocessableEntity, "metadata.annotations[ipam.cadastre.dev/pods]")
+		refused(ctx, asking("bad", "pods", "pod-networks", "services", "missing"), http.StatusUnprocessableEntity,
+			`metadata.annotations[ipam.cadastre.dev/services]: Invalid value: "missing"`, "missing")
+		refused(ctx, asking("bad", "pods", "pod-networks/40"), http.StatusUnprocessableEntity, `"pod-networks/40"`)
+		refused(ctx, asking("bad", "pods", "pod-networks/15"), http.StatusUnprocessableEntity, `"pod-networks/15"`)
+		refused(ctx, asking("bad", "control-plane-endpoint", "pod-networks"), http.StatusUnprocessableEntity, "an endpoint is one address")
+		Expect(k8s.Create(ctx, asking(strings.Repeat("x", 64), "pods", "pod-networks"))).To(MatchError(ContainSubstring("at most 63 characters")))
+	})
+
+	It("are claimed as the Cluster states them", func(ctx context.Context) {
+		cluster := asking("stated", "pods", "one")
+		cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.103.0.0/24"}
+		specs.Created(ctx, k8s, cluster)
+		other := asking("other", "pods", "one")
+		other.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.103.0.0/25"}
+		refused(ctx, other, http.StatusConflict, "10.103.0.0/25", cluster.Name+"-pods-")
+		refused(ctx, asking("full", "services", "service-networks", "pods", "one"), http.StatusInsufficientStorage, "no free /24 in pool one")
+	})
+
+	It("are shown by a dry run, each another block, and stay free", func(ctx context.Context) {
+		cluster := asking("dry", "pods", "pod-networks", "services", "pod-networks")
+		Expect(k8s.Create(ctx, cluster, client.DryRunAll)).To(Succeed())
+		Expect(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks).NotTo(Equal(cluster.Spec.ClusterNetwork.Services.CIDRBlocks))
+		again := asking("dry", "pods", "pod-networks", "services", "pod-networks")
+		Expect(k8s.Create(ctx, again, client.DryRunAll)).To(Succeed())
+		Expect(again.Spec.ClusterNetwork).To(Equal(cluster.Spec.ClusterNetwork))
+		Expect(claimsOf(ctx, cluster)).To(BeEmpty())
+	})
+
+	It("stay after a refusal by another webhook for the next attempt, or until the grace is over", func(ctx context.Context) {
+		invalid := asking("retried", "pods", "pod-networks")
+		invalid.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"no block"}
+		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("no block")))
+		left := claimsOf(ctx, invalid)
+		Expect(left).To(HaveLen(1))
+		cluster := specs.Created(ctx, k8s, asking("retried", "pods", "pod-networks"))
+		Expect(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks).To(Equal([]string{left[0].Spec.CIDR}))
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(And(HaveLen(1), HaveEach(isOwned)))
+
+		invalid = asking("given-up", "pods", "pod-networks")
+		invalid.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"no block"}
+		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("no block")))
+		Expect(claimsOf(ctx, invalid)).To(HaveLen(1))
+		By("asking for another block under its name, which the client tries until the grace is over")
+		other := specs.Created(ctx, k8s, asking("given-up", "pods", "pod-networks/20"))
+		Expect(other.Spec.ClusterNetwork.Pods.CIDRBlocks[0]).To(HaveSuffix("/20"))
+
+		invalid.Name = "never"
+		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("no block")))
+		Expect(claimsOf(ctx, invalid)).To(HaveLen(1))
+		Eventually(claimsOf).WithArguments(ctx, invalid).Should(BeEmpty())
+	})
+
+	It("are claimed only for a user that can create claims, within the quota of the namespace", func(ctx context.Context) {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "clusters-alone"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: []string{"*"}},
+		}}
+		specs.Created(ctx, k8s, role)
+		specs.Created(ctx, k8s, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "clara"}}})
+		clara := running.As("clara")
+		Eventually(func() error { return clara.List(ctx, &clusterv1.ClusterList{}) }).Should(Succeed())
+		Expect(clara.Create(ctx, asking("claras", "pods", "pod-networks"))).To(MatchError(ContainSubstring(`user "clara", which cannot create ipclaims`)))
+		forged := build.Cluster(team, "claras")
+		forged.Annotations = map[string]string{v1alpha1.AnnotationNetworksFilled: "pods=10.100.0.0/20@pod-networks"}
+		Expect(clara.Create(ctx, forged)).To(MatchError(ContainSubstring("have the right to create ipclaims")))
+		plain := build.Cluster(team, "claras")
+		Expect(clara.Create(ctx, plain)).To(Succeed())
+		Expect(specs.Update(ctx, k8s, clara, plain, func(c *clusterv1.Cluster) {
+			c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+		})).To(MatchError(ContainSubstring("have the right to create ipclaims")))
+
+		namespace := specs.Namespace(ctx, k8s, "quota")
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "claims"}}
+		quota.Spec.Hard = corev1.ResourceList{"count/ipclaims.ipam.cadastre.dev": resource.MustParse("1")}
+		specs.Created(ctx, k8s, quota)
+		Eventually(func() corev1.ResourceList { return specs.Stored(ctx, k8s, quota).Status.Hard }).ShouldNot(BeEmpty())
+		cluster := asking("quota", "pods", "pod-networks", "services", "service-networks")
+		cluster.Namespace = namespace
+		refused(ctx, cluster, http.StatusForbidden, "exceeded quota")
+	})
+
+	It("are restored when an update removes them, and kept without the operator", func(ctx context.Context) {
+		cluster := specs.Created(ctx, k8s, asking("kept", "pods", "pod-networks", "control-plane-endpoint", "vips"))
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(And(HaveLen(2), HaveEach(isOwned)))
+		filled := *cluster.DeepCopy()
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) {
+			c.Spec.ClusterNetwork, c.Spec.ControlPlaneEndpoint = clusterv1.ClusterNetwork{}, clusterv1.APIEndpoint{}
+			delete(c.Annotations, v1alpha1.AnnotationNetworksFilled)
+		})
+		Expect(cluster.Spec.ClusterNetwork).To(Equal(filled.Spec.ClusterNetwork))
+		Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(filled.Spec.ControlPlaneEndpoint))
+		Expect(cluster.Annotations).To(Equal(filled.Annotations))
+		Expect(specs.Update(ctx, k8s, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.9.0.0/16"} })).
+			To(MatchError(ContainSubstring("first set the label ipam.cadastre.dev/cluster-networks to disabled")))
+
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) {
+			c.Labels[v1alpha1.LabelClusterNetworks] = v1alpha1.ClusterNetworksDisabled
+			c.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.9.0.0/16"}
+		})
+		claims := claimsOf(ctx, cluster)
+		Expect(claims).To(HaveLen(2))
+		for i := range claims {
+			Expect(k8s.Delete(ctx, &claims[i])).To(Succeed())
+		}
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(HaveLen(1)) // the block that it does not have any more is released
+		Expect(claimsOf(ctx, cluster)[0].Spec.ClassName).To(Equal("vips"))
+	})
+
+	It("of a Cluster that exists are claimed as they are, and a conflict is shown", func(ctx context.Context) {
+		existing := func(name, block string) *clusterv1.Cluster {
+			cluster := build.Cluster(team, name)
+			cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{block}
+			specs.Created(ctx, k8s, cluster)
+			return specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) {
+				c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+				c.Annotations = map[string]string{v1alpha1.AnnotationPods: "pod-networks"}
+			})
+		}
+		first := existing("first", "10.100.200.0/24")
+		Eventually(claimsOf).WithArguments(ctx, first).Should(And(HaveLen(1), HaveEach(isOwned), HaveEach(HaveField("Status.AllocatedCIDR", "10.100.200.0/24"))))
+		second := existing("second", "10.100.200.0/24")
+		Eventually(claimsOf).WithArguments(ctx, second).Should(And(HaveLen(1), HaveEach(isOwned)))
+		ready := claimsOf(ctx, second)[0].Status.Conditions[0]
+		Expect(ready.Reason).To(Equal(v1alpha1.ReasonConflict), fmt.Sprint(ready))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, second) }).Should(ContainElement("Warning "+v1alpha1.EventNetworkConflict))
+		remove(ctx, first)
+		Eventually(claimsOf).WithArguments(ctx, second).Should(HaveEach(HaveField("Status.AllocatedCIDR", "10.100.200.0/24")))
+	})
+})
