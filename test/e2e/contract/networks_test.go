@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,11 +17,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
@@ -237,8 +244,95 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		Eventually(claimsOf).WithArguments(ctx, second).Should(And(HaveLen(1), HaveEach(isOwned)))
 		ready := claimsOf(ctx, second)[0].Status.Conditions[0]
 		Expect(ready.Reason).To(Equal(v1alpha1.ReasonConflict), fmt.Sprint(ready))
-		Eventually(func() []string { return specs.EventsOf(ctx, k8s, second) }).Should(ContainElement("Warning "+v1alpha1.EventNetworkConflict))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, second) }).Should(ContainElement("Warning " + v1alpha1.EventNetworkConflict))
 		remove(ctx, first)
 		Eventually(claimsOf).WithArguments(ctx, second).Should(HaveEach(HaveField("Status.AllocatedCIDR", "10.100.200.0/24")))
 	})
+
+	It("reach the objects that a topology makes, with a required variable", func(ctx context.Context) {
+		if testing.Short() {
+			Skip("Cluster API's manager makes them")
+		}
+		for _, file := range []string{"topology-crds.yaml", "topology.yaml"} {
+			text, err := os.ReadFile(filepath.Join("testdata", file))
+			Expect(err).NotTo(HaveOccurred())
+			objects, err := manifests.Decode(text)
+			Expect(err).NotTo(HaveOccurred())
+			for _, object := range objects {
+				if object.GetKind() != "CustomResourceDefinition" {
+					object.SetNamespace(team)
+				}
+				Eventually(func() error { return k8s.Create(ctx, object) }).Should(Succeed()) // once its kind is served
+			}
+		}
+		class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "networked"}}
+		Eventually(func() bool {
+			return conditions.IsTrue(specs.Stored(ctx, k8s, class), clusterv1.ClusterClassVariablesReadyCondition)
+		}).Should(BeTrue())
+
+		without := topologyOf(asking("without"))
+		without.Labels = nil
+		Expect(k8s.Create(ctx, without)).To(MatchError(ContainSubstring("required variable")))
+		cluster := specs.Created(ctx, k8s, topologyOf(asking("topology", "pods", "pod-networks", "services", "service-networks",
+			"variables", "vip=vips", "control-plane-endpoint", "variable:vip:6443")))
+		Expect(cluster.Spec.Topology.Variables).To(HaveLen(1))
+		vip := cluster.Spec.ControlPlaneEndpoint.Host
+		Expect(string(cluster.Spec.Topology.Variables[0].Value.Raw)).To(Equal(strconv.Quote(vip)))
+		Expect(claimsOf(ctx, cluster)).To(HaveLen(3))
+		made := &unstructured.UnstructuredList{}
+		made.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+		made.SetKind("NetClusterList")
+		Eventually(func() []unstructured.Unstructured {
+			Expect(k8s.List(ctx, made, client.InNamespace(team), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})).To(Succeed())
+			return made.Items
+		}).Should(HaveLen(1))
+		Expect(made.Items[0].Object["spec"]).To(Equal(map[string]any{
+			"region": "here", "vip": vip, "pods": cluster.Spec.ClusterNetwork.Pods.CIDRBlocks[0], "services": cluster.Spec.ClusterNetwork.Services.CIDRBlocks[0],
+		}))
+	})
+
+	It("need the operator to be filled in, and not to stay", func(ctx context.Context) {
+		cluster := specs.Created(ctx, k8s, asking("unattended", "pods", "pod-networks", "control-plane-endpoint", "vips"))
+		Eventually(claimsOf).WithArguments(ctx, cluster).Should(And(HaveLen(2), HaveEach(isOwned)))
+		for _, manager := range running.Managers {
+			Expect(manager.Kill()).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(manager.Start(ctx)).To(Succeed()) })
+		}
+		Expect(k8s.Create(ctx, asking("refused", "pods", "pod-networks"))).To(MatchError(ContainSubstring("create.cluster.ipam.cadastre.dev")))
+		specs.Created(ctx, k8s, build.Cluster(team, "plain"))
+
+		By("updating it as Cluster API's controllers do")
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) {
+			c.Spec.Paused = new(true)
+			c.Labels["added"], c.Annotations["added"] = "", ""
+			c.Finalizers = append(c.Finalizers, "example.com/added")
+		})
+		cluster.Status.ObservedGeneration++
+		Expect(k8s.Status().Update(ctx, cluster)).To(Succeed())
+
+		By("removing them by an update, and by server-side apply")
+		Expect(specs.Update(ctx, k8s, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork = clusterv1.ClusterNetwork{} })).
+			To(MatchError(ContainSubstring("are claimed for this Cluster")))
+		applied := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": clusterv1.GroupVersion.String(), "kind": "Cluster",
+			"metadata": map[string]any{"namespace": team, "name": cluster.Name},
+			"spec":     map[string]any{"clusterNetwork": map[string]any{"pods": map[string]any{"cidrBlocks": []any{"10.99.0.0/16"}}}},
+		}}
+		Expect(k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("flux"), client.ForceOwnership)).
+			To(MatchError(ContainSubstring("are claimed for this Cluster")))
+
+		By("deleting it")
+		Expect(k8s.Delete(ctx, cluster)).To(Succeed())
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) {
+			c.Spec.ClusterNetwork, c.Spec.ControlPlaneEndpoint, c.Annotations, c.Finalizers = clusterv1.ClusterNetwork{}, clusterv1.APIEndpoint{}, nil, nil
+		})
+		Expect(specs.IsGone(ctx, k8s, cluster)()).To(BeTrue())
+	})
 })
+
+// topologyOf returns a Cluster with the topology of testdata/topology.yaml.
+func topologyOf(cluster *clusterv1.Cluster) *clusterv1.Cluster {
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "networked"}, Version: "v1.34.0"}
+	return cluster
+}
