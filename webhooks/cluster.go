@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -184,17 +185,12 @@ func (m *clusterMutator) create(ctx context.Context, r *clusterRequest) error {
 	if err != nil {
 		m.deleteClaims(ctx, r)
 	}
-	m.count(r, err)
-	return err
-}
-
-func (m *clusterMutator) count(r *clusterRequest, err error) {
-	if isDryRun(r.user) {
-		return
-	}
 	for _, n := range r.networks {
-		m.Metrics.ClusterNetwork(n.Purpose.Kind(), err == nil)
+		if !isDryRun(r.user) {
+			m.Metrics.ClusterNetwork(n.Purpose.Kind(), err == nil)
+		}
 	}
+	return err
 }
 
 // readNamespace reads the labels and annotations of a Namespace, which are the defaults of its Clusters.
@@ -407,21 +403,18 @@ func fillVariable(d *draft, cluster convert.Cluster, name, value string) error {
 // refusal returns the answer for a claim that was refused: it names the annotation that asks for the
 // block, or the field that states it.
 func (r *clusterRequest) refusal(n *networkClaim) error {
-	status := apierrors.APIStatus(nil)
-	if s, ok := n.err.(apierrors.APIStatus); ok { //nolint:errorlint // the clients return it as it is
-		status = s
-	}
-	if status == nil || status.Status().Code >= http.StatusInternalServerError && status.Status().Code != http.StatusInsufficientStorage {
+	var status apierrors.APIStatus
+	if !errors.As(n.err, &status) || status.Status().Code >= http.StatusInternalServerError && status.Status().Code != http.StatusInsufficientStorage {
 		return r.subject.refusal(n.err)
 	}
-	_, cause, isNested := strings.Cut(status.Status().Message, "denied the request: ")
-	if !isNested {
-		cause = status.Status().Message
+	refusal := status.Status()
+	cause := refusal.Message
+	if _, nested, ok := strings.Cut(cause, "denied the request: "); ok {
+		cause = nested
 	}
-	if status.Status().Code == http.StatusUnprocessableEntity {
+	if refusal.Code == http.StatusUnprocessableEntity {
 		return r.subject.invalid(field.Invalid(n.Annotation, n.Text, cause))
 	}
-	refusal := status.Status()
 	refusal.Message = fmt.Sprintf("%s: %q: %s", n.Annotation, n.Text, cause)
 	if refusal.Details = nil; refusal.Code == http.StatusTooManyRequests {
 		refusal.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}

@@ -380,7 +380,7 @@ func (r *networkReader) readClass(a ask, text string) ClusterNetwork {
 		if err != nil || bits > 128 {
 			r.fail(field.Invalid(a.path, text, "has no valid prefix length: write an IPClass, or one with a length, such as pod-networks/20"))
 		}
-		n.Length = int(bits) //nolint:gosec // 8 bits
+		n.Length = int(bits)
 	}
 	r.errs = append(r.errs, objectName(a.path, class)...)
 	return n
@@ -453,7 +453,7 @@ func (r *networkReader) readEndpoint() {
 	if !isVariable {
 		n = r.readClass(a, source)
 	}
-	n.Purpose, n.Port = PurposeEndpoint, int64(port) //nolint:gosec // 16 bits
+	n.Purpose, n.Port = PurposeEndpoint, int64(port)
 	if host := r.cluster.Host; host != "" {
 		address, err := netip.ParseAddr(host)
 		if err != nil {

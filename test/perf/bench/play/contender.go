@@ -27,6 +27,8 @@ type contender struct {
 	// kind and apiVersion of the objects, and the spec of the nth.
 	apiVersion, kind string
 	spec             func(n int) map[string]any
+	// labels and annotations of the objects; nil: none.
+	labels, annotations map[string]string
 	// answered must be in the answer.
 	answered string
 	// then is called by the client after the answer; nil: nothing.
@@ -39,7 +41,7 @@ type contender struct {
 func (c contender) body(n int) []byte {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": c.apiVersion, "kind": c.kind,
-		"metadata": map[string]any{"name": fmt.Sprintf("c-%06d", n)},
+		"metadata": map[string]any{"name": fmt.Sprintf("c-%06d", n), "labels": c.labels, "annotations": c.annotations},
 		"spec":     c.spec(n),
 	})
 	if err != nil {

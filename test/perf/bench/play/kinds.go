@@ -125,6 +125,29 @@ func addressClaim() contender {
 	}
 }
 
+// clusterAPICluster returns a Cluster of Cluster API that gets as many of its blocks as annotations ask for.
+func clusterAPICluster(blocks int) contender {
+	c := contender{
+		scenario: "cluster", variant: fmt.Sprintf("%d blocks", blocks), apiVersion: "cluster.x-k8s.io/v1beta2", kind: "Cluster",
+		collection: "/apis/cluster.x-k8s.io/v1beta2/namespaces/%s/clusters", answered: `"kind":"Cluster"`,
+		spec: func(int) map[string]any {
+			return map[string]any{"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "NobodysCluster", "name": "none"}}
+		},
+	}
+	if blocks > 0 {
+		c.answered = `"ipam.cadastre.dev/networks-filled":"`
+		c.labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+		c.annotations = map[string]string{}
+	}
+	for _, annotation := range []string{v1alpha1.AnnotationPods, v1alpha1.AnnotationServices, v1alpha1.AnnotationControlPlaneEndpoint}[:blocks] {
+		c.annotations[annotation] = "bench"
+	}
+	if blocks == 3 {
+		c.annotations[v1alpha1.AnnotationControlPlaneEndpoint] = "bench/32"
+	}
+	return c
+}
+
 // installBare installs a kind with the fields of IPClaim, and nothing else of it.
 func (w *World) installBare(ctx context.Context) error {
 	file, err := fs.ReadFile(config.CRDs, "crd/bases/ipam.cadastre.dev_ipclaims.yaml")

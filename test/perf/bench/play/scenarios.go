@@ -25,6 +25,7 @@ func (w *World) Run(ctx context.Context) error {
 		{"replicas", w.severalReplicas},
 		{"failover", w.failover},
 		{"capi", w.addressClaims},
+		{"clusters", w.clusters},
 		{"fill", w.fill},
 		{"restart", w.restart},
 		{"profile", w.profile},
@@ -190,6 +191,17 @@ func (w *World) addressClaims(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// clusters measures Clusters of Cluster API with and without their networks, beside claims: 200 of each by
+// 10 clients.
+func (w *World) clusters(ctx context.Context) error {
+	byClass := claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} })
+	contenders := []contender{clusterAPICluster(0), clusterAPICluster(1), clusterAPICluster(3), byClass}
+	if err := w.afresh(ctx, contenders...); err != nil {
+		return err
+	}
+	return w.measure(ctx, contenders, plan{closed(10), load.Limit{Count: 200}, either(w, 3, 1), 0})
 }
 
 // serves reports whether a controller gives an IPAddressClaim its address.
