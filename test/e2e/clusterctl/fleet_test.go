@@ -28,7 +28,7 @@ type fleet struct {
 }
 
 // newFleet makes the namespace and a Cluster that is up.
-func newFleet(ctx context.Context, on *management, name string) *fleet {
+func newFleet(ctx context.Context, on *management, name string, edits ...func(*clusterv1.Cluster)) *fleet {
 	GinkgoHelper()
 	f := &fleet{name: name, on: on}
 	on.Namespace(name)
@@ -39,8 +39,19 @@ func newFleet(ctx context.Context, on *management, name string) *fleet {
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: infrastructureGroup, Kind: infrastructure.GetKind(), Name: name,
 	}
+	for _, edit := range edits {
+		edit(cluster)
+	}
 	Expect(on.Create(ctx, cluster)).To(Succeed())
-	// Without machines it would wait forever for its control plane.
+	f.provision(ctx)
+	return f
+}
+
+// provision waits until the Cluster can be moved. Without machines it would wait forever for its control
+// plane.
+func (f *fleet) provision(ctx context.Context) {
+	GinkgoHelper()
+	on, cluster := f.on, &clusterv1.Cluster{ObjectMeta: f.meta(f.name)}
 	Eventually(func(g Gomega) {
 		g.Expect(on.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 		before := cluster.DeepCopy()
@@ -50,7 +61,6 @@ func newFleet(ctx context.Context, on *management, name string) *fleet {
 		g.Expect(on.Status().Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 		g.Expect(cluster.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
 	}).Should(Succeed())
-	return f
 }
 
 func (f *fleet) meta(name string) metav1.ObjectMeta {

@@ -97,6 +97,25 @@ var _ = Describe("clusterctl move", func() {
 		}).Should(Succeed())
 	})
 
+	It("takes the networks of a Cluster there and back", func(ctx context.Context) {
+		(&fleet{name: "networked", on: source}).pools(ctx, "10.218.0.0/26", "10.219.0.0/24")
+		f := newFleet(ctx, source, "networked", func(c *clusterv1.Cluster) {
+			c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+			c.Annotations = map[string]string{v1alpha1.AnnotationPods: "networked/28", v1alpha1.AnnotationControlPlaneEndpoint: "networked/32:443"}
+		})
+		before := f.networks(ctx)
+		rush := rushInto(ctx, source, "networked-rush", f.name+"-networks", 20)
+		for _, to := range []*management{target, source} {
+			f.move(ctx, to)
+			f.expectGone(ctx)
+			f.on = to
+			f.provision(ctx)
+			Expect(f.networks(ctx)).To(Equal(before))
+		}
+		rush(ctx)
+		Expect(source.holders(ctx, f.name+"-networks")).To(HaveLen(2 + 20))
+	})
+
 	It("leaves behind the objects of no Cluster, and the pools that it copied", func(ctx context.Context) {
 		f := newFleet(ctx, source, "mixed")
 		f.pools(ctx, "10.214.0.0/26", "10.215.0.0/24")
@@ -156,6 +175,29 @@ func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
 	Expect(f.on.Create(ctx, claim)).To(Succeed())
 	Expect(claim.Spec.CIDR).NotTo(BeEmpty())
 	return claim
+}
+
+// networks waits until the Cluster owns the claims of its networks, and returns their blocks and what the
+// Cluster has.
+func (f *fleet) networks(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)).To(Succeed())
+	var networks map[string]string
+	Eventually(func(g Gomega) {
+		claims := &v1alpha1.IPClaimList{}
+		g.Expect(f.on.List(ctx, claims, client.InNamespace(f.name))).To(Succeed())
+		g.Expect(claims.Items).To(HaveLen(2))
+		networks = map[string]string{}
+		for _, claim := range claims.Items {
+			g.Expect(claim.OwnerReferences).To(ConsistOf(HaveField("UID", cluster.UID)))
+			g.Expect(claim.Finalizers).To(ConsistOf(v1alpha1.FinalizerClusterNetwork))
+			g.Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimBound))
+			networks[claim.Name] = claim.Status.AllocatedCIDR
+		}
+	}).Should(Succeed())
+	networks["pods"], networks["endpoint"] = fmt.Sprint(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks), cluster.Spec.ControlPlaneEndpoint.Host
+	return networks
 }
 
 // rushInto makes claims of a pool at once, and returns a function that waits for their addresses.
