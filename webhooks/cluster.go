@@ -238,16 +238,29 @@ func (m *clusterMutator) claim(ctx context.Context, r *clusterRequest, n *networ
 	if n.isNew = err == nil; !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	n.claim = &v1alpha1.IPClaim{}
-	if err := m.Live.Get(ctx, client.ObjectKeyFromObject(claim), n.claim); err != nil {
-		return err
-	}
-	if err := checkLeftover(n, claim.Annotations[v1alpha1.AnnotationClusterNetwork]); err != nil {
+	if err := m.readLeftover(ctx, n, claim); err != nil {
 		return err
 	}
 	before := n.claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&n.claim.ObjectMeta, v1alpha1.AnnotationAttempt, string(r.user.UID))
-	return m.Client.Patch(ctx, n.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err = m.Client.Patch(ctx, n.claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // a controller, or another attempt, was faster
+		return tryAgain(fmt.Errorf("IPClaim %s of an earlier attempt has changed", claim.Name))
+	}
+	return err
+}
+
+// readLeftover reads the claim that an earlier attempt has left in place of the wanted one.
+func (m *clusterMutator) readLeftover(ctx context.Context, n *networkClaim, want *v1alpha1.IPClaim) error {
+	n.claim = &v1alpha1.IPClaim{}
+	err := m.Live.Get(ctx, client.ObjectKeyFromObject(want), n.claim)
+	if apierrors.IsNotFound(err) { // it was deleted since
+		return tryAgain(fmt.Errorf("IPClaim %s of an earlier attempt has changed", want.Name))
+	}
+	if err != nil {
+		return err
+	}
+	return checkLeftover(n, want.Annotations[v1alpha1.AnnotationClusterNetwork])
 }
 
 // checkLeftover returns the reason why the existing claim of a name is not one that an earlier attempt
@@ -296,11 +309,15 @@ func (m *clusterMutator) previewClaim(ctx context.Context, r *clusterRequest, n 
 	response := m.claims.create(ctx, &claimRequest{claim: n.claim, purpose: forNewCluster, createRequest: createRequest{
 		draft: d, dryRun: true, user: r.user.UserInfo, subject: claimSubject(n.claim.Name), atDrop: atDrop,
 	}})
-	if !response.Allowed {
-		return &apierrors.StatusError{ErrStatus: *response.Result}
+	if response.Allowed {
+		n.claim.Spec.CIDR = d.text("spec", "cidr")
+		return nil
 	}
-	n.claim.Spec.CIDR = d.text("spec", "cidr")
-	return nil
+	refusal := &apierrors.StatusError{ErrStatus: *response.Result}
+	if apierrors.IsAlreadyExists(refusal) {
+		return m.readLeftover(ctx, n, n.claim)
+	}
+	return refusal
 }
 
 // fillIn writes the blocks of the claims into the Cluster, and notes them. It returns the first
