@@ -38,6 +38,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
@@ -53,6 +54,8 @@ type stage struct {
 	fails sync.Map
 	// changed receives a value after the view has changed.
 	changed chan struct{}
+	// deletions receives the preconditions of each deletion of a claim by the webhook on Clusters.
+	deletions chan metav1.Preconditions
 }
 
 // kinds lists those whose objects are sent.
@@ -149,24 +152,30 @@ func (s *stage) review(t *testing.T, kind string, handler admission.Handler, req
 	}
 }
 
-// patched completes an answer, and returns the object as the answer changes it.
+// applyAnswer completes an answer, and returns the object as the answer changes it.
 func applyAnswer(t *testing.T, req admission.Request, response *admission.Response) []byte {
 	t.Helper()
+	edited, err := patchObject(req, response)
+	must(t, err)
+	return edited
+}
+
+func patchObject(req admission.Request, response *admission.Response) ([]byte, error) {
 	if err := response.Complete(req); err != nil {
-		t.Fatalf("the patch cannot be sent: %v", err)
+		return nil, fmt.Errorf("the patch cannot be sent: %w", err)
 	}
 	if len(response.Patch) == 0 {
-		return req.Object.Raw
+		return req.Object.Raw, nil
 	}
 	patch, err := jsonpatch.DecodePatch(response.Patch)
 	if err != nil {
-		t.Fatalf("%s: %v", response.Patch, err)
+		return nil, fmt.Errorf("%s: %w", response.Patch, err)
 	}
 	edited, err := patch.Apply(req.Object.Raw)
 	if err != nil {
-		t.Fatalf("%s does not apply: %v", response.Patch, err)
+		return nil, fmt.Errorf("%s does not apply: %w", response.Patch, err)
 	}
-	return edited
+	return edited, nil
 }
 
 // check fails if a claim was given a block that was not recorded.
@@ -217,7 +226,7 @@ func newStage(f testing.TB) *stage {
 	scheme := runtime.NewScheme()
 	must(f, clientgoscheme.AddToScheme(scheme))
 	must(f, v1alpha1.AddToScheme(scheme))
-	s := &stage{}
+	s := &stage{deletions: make(chan metav1.Preconditions, 16)}
 	store := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(build.Tracker(scheme)).WithInterceptorFuncs(s.funcs()).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}).Build()
 	view := ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: time.Minute, Random: rand.New(rand.NewPCG(1, 2))})
@@ -251,7 +260,8 @@ func newStage(f testing.TB) *stage {
 	shared := &services{
 		Options: Options{
 			Ledger: alloc.Ledger, Catalog: alloc.Catalog, Queue: alloc.Queue, Allocator: alloc.Allocator,
-			Live: store, Rights: authorize.NewRights(store), Operator: operator,
+			Live: store, Client: s.operatorClient(store), Rights: authorize.NewRights(store), Operator: operator,
+			Metrics: metrics.New(clock.RealClock{}),
 		},
 		cached: store, decoder: admission.NewDecoder(scheme), schemas: readSchemas(),
 	}

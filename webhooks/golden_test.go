@@ -53,7 +53,7 @@ func (s *stage) answer(t *testing.T, req admission.Request) string {
 // random matches the drawn parts of names of records, and of objects with generateName, and times
 // matches the transition times of conditions.
 var (
-	random = regexp.MustCompile(`(\b(?:c|a|q|made|own)-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
+	random = regexp.MustCompile(`(\b(?:c|a|q|made|own|[\w-]+-[0-9a-f]{10})-)[a-z0-9]{8}(-[a-z0-9]{8})?\b`)
 	times  = regexp.MustCompile(`"20[-0-9]{8}T[:0-9]{8}Z"`)
 )
 
@@ -84,12 +84,13 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 		if c.how&validating != 0 {
 			handler = s.validate[c.kind]
 		}
-		before := s.blocks(t)
+		before, claimsBefore := s.blocks(t), s.networkClaims(t)
 		s.fails.Store(c.fails, errors.New("the connection is cut"))
 		s.fails.Store(c.late, context.DeadlineExceeded)
 		answer := answerOf(t, handler.Handle(t.Context(), req), req)
 		s.fails.Clear()
-		fmt.Fprintf(&got, "== %s %s: %s\n%s\n%s\n", strings.ToLower(string(req.Operation)), c.kind, c.name, answer, s.recordedSince(t, before))
+		claims := linesSince("claimed", claimsBefore, "deleted", s.networkClaims(t))
+		fmt.Fprintf(&got, "== %s %s: %s\n%s\n%s%s\n", strings.ToLower(string(req.Operation)), c.kind, c.name, answer, claims, s.recordedSince(t, before))
 	}
 	if messages.Updating() {
 		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
@@ -99,6 +100,21 @@ func (all answers) check(t *testing.T, file string, prepare func(*testing.T, *st
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("the answers are not those of %s:\n%s", file, diff)
 	}
+}
+
+// networkClaims returns the claims of Clusters, with their blocks and attempts.
+func (s *stage) networkClaims(t *testing.T) []string {
+	t.Helper()
+	list := &v1alpha1.IPClaimList{}
+	must(t, s.store.List(t.Context(), list))
+	var lines []string
+	for _, claim := range list.Items {
+		if identity := claim.Annotations[v1alpha1.AnnotationClusterNetwork]; identity != "" {
+			line := fmt.Sprintf("%s/%s %s for %s, attempt %s", claim.Namespace, claim.Name, claim.Spec.CIDR, identity, claim.Annotations[v1alpha1.AnnotationAttempt])
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // blocks returns all records, with their blocks and states, but without random parts, after those
@@ -126,16 +142,20 @@ func (s *stage) blocks(t *testing.T) []string {
 // recordedSince prints a line for each new record, and for each that is gone.
 func (s *stage) recordedSince(t *testing.T, before []string) string {
 	t.Helper()
-	after := s.blocks(t)
+	return linesSince("recorded", before, "released", s.blocks(t))
+}
+
+// linesSince prints each line that is new, and each that is gone.
+func linesSince(added string, before []string, removed string, after []string) string {
 	var text strings.Builder
 	for _, line := range after {
 		if !slices.Contains(before, line) {
-			fmt.Fprintf(&text, "recorded: %s\n", line)
+			fmt.Fprintf(&text, "%s: %s\n", added, line)
 		}
 	}
 	for _, line := range before {
 		if !slices.Contains(after, line) {
-			fmt.Fprintf(&text, "released: %s\n", line)
+			fmt.Fprintf(&text, "%s: %s\n", removed, line)
 		}
 	}
 	return text.String()
