@@ -335,7 +335,7 @@ func (r *networkReader) withoutTopology(a ask) bool {
 		return false
 	}
 	if a.isDefault {
-		r.warnings = append(r.warnings, fmt.Sprintf("%s: is a default of the Namespace for Clusters with a spec.topology, and is ignored", a.path))
+		r.warnings = append(r.warnings, fmt.Sprintf("%s: is a default of the Namespace for Clusters with a spec.topology, and is ignored: set it to \"\" in this Cluster to leave it out", a.path))
 	} else {
 		r.fail(field.Invalid(a.path, a.text, "the Cluster has no spec.topology, and so no variables: leave them out"))
 	}
@@ -354,7 +354,7 @@ func (r *networkReader) readBlocks(purpose NetworkPurpose, annotation string, va
 		return
 	}
 	if len(values) > 0 && len(values) != len(classes) {
-		r.fail(field.Invalid(purpose.path(), values, fmt.Sprintf("has %s where %s names %s: state one for each class in its order, or none",
+		r.fail(field.Invalid(purpose.path(), values, fmt.Sprintf("has %s where %s names %s: write one for each class in its order, or none",
 			ipam.FormatCount(len(values), "block"), a.path, ipam.FormatCount(len(classes), "class"))))
 		return
 	}
@@ -406,7 +406,7 @@ func (r *networkReader) readVariables() {
 		n := r.readClass(a, class)
 		n.Purpose, n.Text = purposeVariable(name), strings.TrimSpace(entry)
 		if r.find(n.Purpose) != nil {
-			r.fail(field.Duplicate(a.path, name))
+			r.fail(field.Invalid(a.path, n.Text, "names a variable for the second time: leave one of the two out"))
 			continue
 		}
 		switch value := r.cluster.Variables[name].(type) {
@@ -457,7 +457,7 @@ func (r *networkReader) readEndpoint() {
 	if host := r.cluster.Host; host != "" {
 		address, err := netip.ParseAddr(host)
 		if err != nil {
-			r.warnings = append(r.warnings, fmt.Sprintf("%s: %q is not an IP address, and so nothing is claimed for it", n.Purpose.path(), host))
+			r.warnings = append(r.warnings, fmt.Sprintf("%s: %q is not an IP address, and so nothing is claimed for it: leave it out to have an address filled in", n.Purpose.path(), host))
 			return
 		}
 		n.Value, n.Block = host, netip.PrefixFrom(address, address.BitLen())

@@ -87,7 +87,7 @@ func TestNetworksOfAnnotations(t *testing.T) {
 		"a block with host bits":        {cluster: Cluster{Pods: []string{"10.0.0.1/16"}, Annotations: map[string]string{pods: "a"}}, err: `spec.clusterNetwork.pods.cidrBlocks[0]: Invalid value: "10.0.0.1/16"`},
 		"no topology":                   {cluster: Cluster{Annotations: map[string]string{variables: "a=b"}}, err: "has no spec.topology"},
 		"a variable without class":      {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "vip"}}, err: "names no variable and class"},
-		"a variable twice":              {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "a=b,a=c"}}, err: "Duplicate"},
+		"a variable twice":              {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "a=b,a=c"}}, err: "for the second time"},
 		"a variable that is a number":   {cluster: Cluster{Variables: map[string]any{"a": 1.0}, Annotations: map[string]string{variables: "a=b"}}, err: "is not a string"},
 		"many variables":                {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: strings.Repeat("a=b,", 17)}}, err: "more than 16"},
 		"a port that is none":           {cluster: Cluster{Annotations: map[string]string{endpoint: "vips:0"}}, err: "no valid port"},

@@ -231,7 +231,7 @@ func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwor
 	case claim.Spec.CIDR != want.Spec.CIDR:
 		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s is %s, and IPClaim %s holds %s: delete that claim, or restore its block", n.Purpose, n.Value, claim.Name, claim.Spec.CIDR))
 	case claim.Spec.AllocationName == "":
-		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: see the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
+		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: look at the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
 	}
 	return c.own(ctx, s, claim)
 }
