@@ -1,0 +1,367 @@
+package clusternetwork
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
+)
+
+const grace = time.Minute
+
+// world holds a controller of the Cluster team/prod, over a store in memory.
+type world struct {
+	*testing.T
+	controller *Controller
+	store      client.WithWatch
+	clock      *clocktesting.FakePassiveClock
+	recorder   *events.FakeRecorder
+	// isHidden reports whether the cache lacks the Cluster, and isStale whether it lacks the claims.
+	isHidden, isStale bool
+	// refusal is the error of the create of a claim.
+	refusal error
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.AddToScheme} {
+		must.Succeed(t, add(scheme))
+	}
+	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), recorder: events.NewFakeRecorder(10)}
+	w.store = fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(build.Tracker(scheme)).
+		WithIndex(&v1alpha1.IPClaim{}, byCluster, indexedCluster).Build()
+	for _, obj := range append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}) {
+		must.Succeed(t, w.store.Create(t.Context(), obj))
+	}
+	w.controller = &Controller{
+		Client: interceptor.NewClient(w.store, w.cache()), Live: w.store, Clock: w.clock, Grace: grace, Events: w.recorder,
+		sightings: map[types.NamespacedName]map[types.UID]sighting{},
+	}
+	return w
+}
+
+// cache returns the parts in which the client of the controller differs from the store.
+func (w *world) cache() interceptor.Funcs {
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*clusterv1.Cluster); ok && w.isHidden {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, key.Name)
+			}
+			return store.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if w.isStale {
+				return nil
+			}
+			return store.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if w.refusal != nil {
+				return w.refusal
+			}
+			return store.Create(ctx, obj, opts...)
+		},
+	}
+}
+
+// reconcile reconciles the Cluster, and returns the time after which it is due again.
+func (w *world) reconcile() time.Duration {
+	w.Helper()
+	result, err := w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}})
+	must.Succeed(w.T, err)
+	return result.RequeueAfter
+}
+
+// claim returns the claim of the pods of the Cluster, as it is stored; nil if there is none.
+func (w *world) claim() *v1alpha1.IPClaim {
+	w.Helper()
+	claim := &v1alpha1.IPClaim{}
+	err := w.store.Get(w.Context(), client.ObjectKeyFromObject(podsClaim()), claim)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	must.Succeed(w.T, err)
+	return claim
+}
+
+// claimStays fails if the claim has changed.
+func (w *world) claimStays(before *v1alpha1.IPClaim) {
+	w.Helper()
+	if now := w.claim(); now == nil || now.ResourceVersion != before.ResourceVersion {
+		w.Errorf("the claim was %+v\nand is %+v", before, now)
+	}
+}
+
+// podsClaim returns the claim of the pods of the Cluster, bound, as the webhook makes it.
+func podsClaim(edits ...func(*v1alpha1.IPClaim)) *v1alpha1.IPClaim {
+	n := convert.ClusterNetwork{Purpose: convert.PurposePods, Class: "pods", Length: ipam.NoLength}
+	claim := n.Claim(ipam.Name{Namespace: "team", Name: "prod"})
+	claim.UID = "claim"
+	claim.Annotations[v1alpha1.AnnotationAttempt] = "1"
+	claim.Spec.CIDR, claim.Spec.AllocationName = "10.64.0.0/20", "a-12345678"
+	for _, edit := range edits {
+		edit(claim)
+	}
+	return claim
+}
+
+// ownedBy makes a claim one of a Cluster with the UID.
+func ownedBy(uid types.UID) func(*v1alpha1.IPClaim) {
+	return func(claim *v1alpha1.IPClaim) {
+		delete(claim.Annotations, v1alpha1.AnnotationAttempt)
+		addOwner(claim, newCluster(func(c *clusterv1.Cluster) { c.UID = uid }))
+	}
+}
+
+// newCluster returns a Cluster whose pods were filled in.
+func newCluster(edits ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "prod", UID: "cluster", Annotations: map[string]string{v1alpha1.AnnotationNetworksFilled: "pods=10.64.0.0/20@pods"},
+	}}
+	cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.64.0.0/20"}
+	for _, edit := range edits {
+		edit(cluster)
+	}
+	return cluster
+}
+
+// existing makes a Cluster one that existed before its networks were to be claimed.
+func existing(cluster *clusterv1.Cluster) {
+	cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+	cluster.Annotations = map[string]string{v1alpha1.AnnotationPods: "pods"}
+}
+
+func TestClusterOwnsClaim(t *testing.T) {
+	for name, claim := range map[string]*v1alpha1.IPClaim{
+		"of the attempt that made it":      podsClaim(),
+		"of a former Cluster of its name":  podsClaim(ownedBy("former")),
+		"that has the finalizer, no owner": podsClaim(func(c *v1alpha1.IPClaim) { c.Finalizers = []string{v1alpha1.FinalizerClusterNetwork} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newCluster(), claim)
+			w.reconcile()
+			got := w.claim()
+			if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster" || got.OwnerReferences[0].Kind != "Cluster" {
+				t.Errorf("the owners are %+v", got.OwnerReferences)
+			}
+			if !slices.Contains(got.Finalizers, v1alpha1.FinalizerClusterNetwork) || got.Annotations[v1alpha1.AnnotationAttempt] != "" {
+				t.Errorf("the claim is %+v", got.ObjectMeta)
+			}
+			w.reconcile()
+			w.claimStays(got)
+			if len(w.recorder.Events) > 0 {
+				t.Errorf("it has the event %s", <-w.recorder.Events)
+			}
+		})
+	}
+}
+
+func TestLeftoverIsDeletedAfterGracePeriod(t *testing.T) {
+	w := newWorld(t, podsClaim())
+	if delay := w.reconcile(); delay != grace {
+		t.Errorf("it is due again after %s", delay)
+	}
+	w.clock.SetTime(w.clock.Now().Add(grace - time.Second))
+	if delay := w.reconcile(); delay != time.Second || w.claim() == nil {
+		t.Errorf("it is due again after %s", delay)
+	}
+	claim := w.claim() // another attempt uses it
+	claim.Annotations[v1alpha1.AnnotationAttempt] = "2"
+	must.Succeed(t, w.store.Update(t.Context(), claim))
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	if delay := w.reconcile(); delay != grace || w.claim() == nil {
+		t.Errorf("when it has changed it is due again after %s", delay)
+	}
+	w.clock.SetTime(w.clock.Now().Add(grace))
+	if delay := w.reconcile(); delay != 0 || w.claim() != nil {
+		t.Errorf("the claim is %+v, due again after %s", w.claim(), delay)
+	}
+	if w.reconcile(); len(w.controller.sightings) > 0 {
+		t.Errorf("after it is deleted, there are %v", w.controller.sightings)
+	}
+}
+
+// TestLeftoverOfNextAttemptStays shows the controller a claim that another attempt uses since.
+func TestLeftoverOfNextAttemptStays(t *testing.T) {
+	w := newWorld(t, podsClaim())
+	w.reconcile()
+	w.clock.SetTime(w.clock.Now().Add(grace))
+	w.controller.Live = interceptor.NewClient(w.store, interceptor.Funcs{Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		claim := w.claim()
+		claim.Annotations[v1alpha1.AnnotationAttempt] = "2"
+		must.Succeed(t, store.Update(ctx, claim))
+		return store.Get(ctx, key, obj, opts...)
+	}})
+	_, err := w.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}})
+	if !apierrors.IsConflict(err) || w.claim() == nil {
+		t.Errorf("the claim is %+v, and the error %v", w.claim(), err)
+	}
+}
+
+func TestClaimStays(t *testing.T) {
+	for name, test := range map[string]struct {
+		cluster           *clusterv1.Cluster
+		claim             *v1alpha1.IPClaim
+		isHidden, deletes bool
+	}{
+		"of an attempt, whose Cluster the cache lacks":       {newCluster(), podsClaim(), true, false},
+		"of a Cluster that the cache lacks":                  {newCluster(), podsClaim(ownedBy("cluster")), true, false},
+		"that is deleted, of a Cluster that has the block":   {newCluster(), podsClaim(ownedBy("cluster")), false, true},
+		"that is deleted, of a Cluster that the cache lacks": {newCluster(), podsClaim(ownedBy("cluster")), true, true},
+		"of a paused Cluster":                                {newCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), podsClaim(), false, false},
+		"of a Cluster with the annotation paused":            {newCluster(func(c *clusterv1.Cluster) { c.Annotations[clusterv1.PausedAnnotation] = "" }), podsClaim(), false, false},
+		"that is deleted, of a paused Cluster with another block": {newCluster(func(c *clusterv1.Cluster) {
+			c.Spec.Paused, c.Spec.ClusterNetwork.Pods.CIDRBlocks = new(true), nil
+		}), podsClaim(ownedBy("cluster")), false, true},
+		"of a user, without a Cluster": {nil, podsClaim(func(c *v1alpha1.IPClaim) { delete(c.Annotations, v1alpha1.AnnotationAttempt) }), false, false},
+		"with an owner, of an attempt without a Cluster": {nil, podsClaim(func(c *v1alpha1.IPClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1"}}
+		}), false, false},
+		"of a Cluster that has another block in its place": {newCluster(func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork.Pods.CIDRBlocks = nil }), podsClaim(ownedBy("cluster")), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.claim)
+			w.isHidden = test.isHidden
+			if test.cluster != nil {
+				must.Succeed(t, w.store.Create(t.Context(), test.cluster))
+			}
+			if test.deletes {
+				must.Succeed(t, w.store.Delete(t.Context(), w.claim()))
+			}
+			before := w.claim()
+			w.reconcile()
+			w.clock.SetTime(w.clock.Now().Add(grace))
+			w.reconcile()
+			w.claimStays(before)
+		})
+	}
+}
+
+func TestFinalizerIsRemovedWithoutCluster(t *testing.T) {
+	w := newWorld(t, podsClaim(ownedBy("cluster")))
+	w.reconcile()
+	if got := w.claim(); got == nil || len(got.Finalizers) > 0 {
+		t.Errorf("the claim is %+v", got)
+	}
+}
+
+func TestFinalizerOfDeletedClaimIsRemovedWithoutBlock(t *testing.T) {
+	w := newWorld(t, podsClaim(ownedBy("cluster")), newCluster(func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.64.16.0/20"} }))
+	must.Succeed(t, w.store.Delete(t.Context(), w.claim()))
+	if w.reconcile(); w.claim() != nil {
+		t.Errorf("the claim is %+v", w.claim())
+	}
+}
+
+func TestNetworkOfExistingClusterIsClaimed(t *testing.T) {
+	for name, test := range map[string]struct {
+		cluster *clusterv1.Cluster
+		want    bool
+	}{
+		"noted by the webhook": {newCluster(), true},
+		"existing":             {newCluster(existing), true},
+		"disabled":             {newCluster(existing, func(c *clusterv1.Cluster) { c.Labels = nil }), false},
+		"without a block":      {newCluster(existing, func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork.Pods.CIDRBlocks = nil }), false},
+		"being deleted": {newCluster(func(c *clusterv1.Cluster) {
+			c.Finalizers, c.DeletionTimestamp = []string{"example.com/kept"}, new(metav1.Now())
+		}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			deletes := !test.cluster.DeletionTimestamp.IsZero()
+			test.cluster.DeletionTimestamp = nil
+			must.Succeed(t, w.store.Create(t.Context(), test.cluster))
+			if deletes {
+				must.Succeed(t, w.store.Delete(t.Context(), test.cluster))
+			}
+			w.reconcile()
+			claim := w.claim()
+			if (claim != nil) != test.want {
+				t.Fatalf("the claim is %+v", claim)
+			}
+			if claim != nil && (claim.Spec.CIDR != "10.64.0.0/20" || claim.Spec.ClassName != "pods" || claim.Annotations[v1alpha1.AnnotationAttempt] != "" ||
+				len(claim.OwnerReferences) != 1 || !slices.Contains(claim.Finalizers, v1alpha1.FinalizerClusterNetwork)) {
+				t.Errorf("the claim is %+v", claim)
+			}
+		})
+	}
+}
+
+// TestClaimThatCacheLacksIsFound expects that a claim is read live before it is created.
+func TestClaimThatCacheLacksIsFound(t *testing.T) {
+	w := newWorld(t, newCluster(), podsClaim())
+	w.isStale = true
+	if w.reconcile(); len(w.claim().OwnerReferences) != 1 {
+		t.Errorf("the claim is %+v", w.claim())
+	}
+}
+
+func TestClusterEvents(t *testing.T) {
+	var rows []messages.Row
+	for name, test := range map[string]struct {
+		cluster *clusterv1.Cluster
+		claim   *v1alpha1.IPClaim
+		refusal error
+		want    string // the reason, and a part of the message
+	}{
+		"the claim is another's":     {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Annotations = nil }), nil, "NetworkConflict pods 10.64.0.0/20 cannot be claimed"},
+		"the claim has other blocks": {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "10.64.16.0/20" }), nil, "NetworkConflict pods is 10.64.0.0/20, and IPClaim"},
+		"the claim waits":            {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = "" }), nil, "NetworkConflict pods 10.64.0.0/20 is not held"},
+		"the claim is refused": {newCluster(), nil, apierrors.NewTooManyRequests("namespace team has reached its limit of 1 waiting claims: delete some, or wait until they are bound", 0),
+			"NetworkConflict 10.64.0.0/20 cannot be claimed"},
+		"the annotations are invalid": {newCluster(existing, func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.AnnotationPods] = "a,b,c" }), nil, nil, "NetworksInvalid metadata.annotations"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.cluster)
+			if w.refusal = test.refusal; test.claim != nil {
+				must.Succeed(t, w.store.Create(t.Context(), test.claim))
+			}
+			_, err := w.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}})
+			if (err != nil) != (test.refusal != nil) {
+				t.Errorf("the error is %v", err)
+			}
+			if len(w.recorder.Events) != 1 {
+				t.Fatalf("there are %d events", len(w.recorder.Events))
+			}
+			kind, text, _ := strings.Cut(<-w.recorder.Events, " ")
+			if !strings.HasPrefix(text, test.want) || kind != "Warning" {
+				t.Errorf("got the event %s %s, want %s", kind, text, test.want)
+			}
+			reason, message, _ := strings.Cut(text, " ")
+			rows = append(rows, messages.Row{Object: "Cluster", On: "event", Answer: kind + ", " + reason, Value: "", Message: message})
+		})
+	}
+	messages.Golden(t, rows)
+}
+
+// TestForeignClaimIsUntouched expects that a claim of the name that is not the Cluster's gets no owner.
+func TestForeignClaimIsUntouched(t *testing.T) {
+	w := newWorld(t, newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Annotations = nil }))
+	before := w.claim()
+	w.reconcile()
+	w.claimStays(before)
+}
