@@ -16,6 +16,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // newClusterStage returns a stage with the classes of networks, and claims of earlier attempts.
@@ -130,6 +131,7 @@ func TestSecondAttemptReusesClaim(t *testing.T) {
 // one is about to use it.
 func TestLeftoverThatChangesIsRetried(t *testing.T) {
 	reads := 0
+	var rows []messages.Row
 	for name, test := range map[string]struct {
 		call   string
 		change func(*testing.T, *stage) error
@@ -152,9 +154,14 @@ func TestLeftoverThatChangesIsRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newClusterStage(t)
 			s.fails.Store(test.call, func() error { return test.change(t, s) })
-			wantPrefix(t, s.createCluster(t, "second", clusterJSON("again", `{}`, "pods=pods")), "429")
+			answer := s.createCluster(t, "second", clusterJSON("again", `{}`, "pods=pods"))
+			wantPrefix(t, answer, "429")
+			found, err := messages.AnswersIn("== create Cluster: again\n" + answer)
+			must(t, err)
+			rows = append(rows, found...)
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // TestClaimWaitsByPurpose covers the claims for which the operator itself asks, and those of users

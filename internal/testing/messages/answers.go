@@ -41,7 +41,7 @@ var (
 	refusal = regexp.MustCompile(`^([45]\d\d \w*): (.*)$`)
 	// about is the text that the API machinery puts in front of a message: the object that it
 	// is about.
-	about = regexp.MustCompile(`^(\w+\.[\w.-]+ "[^"]*" is invalid|Operation cannot be fulfilled on [\w.]+ "[^"]*"|[\w.]+ "[^"]*" is forbidden|Internal error occurred): (.*)$`)
+	about = regexp.MustCompile(`^(\w+\.[\w.-]+ "[^"]*" is invalid|Operation cannot be fulfilled on [\w.]+ "[^"]*"|[\w.-]+ "[^"]*" is forbidden|Internal error occurred): (.*)$`)
 )
 
 // AnswersIn returns the rows of answers as they stand in a file, with a heading each, such as

@@ -25,7 +25,7 @@ otherwise. Events repeat the messages of conditions, except for the events that 
 
 | code | means |
 |---|---|
-| 403 Forbidden | the limit of a project is reached, or only the operator can write the field |
+| 403 Forbidden | the limit of a project is reached, a right is missing, or only the operator can write the field |
 | 409 Conflict | the block, the pool or the class is in use |
 | 422 Invalid | a field has an invalid value: correct it |
 | 429 TooManyRequests | try again; most clients retry automatically |
@@ -48,6 +48,7 @@ func sections() []section {
 		{"IPClass", "IPClass", ""},
 		{"IPAddressClaim", "IPAddressClaim", "Claims of Cluster API. A pool or a class has the messages of an IPClaim.\n\n"},
 		{"IPAddress", "IPAddress", "Addresses of Cluster API that users other than the operator create.\n\n"},
+		{"Cluster", "Cluster", "Clusters of Cluster API whose networks are filled in. A refusal that begins with an annotation ends with the message of the IPClaim.\n\n"},
 		{"IPAllocation", "IPAllocation", "Only the operator writes these.\n\n"},
 	}
 }

@@ -139,6 +139,7 @@ func longest(expression string) string {
 func kindOf(resource string) string {
 	return map[string]string{
 		"ipclaims": "IPClaim", "ippools": "IPPool", "localippools": "IPPool", "ipaddressclaims": "IPAddressClaim", "ipallocations": "IPAllocation",
+		"clusters": "Cluster",
 	}[resource]
 }
 
@@ -165,14 +166,23 @@ func policiesIn(text []byte) ([]Row, error) {
 		}
 		for _, validation := range policy.Spec.Validations {
 			for _, object := range objectsOf(policy.Spec.MatchConstraints.ResourceRules, validation.Message) {
-				on := "update"
-				if strings.Contains(validation.Expression, "request.operation == 'UPDATE'") {
-					on = "create"
-				}
-				rows = append(rows, Row{Object: object, On: on, Answer: "403 Forbidden", Message: validation.Message})
+				rows = append(rows, Row{Object: object, On: requestsOf(validation.Expression), Answer: "403 Forbidden", Message: validation.Message})
 			}
 		}
 	}
+}
+
+// requestsOf returns the requests that a validation can refuse.
+func requestsOf(expression string) string {
+	switch {
+	case strings.Contains(expression, "request.operation == 'UPDATE'"):
+		return "create"
+	case strings.HasPrefix(expression, "request.operation == 'CREATE' ||"):
+		return "update"
+	case strings.Contains(expression, "request.operation == 'CREATE'"):
+		return CreateOrUpdate
+	}
+	return "update"
 }
 
 // objectsOf returns the kinds that a message of a policy is about: the kinds that the policy is

@@ -58,6 +58,7 @@ var internalTexts = map[string]string{
 	"more error":                                         "after the first errors of an object",
 	"the text is not a JSON object":                      "the API server sends no such text",
 	"routing domain ":                                    "a part of the name of a space",
+	"denied the request: ":                               "the API server's own, which is cut off",
 }
 
 // TestEveryMessageInCodeIsInTable fails for a new message without a bad input that leads to
