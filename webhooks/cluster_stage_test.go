@@ -147,7 +147,7 @@ func podsClaim(cluster, cidr string) *v1alpha1.IPClaim {
 	claim := n.Claim(ipam.Name{Namespace: "team", Name: cluster})
 	claim.Annotations[v1alpha1.AnnotationAttempt] = "earlier"
 	if claim.Spec.CIDR = cidr; cidr != "" {
-		claim.Spec.PrefixLength = new(int32(netip.MustParsePrefix(cidr).Bits())) //nolint:gosec // 0 to 128
+		claim.Spec.PrefixLength = new(int32(netip.MustParsePrefix(cidr).Bits()))
 	}
 	return claim
 }
