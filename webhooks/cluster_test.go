@@ -231,9 +231,14 @@ func TestRequesterOfNetworkIsCreatorOfCluster(t *testing.T) {
 	if record.Spec.RequestedBy != entitled {
 		t.Errorf("the requester is %q, want %q", record.Spec.RequestedBy, entitled)
 	}
-	waiting := s.answer(t, claimOfUser(operator, stated, `{"className":"full"}`))
-	if !strings.Contains(waiting, v1alpha1.AnnotationRequestedBy) && !strings.Contains(waiting, "allowed") {
-		t.Errorf("it is answered: %s", waiting)
+	for user, want := range map[string]string{operator: "jane", entitled: entitled} {
+		req := claimOfUser(user, stated, `{"className":"full"}`)
+		response := s.mutate["IPClaim"].Handle(t.Context(), req)
+		d, err := newDraft(applyAnswer(t, req, &response))
+		must(t, err)
+		if got := d.text("metadata", "annotations", v1alpha1.AnnotationRequestedBy); got != want {
+			t.Errorf("a waiting claim of %s has the requester %q, want %q", user, got, want)
+		}
 	}
 }
 
