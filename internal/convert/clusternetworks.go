@@ -113,6 +113,13 @@ func ClusterOfClaim(identity string) string {
 	return cluster
 }
 
+// PurposeOfClaim returns the purpose of the network that the identity of a claim names; empty if it is
+// no claim of a Cluster's network.
+func PurposeOfClaim(identity string) NetworkPurpose {
+	_, rest, _ := strings.Cut(identity, "/")
+	return NetworkPurpose(rest[:max(strings.LastIndexByte(rest, '/'), 0)])
+}
+
 const claimHashLength = 10
 
 // ClaimName returns the name of the claim of the network: the same one for each create of the Cluster.

@@ -14,11 +14,16 @@ import { count, counted, moment, objectName } from './words.js'
 
 const MOST_ROWS = 50
 
-/** Returns the users of a block: the owners of its holder. @param {object} report of who */
+/** Returns the user of a held block in words: the network of a Cluster, or the owners of its holder; empty if there is none. */
+function userOf({ network, owners }) {
+  return network ? `${network.purpose} of Cluster ${network.cluster}` : (owners ?? []).map(objectName).join(', owned by ')
+}
+
+/** Returns the users of a block. @param {object} report of who */
 export function usedBy(report, block) {
   for (const place of report.places ?? []) {
     const held = (place.blocks ?? []).find((one) => one.allocation === block.allocation && one.cidr === block.cidr)
-    if (held?.owners?.length > 0) return [held.owners.map(objectName).join(', owned by ')]
+    if (held && userOf(held)) return [userOf(held)]
   }
   return null
 }
@@ -49,7 +54,7 @@ function ofHeld(store, block, now) {
   const known = blockOfRecord(store, block.allocation, block.cidr)
   const cidr = known ? { text: block.cidr, to: known.child ? `p:${known.child}` : `b:${known.id}` } : block.cidr
   const words = [`${block.state.toLowerCase()}${block.drained ? ', out of range' : ''}, by ${objectName(block.holder)}`]
-  if (block.owners?.length > 0) words.push(`used by ${block.owners.map(objectName).join(', owned by ')}`)
+  if (userOf(block)) words.push(`used by ${userOf(block)}`)
   words.push(`since ${moment(Date.parse(block.since), now)}`)
   return [cidr, words.join('; ')]
 }

@@ -87,6 +87,9 @@ test('the answer of who', () => {
   const store = storeWith()
   assert.deepEqual(usedBy(WHO, store.blocks.get('web')), ['Machine team-a/m, owned by Cluster team-a/c'])
   assert.equal(usedBy(WHO, store.blocks.get('db')), null)
+  const [held] = WHO.places[1].blocks
+  const ofCluster = { places: [{ blocks: [{ ...held, network: { cluster: 'prod', purpose: 'pods' } }] }] }
+  assert.deepEqual(usedBy(ofCluster, store.blocks.get('web')), ['pods of Cluster prod'])
   const sections = whoSections(store, WHO, NOW)
   assert.deepEqual(sections.map((s) => s.title), ['In pool core', 'In pool west', ''])
   const lines = sections[1].lines.map(said)

@@ -66,18 +66,48 @@ func RefOfHolder(h ipam.Holder) ObjectRef {
 // RefOfPool returns the reference to a pool.
 func RefOfPool(key ipam.PoolKey) ObjectRef { return RefOfHolder(convert.HolderOfPool(key)) }
 
+// ClusterNetwork represents the network of a Cluster of Cluster API that has the block of a claim.
+type ClusterNetwork struct {
+	// Cluster is the name of the Cluster, in the namespace of the claim.
+	Cluster string `json:"cluster"`
+	// Purpose is pods, services, control-plane-endpoint, or variable. and the name of a topology
+	// variable.
+	Purpose string `json:"purpose"`
+}
+
+// NetworkOf returns the network of a Cluster that has the block of a claim; nil for the claims of
+// others.
+func NetworkOf(claim metav1.Object) *ClusterNetwork {
+	identity := claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork]
+	n := &ClusterNetwork{Cluster: convert.ClusterOfClaim(identity), Purpose: string(convert.PurposeOfClaim(identity))}
+	if n.Cluster == "" || n.Purpose == "" {
+		return nil
+	}
+	return n
+}
+
+// String returns the network in words; it is empty for nil.
+func (n *ClusterNetwork) String() string {
+	if n == nil {
+		return ""
+	}
+	return n.Purpose + " of Cluster " + n.Cluster
+}
+
 // Owners holds the owners of objects. It finds the owners of an object, and their owners, with
 // the rights of the caller, and reads an object once.
 type Owners struct {
 	client client.Client
 	Read   map[ObjectRef][]ObjectRef
+	// Networks holds the networks that have the blocks of the IPClaims that were read.
+	Networks map[ObjectRef]*ClusterNetwork
 	// unread holds the reason why an object of a kind could not be read, by kind.
 	unread map[string]error
 }
 
 // NewOwners returns owners that are read by a client.
 func NewOwners(c client.Client) *Owners {
-	return &Owners{client: c, Read: map[ObjectRef][]ObjectRef{}, unread: map[string]error{}}
+	return &Owners{client: c, Read: map[ObjectRef][]ObjectRef{}, Networks: map[ObjectRef]*ClusterNetwork{}, unread: map[string]error{}}
 }
 
 // Above returns the owners of an object, the nearest first: the controller of each if it has one,
@@ -115,6 +145,7 @@ func (o *Owners) get(ctx context.Context, object ObjectRef) ([]ObjectRef, error)
 	if object.APIGroup == v1alpha1.GroupVersion.Group && object.Kind == "IPClaim" {
 		claim := &v1alpha1.IPClaim{}
 		err := o.client.Get(ctx, key, claim)
+		o.Networks[object] = NetworkOf(claim)
 		return ownersOfClaim(claim), err
 	}
 	found := &metav1.PartialObjectMetadata{}

@@ -190,11 +190,11 @@ func Each[T client.Object](resource string, list client.ObjectList, keep func(T)
 	}}
 }
 
-// List lists a resource, a page at a time. If the caller cannot list it in all namespaces, List
+// List lists a resource, or the part of it that options select, a page at a time. If the caller cannot list it in all namespaces, List
 // lists it in one, or leaves it out, and returns it as unread.
-func List(ctx context.Context, reader client.Reader, namespace string, listing Listing) ([]Unread, error) {
+func List(ctx context.Context, reader client.Reader, namespace string, listing Listing, options ...client.ListOption) ([]Unread, error) {
 	l := &lister{reader: reader, namespace: namespace}
-	l.list(ctx, listing)
+	l.list(ctx, listing, options...)
 	return l.unread, l.err
 }
 

@@ -77,9 +77,29 @@ by the owners of its claims, such as Machines, to the addresses.`,
 			}
 			report.Nodes = []TreeNode{nodeOfPool(pool, most)}
 		}
-		return report, nil
+		networks, err := clusterNetworks(e, cmd)
+		report.addNetworks(networks)
+		return report, err
 	})
 	return cmd
+}
+
+// clusterNetworks returns the networks of Clusters, by the claims that hold their blocks. It leaves out
+// claims that the caller cannot list, as the register does.
+func clusterNetworks(e *command.Env, cmd *cobra.Command) (map[command.ObjectRef]*command.ClusterNetwork, error) {
+	c, namespace, err := e.ClientAndNamespace()
+	if err != nil {
+		return nil, err
+	}
+	networks := map[command.ObjectRef]*command.ClusterNetwork{}
+	claims := &metav1.PartialObjectMetadataList{}
+	claims.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPClaimList"))
+	listing := register.Each("ipclaims", claims, func(claim *metav1.PartialObjectMetadata) {
+		holder := convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})
+		networks[command.RefOfHolder(holder)] = command.NetworkOf(claim)
+	})
+	_, err = register.List(cmd.Context(), c, namespace, listing, client.HasLabels{convert.LabelClusterName})
+	return networks, err
 }
 
 // treeOf returns the tree of everything in the register.
@@ -180,11 +200,25 @@ type TreeNode struct {
 	// Use is the share of a pool that is in use.
 	Use string `json:"use,omitempty"`
 	// Omitted is the number of blocks of the pool that are not listed.
-	Omitted  int        `json:"omitted,omitempty"`
-	Children []TreeNode `json:"children,omitempty"`
+	Omitted int `json:"omitted,omitempty"`
+	// Network is the network of a Cluster that has the block.
+	Network  *command.ClusterNetwork `json:"network,omitempty"`
+	Children []TreeNode              `json:"children,omitempty"`
 
 	isBlock  bool
 	readable bool
+}
+
+// addNetworks adds the networks that have the blocks, by the holders.
+func (r *TreeReport) addNetworks(networks map[command.ObjectRef]*command.ClusterNetwork) {
+	var walk func(nodes []TreeNode)
+	walk = func(nodes []TreeNode) {
+		for i := range nodes {
+			nodes[i].Network = networks[nodes[i].Object]
+			walk(nodes[i].Children)
+		}
+	}
+	walk(r.Nodes)
 }
 
 // Names implements command.Report.
@@ -233,7 +267,7 @@ func (n *TreeNode) draw(t *command.Table, lead, below string, cells func(*TreeNo
 }
 
 func (n *TreeNode) cells(lead string) []command.Cell {
-	block, holder := command.OrNone(n.CIDR), command.Cell{Text: n.Object.String()}
+	block, holder := command.OrNone(n.CIDR), command.Cell{Text: n.withNetwork(n.Object.String())}
 	state := command.Cell{Text: n.State, Style: styleOfState(n.State)}
 	switch {
 	case n.Object.Kind == string(ipam.PoolKindRoutingDomain):
@@ -249,9 +283,17 @@ func (n *TreeNode) cells(lead string) []command.Cell {
 	return []command.Cell{{Text: lead + block}, holder, state, {Text: n.Use}}
 }
 
+// withNetwork returns the name of the object with the network that has its block.
+func (n *TreeNode) withNetwork(name string) string {
+	if n.Network == nil {
+		return name
+	}
+	return name + ", " + n.Network.String()
+}
+
 func (n *TreeNode) cellsInCluster(lead string) []command.Cell {
 	return []command.Cell{
-		{Text: lead + n.Object.InNamespace()}, {Text: n.Address}, {Text: n.Gateway}, {Text: n.Pool}, {Text: n.State, Style: command.Warning},
+		{Text: lead + n.withNetwork(n.Object.InNamespace())}, {Text: n.Address}, {Text: n.Gateway}, {Text: n.Pool}, {Text: n.State, Style: command.Warning},
 	}
 }
 
@@ -325,7 +367,7 @@ func (t *clusterTree) read(ctx context.Context, e *command.Env) error {
 
 func nodeOfClaim(claim *v1alpha1.IPClaim) TreeNode {
 	holder := convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})
-	node := TreeNode{Object: command.RefOfHolder(holder), Address: claim.Status.AllocatedCIDR}
+	node := TreeNode{Object: command.RefOfHolder(holder), Address: claim.Status.AllocatedCIDR, Network: command.NetworkOf(claim)}
 	if claim.Status.PoolRef != nil {
 		node.Pool = claim.Status.PoolRef.Name
 	}

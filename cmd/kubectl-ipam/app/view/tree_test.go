@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -66,6 +67,35 @@ func TestTreeLimitsBlocksButNotPools(t *testing.T) {
 	}
 	if got := lines[len(lines)-2]; !strings.Contains(got, "├─ 10.0.9.0/24") {
 		t.Errorf("the line of the child is %q", got)
+	}
+}
+
+func TestTreeNamesNetworksOfClusters(t *testing.T) {
+	o := (&objects{}).pool(build.Pool("root").CIDR("10.0.0.0/16")).
+		held("root", "10.0.0.0/24", ipam.StateBound).
+		held("root", "10.0.1.0/24", ipam.StateBound)
+	report := treeOf(o.build(), mostLeaves)
+	claim := build.Claim("team", "c-0").Obj()
+	claim.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: "prod/variable.a/b/0"}
+	report.addNetworks(map[command.ObjectRef]*command.ClusterNetwork{report.Nodes[0].Children[0].Children[0].Object: command.NetworkOf(claim)})
+	var b strings.Builder
+	if err := report.Table(false).Write(&b, false, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"IPClaim team/c-0, variable.a/b of Cluster prod   Bound", "IPClaim team/c-1  "} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the tree does not have %q:\n%s", want, b.String())
+		}
+	}
+}
+
+func TestClaimsOfOthersAreForNoNetwork(t *testing.T) {
+	for _, identity := range []string{"", "prod", "prod/pods", "/pods/0"} {
+		claim := build.Claim("team", "c").Obj()
+		claim.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: identity}
+		if got := command.NetworkOf(claim); got.String() != "" {
+			t.Errorf("%q: got %s, want none", identity, got)
+		}
 	}
 }
 

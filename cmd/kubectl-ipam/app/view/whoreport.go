@@ -67,6 +67,8 @@ type HeldBlock struct {
 	Holder command.ObjectRef `json:"holder"`
 	// Owners own the holder, the nearest first.
 	Owners []command.ObjectRef `json:"owners,omitempty"`
+	// Network is the network of a Cluster that has the block.
+	Network *command.ClusterNetwork `json:"network,omitempty"`
 	// Drained reports that the block would not be handed out any more: it is reserved, or
 	// outside of the pool's ranges.
 	Drained bool `json:"drained,omitempty"`
@@ -97,12 +99,13 @@ type WithheldRange struct {
 // stateCarved is the state of a block that is the space of a pool.
 const stateCarved = "Carved"
 
-// AddOwners finds the owners of the claims that hold blocks.
+// AddOwners finds the owners of the claims that hold blocks, and the networks of Clusters.
 func (r *WhoReport) AddOwners(ctx context.Context, found *command.Owners) {
 	for i := range r.Places {
 		for j := range r.Places[i].Blocks {
 			if block := &r.Places[i].Blocks[j]; block.State != stateCarved {
 				block.Owners = found.Above(ctx, block.Holder)
+				block.Network = found.Networks[block.Holder]
 			}
 		}
 	}
@@ -158,7 +161,7 @@ func (p *Place) rows(now time.Time) []whoRow {
 	var rows []whoRow
 	for i := range p.Blocks {
 		b := &p.Blocks[i]
-		held := [...]string{b.Holder.String(), command.UserOf(b.Owners), age(now, b.Since.Time), b.RequestedBy, b.Class, b.Project, b.Allocation}
+		held := [...]string{b.Holder.String(), cmp.Or(b.Network.String(), command.UserOf(b.Owners)), age(now, b.Since.Time), b.RequestedBy, b.Class, b.Project, b.Allocation}
 		rows = append(rows, whoRow{first: b.first, block: b.CIDR, state: b.stateCell(now), held: held})
 	}
 	for _, w := range p.Withheld {
