@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -79,7 +80,7 @@ func Rights() []Needs {
 		{Command: "create pool", Needed: rules(ours("create get list watch", "ippools", "localippools"))},
 		{Command: "default-class", Needed: rules(ours("get list patch", "ipclasses"))},
 		doctorRights(),
-		{Command: "explain", Needed: rules(ours("get", "ipclaims"), capi("get", "ipaddressclaims")), Wanted: append(register, ours("list", "ipclasses"), capi("list", "ipaddressclaims"), core("list", "namespaces"))},
+		{Command: "explain", Needed: rules(ours("get", "ipclaims"), capi("get", "ipaddressclaims"), rule(clusterv1.GroupVersion.Group, "get", "clusters")), Wanted: append(register, ours("list", "ipclasses"), capi("list", "ipaddressclaims"), core("get list", "namespaces"))},
 		{Command: "free", Wanted: register},
 		{Command: "map", Wanted: register},
 		{Command: "pause", Needed: rules(ours("get patch", "ippools", "localippools"))},

@@ -27,7 +27,7 @@ var rightsShown = map[string][]string{
 	"create pool":    {"kubectl ipam create pool another --cidr 172.20.0.0/16 --dry-run=server"},
 	"default-class":  {"kubectl ipam default-class subnets"},
 	"doctor":         {"kubectl ipam doctor -n team-a"},
-	"explain":        {"kubectl ipam explain vip-2 -n team-a", "kubectl ipam explain ipaddressclaim/machine-0 -n team-a"},
+	"explain":        {"kubectl ipam explain vip-2 -n team-a", "kubectl ipam explain ipaddressclaim/machine-0 -n team-a", "kubectl ipam explain cluster/prod -n team-a"},
 	"free":           {"kubectl ipam free core"},
 	"map":            {"kubectl ipam map core"},
 	"pause":          {"kubectl ipam pause lab --dry-run=server"},

@@ -61,6 +61,18 @@ func Get(ctx context.Context, c client.Client, obj client.Object) error {
 	return err
 }
 
+// GetCluster reads a Cluster of Cluster API. The error says if there is none, or no Cluster API.
+func GetCluster(ctx context.Context, c client.Client, cluster client.Object) error {
+	err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
+	switch {
+	case meta.IsNoMatchError(err):
+		return Coded(ExitNotFound, fmt.Errorf("cluster %s: Cluster API is not installed in this cluster", cluster.GetName()))
+	case apierrors.IsNotFound(err):
+		return Coded(ExitNotFound, fmt.Errorf("cluster %s: there is no Cluster of that name in namespace %s: choose another one with -n", cluster.GetName(), cluster.GetNamespace()))
+	}
+	return err
+}
+
 // NotFound returns the error of an object that does not exist, with ExitNotFound.
 func NotFound(obj client.Object) error {
 	kind, where := KindOf(obj).Kind, ""

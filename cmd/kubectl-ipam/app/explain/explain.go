@@ -1,5 +1,5 @@
-// Package explain implements the command that explains why a claim waits: it reads the same
-// objects as the operator, and judges by the operator's own code.
+// Package explain implements the command that explains why a claim waits, or what networks a
+// Cluster got: it reads the same objects as the operator, and judges by the operator's own code.
 package explain
 
 import (
@@ -22,23 +22,30 @@ import (
 // NewExplain returns the command explain.
 func NewExplain(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain CLAIM",
+		Use:   "explain CLAIM|cluster/NAME",
 		Short: "Explain why a claim waits and what would help, or where its block came from",
 		Long: `Explain why a claim waits and what would help, or where its block came from: what each
 pool that could serve it lacks, which claims come before it, and what to release or make.
 NAME alone is an IPClaim of the namespace, else an IPAddressClaim.
 
+Of a Cluster of Cluster API it shows the networks that were filled in when it was created, or
+that its annotations and those of its Namespace ask for: the class and the claim of each, and
+why the Cluster has no block of it.
+
 Users who may list all pools and allocations get the whole answer. Others get the status of
 the claim, and the objects that they may read in their own namespace.`,
 		Example: `  kubectl ipam explain web
   kubectl ipam explain ipaddressclaim/machine-0
-  kubectl ipam explain machine-0 --kind ipaddressclaim`,
+  kubectl ipam explain machine-0 --kind ipaddressclaim
+
+  # The networks of a Cluster
+  kubectl ipam explain cluster/prod`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.First(&v1alpha1.IPClaimList{}, &ipamv1.IPAddressClaimList{}),
 	}
 	var kind string
-	cmd.Flags().StringVarP(&kind, "kind", "k", "", "kind of the claim: ipclaim or ipaddressclaim")
-	command.Complete(cmd, "kind", "ipclaim", "ipaddressclaim")
+	cmd.Flags().StringVarP(&kind, "kind", "k", "", "kind of the object: ipclaim, ipaddressclaim or cluster")
+	command.Complete(cmd, "kind", "ipclaim", "ipaddressclaim", "cluster")
 	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
 		argument := args[0]
 		if kind != "" {
@@ -49,30 +56,73 @@ the claim, and the objects that they may read in their own namespace.`,
 	return cmd
 }
 
-func explain(e *command.Env, cmd *cobra.Command, argument string) (*Report, error) {
+func explain(e *command.Env, cmd *cobra.Command, argument string) (command.Report, error) {
 	c, namespace, err := e.ClientAndNamespace()
 	if err != nil {
 		return nil, err
+	}
+	if kind, name := command.SplitKind(argument); kind == "cluster" {
+		return explainCluster(e, cmd, c, ipam.Name{Namespace: namespace, Name: name})
 	}
 	question, err := FindQuestion(cmd.Context(), c, namespace, argument)
 	if err != nil {
 		return nil, err
 	}
+	knowledge, err := readKnowledge(e, cmd, c, namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer knowledge.Close()
+	report := Explanation(cmd.Context(), question, knowledge)
+	notePools(e, report)
+	return report, nil
+}
+
+// explainCluster explains the networks of a Cluster.
+func explainCluster(e *command.Env, cmd *cobra.Command, c client.Client, name ipam.Name) (command.Report, error) {
+	question, err := findCluster(cmd.Context(), e, c, name)
+	if err != nil {
+		return nil, err
+	}
+	knowledge, err := readKnowledge(e, cmd, c, name.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer knowledge.Close()
+	report, err := clusterExplanation(cmd.Context(), c, question, knowledge)
+	if err != nil {
+		return nil, err
+	}
+	var reports []*Report
+	for i := range report.Networks {
+		if waits := report.Networks[i].Waits; waits != nil {
+			reports = append(reports, waits)
+		}
+	}
+	notePools(e, reports...)
+	return report, nil
+}
+
+// readKnowledge reads the objects that the caller can read. The caller closes it.
+func readKnowledge(e *command.Env, cmd *cobra.Command, c client.Client, namespace string) (*Knowledge, error) {
 	r, err := e.ReadQuietly(cmd, nil)
 	if err != nil {
 		return nil, err
 	}
 	knowledge := &Knowledge{Register: r, Namespace: namespace}
-	if err := knowledge.Read(cmd.Context(), c); err != nil {
-		return nil, err
+	return knowledge, knowledge.Read(cmd.Context(), c)
+}
+
+// notePools sets the time of reports about claims, and notes that the pools could not be judged.
+func notePools(e *command.Env, reports ...*Report) {
+	isUnread := false
+	for _, report := range reports {
+		report.now = e.Clock.Now()
+		isUnread = isUnread || report.PoolsUnread
 	}
-	defer knowledge.Close()
-	report := Explanation(cmd.Context(), question, knowledge)
-	report.now = e.Clock.Now()
-	if report.PoolsUnread {
+	if isUnread {
 		e.Note("the reasons for each pool are left out, as they need the right to list ippools, localippools, ipallocations, ipclasses and namespaces: ask an administrator of the pools")
 	}
-	return report, nil
 }
 
 // Question holds the claim of either kind that the command explains.
@@ -131,7 +181,7 @@ func FindQuestion(ctx context.Context, c client.Client, namespace, argument stri
 			}
 		}
 	default:
-		err = command.Coded(command.ExitUsage, fmt.Errorf("%s: is no claim: write ipclaim/NAME or ipaddressclaim/NAME", argument))
+		err = command.Coded(command.ExitUsage, fmt.Errorf("%s: is no claim and no Cluster: write ipclaim/NAME, ipaddressclaim/NAME or cluster/NAME", argument))
 	}
 	switch {
 	case err != nil:

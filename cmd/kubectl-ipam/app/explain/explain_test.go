@@ -82,6 +82,13 @@ func (s *scene) explains(t *testing.T, claim *v1alpha1.IPClaim) *Report {
 
 func (s *scene) explainsQuestion(t *testing.T, question *Question) *Report {
 	t.Helper()
+	question.report.Reason = v1alpha1.ReasonPoolExhausted
+	return Explanation(t.Context(), question, s.knowledge(t))
+}
+
+// knowledge returns the knowledge of a user who can list everything.
+func (s *scene) knowledge(t *testing.T) *Knowledge {
+	t.Helper()
 	knowledge := &Knowledge{Register: register.Build(&s.objects), Namespace: "team-a"}
 	var namespaces []metav1.PartialObjectMetadata
 	for name, project := range map[string]string{"team-a": "red", "team-b": "blue"} {
@@ -90,9 +97,8 @@ func (s *scene) explainsQuestion(t *testing.T, question *Question) *Report {
 	if err := knowledge.load(s.classes, namespaces); err != nil {
 		t.Fatal(err)
 	}
-	defer knowledge.Close()
-	question.report.Reason = v1alpha1.ReasonPoolExhausted
-	return Explanation(t.Context(), question, knowledge)
+	t.Cleanup(knowledge.Close)
+	return knowledge
 }
 
 func TestCandidateExplainsPoolRefusal(t *testing.T) {

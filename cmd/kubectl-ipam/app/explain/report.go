@@ -151,18 +151,23 @@ func (r *Report) Draw(painted bool) string {
 		return out.String()
 	}
 	fmt.Fprintf(&out, "%s %s/%s asks for %s, and waits since %s\n", r.Object, r.Namespace, r.Name, r.Asks, created)
-	fmt.Fprintf(&out, "%s: %s\n", r.Reason, terminal.PrintableLines(r.Message))
+	r.writeWaiting(&out, painted)
+	return out.String()
+}
+
+// writeWaiting writes why a claim waits, and what would help.
+func (r *Report) writeWaiting(out io.Writer, painted bool) {
+	fmt.Fprintf(out, "%s: %s\n", r.Reason, terminal.PrintableLines(r.Message))
 	if len(r.Candidates) > 0 {
-		fmt.Fprintln(&out, "\nPools that could serve it:")
-		_ = r.Table(false).Write(&out, painted, true) // to memory
+		fmt.Fprintln(out, "\nPools that could serve it:")
+		_ = r.Table(false).Write(out, painted, true) // to memory
 	}
 	if len(r.Order) > 0 {
-		r.writeOrder(&out)
+		r.writeOrder(out)
 	}
 	if len(r.Remedies) > 0 {
-		fmt.Fprintf(&out, "\nAny of these would help:\n  - %s\n", strings.Join(r.Remedies, "\n  - "))
+		fmt.Fprintf(out, "\nAny of these would help:\n  - %s\n", strings.Join(r.Remedies, "\n  - "))
 	}
-	return out.String()
 }
 
 // sinceText returns a time with the time that has passed since.

@@ -323,17 +323,12 @@ type clusterTree struct {
 
 // read reads the claims of the Cluster, and their addresses; of the IPClaims, those with its label.
 func (t *clusterTree) read(ctx context.Context, e *command.Env) error {
-	cluster := &metav1.PartialObjectMetadata{}
+	cluster := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: t.name}}
 	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	err := t.client.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, cluster)
-	switch {
-	case meta.IsNoMatchError(err):
-		return command.Coded(command.ExitNotFound, fmt.Errorf("cluster %s: Cluster API is not installed in this cluster", t.name))
-	case apierrors.IsNotFound(err):
-		return command.Coded(command.ExitNotFound, fmt.Errorf("cluster %s: there is no Cluster of that name in namespace %s: choose another one with -n", t.name, t.namespace))
-	case apierrors.IsForbidden(err):
+	err := command.GetCluster(ctx, t.client, cluster)
+	if apierrors.IsForbidden(err) {
 		e.Note("you may not get clusters, so it is not known whether %s exists", t.name)
-	case err != nil:
+	} else if err != nil {
 		return err
 	}
 	claims, addresses := &ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}
