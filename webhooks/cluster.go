@@ -340,7 +340,7 @@ func (m *clusterMutator) restore(ctx context.Context, req admission.Request, d *
 	}
 	before := convert.ClusterOf(name, old)
 	filled := before.Annotations[v1alpha1.AnnotationNetworksFilled]
-	networks := convert.ParseNetworks(filled)
+	networks := slices.DeleteFunc(convert.ParseNetworks(filled), func(n convert.ClusterNetwork) bool { return !before.Has(n) })
 	for i := range networks {
 		networks[i].Port = before.Port // only of the endpoint
 	}

@@ -214,18 +214,37 @@ func ClusterOf(name ipam.Name, object map[string]any) Cluster {
 	return c
 }
 
-// Has reports whether the Cluster has the value of the network.
+// Has reports whether the Cluster has the block of the network in its place.
 func (c Cluster) Has(n ClusterNetwork) bool {
-	switch n.Purpose {
-	case PurposePods:
-		return slices.Contains(c.Pods, n.Value)
-	case PurposeServices:
-		return slices.Contains(c.Services, n.Value)
-	case PurposeEndpoint:
-		return c.Host == n.Value
+	var values []string
+	switch variable, isVariable := n.Purpose.Variable(); {
+	case isVariable:
+		value, _ := c.Variables[variable].(string)
+		values = []string{value}
+	case n.Purpose == PurposePods:
+		values = c.Pods
+	case n.Purpose == PurposeServices:
+		values = c.Services
+	case n.Purpose == PurposeEndpoint:
+		values = []string{c.Host}
 	}
-	name, _ := n.Purpose.Variable()
-	return c.Variables[name] == n.Value
+	return slices.ContainsFunc(values, func(value string) bool {
+		block, err := stated(nil, value)
+		return err == nil && block == n.Block
+	})
+}
+
+// Uses reports whether the Cluster has the block of a claim, as what its identity says or as its
+// endpoint, which can be the address of a variable.
+func (c Cluster) Uses(claim *v1alpha1.IPClaim) bool {
+	identity := claim.Annotations[v1alpha1.AnnotationClusterNetwork]
+	_, purpose, _ := strings.Cut(identity, "/")
+	purpose = purpose[:max(strings.LastIndex(purpose, "/"), 0)]
+	block, err := Block(nil, claim.Spec.CIDR)
+	if err != nil {
+		return false
+	}
+	return c.Has(ClusterNetwork{Purpose: NetworkPurpose(purpose), Block: block}) || c.Has(ClusterNetwork{Purpose: PurposeEndpoint, Block: block})
 }
 
 // FormatNetworks returns the value of AnnotationNetworksFilled: for each network with its value

@@ -129,6 +129,7 @@ func protections() []protection {
 		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindIPPool)), finalizer: v1alpha1.FinalizerPool},
 		{kind: v1alpha1.GroupVersion.WithKind(string(v1alpha1.PoolKindLocalIPPool)), finalizer: v1alpha1.FinalizerPool},
 		{kind: ipamv1.GroupVersion.WithKind("IPAddress"), finalizer: v1alpha1.FinalizerProtect},
+		{kind: v1alpha1.GroupVersion.WithKind("IPClaim"), finalizer: v1alpha1.FinalizerClusterNetwork},
 	}
 }
 

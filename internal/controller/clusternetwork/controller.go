@@ -133,7 +133,7 @@ type scope struct {
 	name types.NamespacedName
 	// cluster is nil if it is missing.
 	cluster *clusterv1.Cluster
-	// claims has the claims of the Cluster by name. Those of a network that the Cluster has are taken out.
+	// claims has the claims of the Cluster by name.
 	claims map[string]*v1alpha1.IPClaim
 	// networks are the blocks that the Cluster has.
 	networks []convert.ClusterNetwork
@@ -213,7 +213,6 @@ func (c *Controller) warn(s *scope, reason, message string) {
 func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwork) error {
 	want := n.Claim(ipam.Name(s.name))
 	claim := s.claims[want.Name]
-	delete(s.claims, want.Name)
 	if claim == nil {
 		claim = &v1alpha1.IPClaim{}
 		err := c.Live.Get(ctx, client.ObjectKeyFromObject(want), claim)
@@ -230,6 +229,7 @@ func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwor
 		return nil
 	case claim.Spec.CIDR != want.Spec.CIDR:
 		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s is %s, and IPClaim %s holds %s: delete that claim, or restore its block", n.Purpose, n.Value, claim.Name, claim.Spec.CIDR))
+		return nil
 	case claim.Spec.AllocationName == "":
 		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: look at the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
 	}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
@@ -51,12 +50,17 @@ func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, e
 	if len(kept)+len(left) == 0 {
 		return reconcile.Result{RequeueAfter: delay}, nil
 	}
-	needed, err := c.liveClaims(ctx, s.name)
+	cluster, err := readCluster(ctx, c.Live, s.name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	isNeeded := func(claim *v1alpha1.IPClaim) bool { return needed[claim.Name] }
-	kept, left = slices.DeleteFunc(kept, isNeeded), slices.DeleteFunc(left, isNeeded)
+	if cluster != nil {
+		fields, err := fieldsOf(cluster)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		kept, left = slices.DeleteFunc(kept, fields.Uses), slices.DeleteFunc(left, fields.Uses)
+	}
 	for _, claim := range kept {
 		before := claim.DeepCopy()
 		controllerutil.RemoveFinalizer(claim, v1alpha1.FinalizerClusterNetwork)
@@ -72,24 +76,6 @@ func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, e
 		}
 	}
 	return reconcile.Result{RequeueAfter: delay}, nil
-}
-
-// liveClaims returns the names of the claims of the blocks that the stored Cluster has; none if there is no
-// Cluster.
-func (c *Controller) liveClaims(ctx context.Context, name types.NamespacedName) (map[string]bool, error) {
-	cluster, err := readCluster(ctx, c.Live, name)
-	if err != nil || cluster == nil {
-		return nil, err
-	}
-	live := &scope{name: name, cluster: cluster}
-	if err := c.findNetworks(ctx, live); err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, n := range live.networks {
-		names[n.ClaimName(ipam.Name(name))] = true
-	}
-	return names, nil
 }
 
 // withoutRecent returns the claims that have been left over, in the same version, for the grace period,
