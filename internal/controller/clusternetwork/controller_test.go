@@ -232,6 +232,7 @@ func TestClaimStays(t *testing.T) {
 		"of a Cluster that the cache lacks":                  {newCluster(), podsClaim(ownedBy("cluster")), true, false},
 		"that is deleted, of a Cluster that has the block":   {newCluster(), podsClaim(ownedBy("cluster")), false, true},
 		"that is deleted, of a Cluster that the cache lacks": {newCluster(), podsClaim(ownedBy("cluster")), true, true},
+		"that is deleted before the Cluster owns it":         {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Finalizers = []string{"example.com/kept"} }), false, true},
 		"of a paused Cluster":                                {newCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), podsClaim(), false, false},
 		"of a Cluster with the annotation paused":            {newCluster(func(c *clusterv1.Cluster) { c.Annotations[clusterv1.PausedAnnotation] = "" }), podsClaim(), false, false},
 		"that is deleted, of a paused Cluster with another block": {newCluster(func(c *clusterv1.Cluster) {
