@@ -55,7 +55,7 @@ func (s subject) refusal(err error) error {
 	case errors.As(err, &taken):
 		return s.conflict(taken)
 	case errors.As(err, &exhausted):
-		return s.insufficient(exhausted)
+		return s.insufficient(exhausted.Error() + ": ask for a smaller block, release one, or add a pool")
 	case errors.Is(err, ipam.ErrTooManyUnclaimed):
 		return apierrors.NewTooManyRequests(err.Error(), 1)
 	case ipam.IsTransient(err):
@@ -126,10 +126,10 @@ func (s subject) waitingConflict(waiting []ipam.Holder) error {
 		s.name, ipam.FormatCount(len(waiting), "waiting claim"), ipam.FormatList(waiting, maxListedHolders, ipam.Holder.String, ", "), pronoun(len(waiting))))
 }
 
-func (s subject) insufficient(err error) error {
+func (s subject) insufficient(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: reasonInsufficientStorage,
-		Message: err.Error() + ": ask for a smaller block, release one, or add a pool",
+		Message: message,
 		Details: &metav1.StatusDetails{Group: v1alpha1.GroupVersion.Group, Kind: s.kind, Name: s.name},
 	}}
 }

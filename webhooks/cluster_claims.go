@@ -83,7 +83,7 @@ func checkLeftover(n *networkClaim, identity string) error {
 		return apierrors.NewConflict(subject{kind: "IPClaim"}.resource(), claim.Name, fmt.Errorf("the claim is not one of this Cluster: delete it, or give the Cluster another name"))
 	case !claim.DeletionTimestamp.IsZero(), len(claim.OwnerReferences) > 0:
 		return tryAgain(fmt.Errorf("IPClaim %s of a former Cluster of this name is being released", claim.Name))
-	case claim.Spec.CIDR == "", !n.IsClaimedBy(claim):
+	case !n.IsClaimedBy(claim):
 		return tryAgain(fmt.Errorf("IPClaim %s of an earlier attempt, which asked for another block, is deleted within minutes", claim.Name))
 	}
 	return nil

@@ -226,7 +226,7 @@ func (r *claimRequest) refusal(err error) error {
 	case missing.Reason == v1alpha1.ReasonClassNotFound:
 		return r.subject.invalid(field.Invalid(field.NewPath("spec", "className"), r.claim.Spec.ClassName, missing.Message))
 	}
-	return r.subject.insufficient(missing)
+	return r.subject.insufficient(missing.Message)
 }
 
 // waitsForPolicy reports whether a request that is against policy now may have been within it

@@ -208,7 +208,7 @@ func TestOnlyUndecidedRequestIsFailure(t *testing.T) {
 	}{
 		"denied":    {admission.Denied("no"), http.StatusForbidden, codes.Unset},
 		"conflict":  {denied(claimSubject.conflict(errors.New("taken"))), http.StatusConflict, codes.Unset},
-		"no room":   {denied(claimSubject.insufficient(errors.New("full"))), http.StatusInsufficientStorage, codes.Unset},
+		"no room":   {denied(claimSubject.insufficient("full")), http.StatusInsufficientStorage, codes.Unset},
 		"try again": {denied(tryAgain(errors.New("late"))), http.StatusTooManyRequests, codes.Unset},
 		"a failure": {admission.Errored(http.StatusInternalServerError, errors.New("broken")), http.StatusInternalServerError, codes.Error},
 	} {
