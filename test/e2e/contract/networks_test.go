@@ -247,6 +247,20 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		Eventually(func() []string { return specs.EventsOf(ctx, k8s, second) }).Should(ContainElement("Warning " + v1alpha1.EventNetworkConflict))
 		remove(ctx, first)
 		Eventually(claimsOf).WithArguments(ctx, second).Should(HaveEach(HaveField("Status.AllocatedCIDR", "10.100.200.0/24")))
+
+		By("replacing its block, whose claim can be deleted then")
+		specs.Edited(ctx, k8s, second, func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.100.201.0/24"} })
+		Expect(k8s.Delete(ctx, &claimsOf(ctx, second)[0])).To(Succeed())
+		Eventually(claimsOf).WithArguments(ctx, second).Should(And(HaveLen(1), HaveEach(HaveField("Status.AllocatedCIDR", "10.100.201.0/24"))))
+	})
+
+	It("are not there if a user invents them, and the Cluster can be edited", func(ctx context.Context) {
+		cluster := asking("invented", "pods", "pod-networks", "networks-filled", "pods=10.100.0.0/24@pod-networks,services=x")
+		specs.Created(ctx, k8s, cluster)
+		Expect(cluster.Spec.ClusterNetwork).To(Equal(clusterv1.ClusterNetwork{}))
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Labels["added"] = "" })
+		Expect(cluster.Spec.ClusterNetwork).To(Equal(clusterv1.ClusterNetwork{}))
+		Expect(claimsOf(ctx, cluster)).To(BeEmpty())
 	})
 
 	It("reach the objects that a topology makes, with a required variable", func(ctx context.Context) {
