@@ -187,6 +187,9 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 		return nil
 	}
 	asked, _, errs := cluster.Networks(namespace.Annotations)
+	if len(errs) > 0 && len(isNoted) > 0 { // its annotations were removed since
+		return nil
+	}
 	if len(errs) > 0 {
 		c.warn(s, v1alpha1.EventNetworksInvalid, errs.ToAggregate().Error())
 		return nil

@@ -35,17 +35,7 @@ func addOwner(claim *v1alpha1.IPClaim, cluster *clusterv1.Cluster) bool {
 // deleted, and deletes those that an attempt to create the Cluster has left. The Cluster is read
 // live first: the cache may not show it yet, or not its last state.
 func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, error) {
-	var kept, left []*v1alpha1.IPClaim
-	for _, claim := range s.claims {
-		switch {
-		case controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork):
-			if s.cluster == nil || !claim.DeletionTimestamp.IsZero() {
-				kept = append(kept, claim)
-			}
-		case claim.Annotations[v1alpha1.AnnotationAttempt] != "" && claim.DeletionTimestamp.IsZero() && len(claim.OwnerReferences) == 0:
-			left = append(left, claim)
-		}
-	}
+	kept, left := s.unused()
 	left, delay := c.withoutRecent(s.name, left)
 	if len(kept)+len(left) == 0 {
 		return reconcile.Result{RequeueAfter: delay}, nil
@@ -62,11 +52,8 @@ func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, e
 		kept, left = slices.DeleteFunc(kept, fields.Uses), slices.DeleteFunc(left, fields.Uses)
 	}
 	for _, claim := range kept {
-		before := claim.DeepCopy()
-		controllerutil.RemoveFinalizer(claim, v1alpha1.FinalizerClusterNetwork)
-		err := c.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if kubeutil.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("removing the finalizer of IPClaim %s: %w", claim.Name, err)
+		if err := c.removeFinalizer(ctx, claim); err != nil {
+			return reconcile.Result{}, err
 		}
 	}
 	for _, claim := range left { // unless another attempt uses it since
@@ -76,6 +63,32 @@ func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, e
 		}
 	}
 	return reconcile.Result{RequeueAfter: delay}, nil
+}
+
+// unused returns the claims whose finalizer may have to go, and those that an attempt to create the Cluster may
+// have left.
+func (s *scope) unused() (kept, left []*v1alpha1.IPClaim) {
+	for _, claim := range s.claims {
+		switch {
+		case controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork):
+			if s.cluster == nil || !claim.DeletionTimestamp.IsZero() {
+				kept = append(kept, claim)
+			}
+		case claim.Annotations[v1alpha1.AnnotationAttempt] != "" && claim.DeletionTimestamp.IsZero() && len(claim.OwnerReferences) == 0:
+			left = append(left, claim)
+		}
+	}
+	return kept, left
+}
+
+func (c *Controller) removeFinalizer(ctx context.Context, claim *v1alpha1.IPClaim) error {
+	before := claim.DeepCopy()
+	controllerutil.RemoveFinalizer(claim, v1alpha1.FinalizerClusterNetwork)
+	err := c.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if kubeutil.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of IPClaim %s: %w", claim.Name, err)
+	}
+	return nil
 }
 
 // withoutRecent returns the claims that have been left over, in the same version, for the grace period,

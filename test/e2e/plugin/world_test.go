@@ -51,6 +51,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("default-class", w.defaultClass)
 	t.Run("support-bundle", w.supportBundle)
 	t.Run("version", w.version)
+	t.Run("cluster", w.clusterNetworks)
 }
 
 func (w *world) fill() {

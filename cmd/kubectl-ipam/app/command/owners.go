@@ -145,8 +145,11 @@ func (o *Owners) get(ctx context.Context, object ObjectRef) ([]ObjectRef, error)
 	if object.APIGroup == v1alpha1.GroupVersion.Group && object.Kind == "IPClaim" {
 		claim := &v1alpha1.IPClaim{}
 		err := o.client.Get(ctx, key, claim)
-		o.Networks[object] = NetworkOf(claim)
-		return ownersOfClaim(claim), err
+		owners := ownersOfClaim(claim)
+		if o.Networks[object] = NetworkOf(claim); o.Networks[object] != nil && len(owners) > 0 && owners[0].Kind == "Cluster" {
+			o.Read[owners[0]] = nil // the Cluster, which users of the claim may not be allowed to get
+		}
+		return owners, err
 	}
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(schema.GroupVersionKind{Group: object.APIGroup, Version: object.Version, Kind: object.Kind})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -180,15 +181,17 @@ func foresee(ctx context.Context, claim *v1alpha1.IPClaim, knowledge *Knowledge)
 	q := aboutClaim(claim)
 	q.report.Reason, q.report.Message = stateEmpty, "there is no claim for it"
 	if knowledge.operator != nil && q.invalid == nil {
-		q.report.Message = "a block is free for it"
 		order := allocator.Order{Origin: allocator.OriginAdmission, Holder: q.holder()}
 		var err error
 		if order.Resolution, err = knowledge.operator.Resolve(ctx, q.request); err == nil {
 			_, err = knowledge.operator.Preview(order)
 		}
-		if err != nil {
-			q.report.Reason, q.report.Message = convert.ClaimWaits(err).Reason, err.Error()
+		if err == nil {
+			q.report.Reason, q.report.Message = string(v1alpha1.CandidateFits), "a block is free for it"
+			q.report.Asks = asks(q.request, order.Resolution.Terms)
+			return &q.report
 		}
+		q.report.Reason, q.report.Message = convert.ClaimWaits(err).Reason, err.Error()
 	}
 	report := Explanation(ctx, q, knowledge)
 	report.Order = nil // the claim is refused instead of stored
@@ -215,21 +218,24 @@ func (r *ClusterReport) Table(bool) *command.Table {
 // Draw returns the report for people.
 func (r *ClusterReport) Draw(painted bool) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Cluster %s/%s: %s\n", r.Namespace, r.Name, r.Message)
+	fmt.Fprintf(&out, "Cluster %s/%s: %s\n", r.Namespace, r.Name, terminal.PrintableLines(r.Message))
 	for _, mistake := range slices.Concat(r.Errors, r.Warnings) {
-		fmt.Fprintln(&out, mistake)
+		fmt.Fprintln(&out, terminal.PrintableLines(mistake))
 	}
 	if len(r.Networks) > 0 {
 		fmt.Fprintln(&out)
 		_ = r.Table(false).Write(&out, painted, true) // to memory
 	}
+	var messages []string
 	for i := range r.Networks {
-		n := &r.Networks[i]
-		if n.Message != "" && n.State != stateShared {
-			fmt.Fprintf(&out, "\n%s: %s\n", n.Purpose, n.Message)
+		if n := &r.Networks[i]; n.Message != "" && !slices.Contains(messages, n.State+": "+n.Message) {
+			messages = append(messages, n.State+": "+n.Message)
+			fmt.Fprintln(&out, terminal.PrintableLines(messages[len(messages)-1]))
 		}
-		if n.Waits != nil {
-			fmt.Fprintf(&out, "\n%s: IPClaim %s asks for %s\n", n.Purpose, n.Claim, n.Waits.Asks)
+	}
+	for i := range r.Networks {
+		if n := &r.Networks[i]; n.Waits != nil {
+			fmt.Fprintf(&out, "\n%s: IPClaim %s asks for %s\n", terminal.Printable(n.Purpose), n.Claim, terminal.Printable(n.Waits.Asks))
 			n.Waits.writeWaiting(&out, painted)
 		}
 	}

@@ -41,7 +41,7 @@ func TestClusterExplanationJudgesNetworks(t *testing.T) {
 			"Empty", "only when it is created", "asks for a block of class missing", `ClassNotFound: there is no IPClass "missing"`}},
 		"no room": {nil, enabled, map[string]string{"pods": "full/24"}, "", []string{
 			"asks for a /24 of class full", "PoolExhausted: no free /24 in pool full: nothing is free", "Pools that could serve it:", "release 10.2.0.0/24"}},
-		"room":            {nil, enabled, map[string]string{"pods": "p/24"}, "", []string{"Empty: a block is free for it", "Fits"}},
+		"room":            {nil, enabled, map[string]string{"pods": "p/24"}, "", []string{"Empty", "Fits: a block is free for it"}},
 		"no claim yet":    {nil, enabled, map[string]string{"pods": "p"}, "10.1.0.0/24", []string{"Unclaimed", "see the events of the Cluster"}},
 		"a foreign claim": {claim(func(c *v1alpha1.IPClaim) { c.Annotations = nil }), enabled, map[string]string{"pods": "p"}, "10.1.0.0/24", []string{"Conflict", "is not one of this Cluster: delete it"}},
 		"another block":   {claim(func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "10.1.9.0/24" }), enabled, map[string]string{"pods": "p"}, "10.1.0.0/24", []string{"Conflict", "holds 10.1.9.0/24: delete that claim"}},

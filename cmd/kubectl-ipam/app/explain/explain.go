@@ -30,7 +30,7 @@ NAME alone is an IPClaim of the namespace, else an IPAddressClaim.
 
 Of a Cluster of Cluster API it shows the networks that were filled in when it was created, or
 that its annotations and those of its Namespace ask for: the class and the claim of each, and
-why the Cluster has no block of it.
+why it is not bound.
 
 Users who may list all pools and allocations get the whole answer. Others get the status of
 the claim, and the objects that they may read in their own namespace.`,
