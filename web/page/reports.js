@@ -63,6 +63,7 @@ function ofHeld(store, block, now) {
 export function explainSections(report, now) {
   const sections = [{ title: 'Why it waits', lines: [[`It asks for ${report.asks}.`], [`${report.reason}: ${report.message}`]] }]
   if (report.block) sections[0] = { title: 'Its block', lines: [[`It asked for a block of ${report.asks}, and holds ${report.block}.`], [report.afterwards ?? '']] }
+  if (report.network) sections[0].lines.unshift([`It is for the ${userOf(report)}.`])
   if (report.remedies?.length > 0) sections.push({ title: 'Any of these would help', lines: report.remedies.map((remedy) => [remedy]) })
   if (report.candidates?.length > 0) {
     sections.push({

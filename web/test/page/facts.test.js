@@ -90,6 +90,7 @@ test('the answer of who', () => {
   const [held] = WHO.places[1].blocks
   const ofCluster = { places: [{ blocks: [{ ...held, network: { cluster: 'prod', purpose: 'pods' } }] }] }
   assert.deepEqual(usedBy(ofCluster, store.blocks.get('web')), ['pods of Cluster prod'])
+  assert.deepEqual(explainSections({ network: { cluster: 'prod', purpose: 'pods' } }, NOW)[0].lines[0], ['It is for the pods of Cluster prod.'])
   const sections = whoSections(store, WHO, NOW)
   assert.deepEqual(sections.map((s) => s.title), ['In pool core', 'In pool west', ''])
   const lines = sections[1].lines.map(said)

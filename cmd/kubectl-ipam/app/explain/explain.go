@@ -143,7 +143,7 @@ type Question struct {
 func newQuestion(kind string, obj client.Object, phase v1alpha1.ClaimPhase, conditions []metav1.Condition) *Question {
 	report := Report{
 		TypeMeta: command.ReportType("ExplainReport"), Object: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
-		Created: obj.GetCreationTimestamp(), Phase: string(phase),
+		Created: obj.GetCreationTimestamp(), Phase: string(phase), Network: command.NetworkOf(obj),
 		Reason: "NoAnswer", Message: "no operator has answered it: see whether Cadastre runs",
 	}
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {

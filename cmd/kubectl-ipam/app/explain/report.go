@@ -37,6 +37,9 @@ type Report struct {
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
 
+	// Network is the network of a Cluster that has the block, or asks for it.
+	Network *command.ClusterNetwork `json:"network,omitempty"`
+
 	// Block and From are set for a claim that holds a block.
 	Block string `json:"block,omitempty"`
 	// From lists the pools that contain the block: its own pool first, the root last.
@@ -151,6 +154,7 @@ func (r *Report) Draw(painted bool) string {
 		return out.String()
 	}
 	fmt.Fprintf(&out, "%s %s/%s asks for %s, and waits since %s\n", r.Object, r.Namespace, r.Name, r.Asks, created)
+	r.writeNetwork(&out)
 	r.writeWaiting(&out, painted)
 	return out.String()
 }
@@ -175,8 +179,15 @@ func sinceText(since, now time.Time) string {
 	return fmt.Sprintf("%s (%s)", since.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(since)))
 }
 
+func (r *Report) writeNetwork(out io.Writer) {
+	if r.Network != nil {
+		fmt.Fprintf(out, "it is for the %s\n", terminal.Printable(r.Network.String()))
+	}
+}
+
 func (r *Report) writeBound(out io.Writer, created string) {
 	fmt.Fprintf(out, "%s %s/%s holds %s, since %s\n", r.Object, r.Namespace, r.Name, r.Block, created)
+	r.writeNetwork(out)
 	fmt.Fprintf(out, "it asked for a block of %s\n", r.Asks)
 	for i, from := range r.From {
 		word := "it lies in"
