@@ -38,7 +38,8 @@ func roles() []role {
 	return []role{
 		{"pools", 8, newPoolActor},
 		{"addresses", 20, newAddressActor},
-		{"claims", 72, newClaimActor},
+		{"clusters", 8, newClusterActor},
+		{"claims", 64, newClaimActor},
 	}
 }
 

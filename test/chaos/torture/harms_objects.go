@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,6 +85,9 @@ func (n *nemesis) distrust(ctx context.Context) error {
 func (n *nemesis) deleteSomeClaims(ctx context.Context, most int) (deleted int) {
 	claims := &v1alpha1.IPClaimList{}
 	_ = n.admin.List(ctx, claims)
+	claims.Items = slices.DeleteFunc(claims.Items, func(claim v1alpha1.IPClaim) bool { // of a Cluster that is being created
+		return claim.Annotations[v1alpha1.AnnotationAttempt] != ""
+	})
 	n.random.Shuffle(len(claims.Items), func(i, j int) { claims.Items[i], claims.Items[j] = claims.Items[j], claims.Items[i] })
 	for i := range claims.Items[:min(most, len(claims.Items))] {
 		if n.remove(ctx, &claims.Items[i]) == nil {

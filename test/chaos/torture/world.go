@@ -98,7 +98,7 @@ func (w *world) furnish(ctx context.Context) error {
 			return fmt.Errorf("furnishing the world: %w", err)
 		}
 	}
-	return w.leaveUnasked(ctx)
+	return errors.Join(w.leaveUnasked(ctx), w.refuseClusters(ctx))
 }
 
 // wait waits for so long; false if ctx is done before.
@@ -239,6 +239,9 @@ func (w *world) endSome(ctx context.Context, p *party, most int, meant func(*v1a
 // giveBack deletes everything, after which nothing may be left, and every pool must be as free as before.
 func (w *world) giveBack(ctx context.Context) error {
 	p := &party{world: w, who: "end", Client: w.admin}
+	if !untilEvery(ctx, quietWithin, 500*time.Millisecond, func() bool { return p.endClusters(ctx) }) {
+		return w.broken("Clusters do not go away")
+	}
 	if err := w.endClaims(ctx, p, func(*v1alpha1.IPClaim) bool { return true }); err != nil {
 		return err
 	}

@@ -167,6 +167,27 @@ func (w *world) addressesAreMended() {
 	w.letGoOf(local)
 }
 
+// clustersGetNetworks expects that the operator claims the networks of a Cluster, and gives them up if it
+// refuses the Cluster.
+func (w *world) clustersGetNetworks() {
+	w.Namespace("networks")
+	w.Created(build.Class("networks").Length(28).Obj())
+	w.Pools(build.Pool("networks").CIDR("10.8.6.0/24").Classes("networks").Obj())
+	for name, services := range map[string]string{"refused": "missing", "networked": "networks"} {
+		obj := build.Cluster("networks", name)
+		obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+		obj.Annotations = map[string]string{v1alpha1.AnnotationPods: "networks", v1alpha1.AnnotationServices: services}
+		if err := w.Create(w.Context(), obj); (err == nil) != (name == "networked") {
+			w.Errorf("%s: %v", name, err)
+		}
+	}
+	w.Await("the Cluster owns its claims, which are the only ones", func(ctx context.Context) bool {
+		claims := &v1alpha1.IPClaimList{}
+		suite.Must(w, w.List(ctx, claims, client.InNamespace("networks")))
+		return len(claims.Items) == 2 && len(claims.Items[0].OwnerReferences)+len(claims.Items[1].OwnerReferences) == 2
+	})
+}
+
 // letGoOf deletes a pool of which everything was released a moment ago: the replica that is asked
 // may be about to see that.
 func (w *world) letGoOf(pool client.Object) {

@@ -203,6 +203,7 @@ func (w *world) everythingIsDone() {
 	w.Bound(asked)
 	w.clusterAPIComes()
 	w.addressesAreMended()
+	w.clustersGetNetworks()
 	w.Created(build.Claim("all", "nothing").Class("no-such-class").Obj())
 	w.Created(build.Claim("all", "nowhere").Pool("no-such-pool").Length(32).Obj())
 

@@ -12,8 +12,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/changes"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
@@ -117,6 +120,7 @@ func TestDeletionCompletesWithoutOperator(t *testing.T) {
 	w.kubectl("wait", "--for=condition=Ready", "ipclaims", "--all", "-A", "--timeout=30s")
 	w.apply(pools)
 	w.served("machine", "removed")
+	networked := w.networked()
 	clients := w.keepClaiming()
 	clients.await(clients.stored)
 
@@ -133,16 +137,39 @@ func TestDeletionCompletesWithoutOperator(t *testing.T) {
 	w.kubectl("-n", "tenant", "label", addresses, "machine", "changed=after")
 	w.isRefused(laterPool, laterAddress, strings.NewReplacer("NAME", "later", "POOL", "removed").Replace(claims))
 	clients.await(clients.refused)
-	w.expectFree(addresses + ",ipallocations,ippools,localippools")
+	w.expectFree(addresses + ",ipclaims,ipallocations,ippools,localippools")
 
 	w.kubectl("delete", "--timeout=120s", "--ignore-not-found", "-k", filepath.Join(root, "config/default"))
 	suite.Must(w, w.Managers[0].Stop()) // in a cluster it goes with its Deployment
 	installed.FinishRemoval(w.World)
 	w.kubectl("-n", "tenant", "get", addresses, "machine") // it is Cluster API's, and stays
+	w.kubectl("-n", "tenant", "label", "clusters", networked.Name, "changed=after")
+	stays := &clusterv1.Cluster{}
+	suite.Must(w, w.Get(t.Context(), client.ObjectKeyFromObject(networked), stays))
+	if diff := cmp.Diff(networked.Spec, stays.Spec); diff != "" {
+		t.Errorf("the Cluster has changed (-before +after)\n%s", diff)
+	}
 	w.kubectl("delete", "namespace", "tenant", "--timeout=60s")
 	if left := w.kubectl("get", addresses, "-A", "-o", "name"); left != "" {
 		t.Errorf("left: %s", left)
 	}
+}
+
+// networked makes a Cluster that has got its networks, whose claim is protected.
+func (w *world) networked() *clusterv1.Cluster {
+	w.Helper()
+	w.Created(build.Class("networks").Length(28).Obj())
+	w.Pools(build.Pool("networks").CIDR("198.20.0.0/16").Classes("networks").Obj())
+	obj := build.Cluster("tenant", "networked")
+	obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+	obj.Annotations = map[string]string{v1alpha1.AnnotationPods: "networks"}
+	w.Await("the Cluster is admitted", func(ctx context.Context) bool { return w.Create(ctx, obj) == nil })
+	w.Await("the claim is protected", func(ctx context.Context) bool {
+		claims := &v1alpha1.IPClaimList{}
+		suite.Must(w, w.List(ctx, claims, client.InNamespace("tenant"), client.MatchingLabels{clusterv1.ClusterNameLabel: obj.Name}))
+		return len(claims.Items) == 1 && len(claims.Items[0].Finalizers) == 1
+	})
+	return obj
 }
 
 // isRefused expects that the manifests are refused, one by one, because the operator is removed.

@@ -23,6 +23,7 @@ const (
 	// Cluster API's.
 	AddressClaims = "ipaddressclaims"
 	Addresses     = "ipaddresses"
+	Clusters      = "clusters"
 )
 
 // Annotations by which the clients of the harness mark the objects that they make.
@@ -126,9 +127,13 @@ func (o *Object) String() string {
 	return fmt.Sprintf("%s uid=%s cidr=%s", strings.TrimPrefix(o.key(), "/"), o.Metadata.UID, o.Spec.CIDR)
 }
 
-// prefix is the one under which the API server keeps the objects of API groups of address
-// management: ours, and Cluster API's.
-const prefix = "/registry/ipam."
+// The API server keeps the objects of API groups of address management, ours and Cluster API's, under
+// ipamPrefix, and Clusters under clusterPrefix. The witness watches all keys between: only one watch
+// has all changes in their order.
+const (
+	clusterPrefix = "/registry/cluster.x-k8s.io/"
+	ipamPrefix    = "/registry/ipam."
+)
 
 // Event represents one change that was stored. Events come in the order of etcd's revisions, across
 // the kinds of the objects.
@@ -214,9 +219,9 @@ func (f *follower) watch(ctx context.Context) error {
 
 func (f *follower) open(ctx context.Context) (io.ReadCloser, error) {
 	encode := func(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
-	end := prefix[:len(prefix)-1] + "/" // the character after the dot
+	end := ipamPrefix[:len(ipamPrefix)-1] + "/" // the character after the dot
 	request, err := json.Marshal(map[string]any{"create_request": map[string]any{
-		"key": encode(prefix), "range_end": encode(end), "start_revision": strconv.FormatInt(f.next, 10),
+		"key": encode(clusterPrefix), "range_end": encode(end), "start_revision": strconv.FormatInt(f.next, 10),
 	}})
 	if err != nil {
 		return nil, err
@@ -239,10 +244,16 @@ func (f *follower) take(key string, revision int64, value []byte, deleted bool) 
 		return nil
 	}
 	f.next = revision + 1
-	_, resource, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	resource, isCluster := strings.CutPrefix(key, clusterPrefix)
+	if !isCluster && !strings.HasPrefix(key, ipamPrefix) {
+		return nil
+	}
+	if !isCluster {
+		_, resource, _ = strings.Cut(strings.TrimPrefix(key, ipamPrefix), "/")
+	}
 	kind, name, _ := strings.Cut(resource, "/")
 	switch kind {
-	case Claims, Records, Pools, AddressClaims, Addresses:
+	case Claims, Records, Pools, AddressClaims, Addresses, Clusters:
 	default:
 		return nil
 	}

@@ -9,9 +9,10 @@ import (
 // Unsettled returns the violations of the state that is required when nothing happens any more:
 //
 //   - every record has a holder, every holder a record, and reports that it is bound;
+//   - every block of a Cluster is held by a claim of it, and no claim is of a Cluster that is not stored;
 //   - a pool's own record exists for as long as blocks are recorded in the pool, also
 //     if that was forced away, and is not marked as releasing;
-//   - nothing is being deleted but pools that have claims, and no block is kept
+//   - nothing is being deleted but pools that have claims and claims of Clusters that exist, and no block is kept
 //     whose time has come;
 //   - no claim waits for a block for which there is room;
 //   - a holder that lost a block to force reports that it is in conflict;
@@ -45,6 +46,7 @@ func (w *Witness) Unsettled() []string {
 		}
 	}
 	open = append(open, w.unrecordedPools()...)
+	open = append(open, w.unsettledClusters()...)
 	for _, pool := range w.pools {
 		if pool.holds {
 			open = append(open, w.miscounted(pool)...)
@@ -130,7 +132,7 @@ func (w *Witness) unsettledHolder(h *holding) string {
 // as long as it has claims: its deletion is refused then, unless the replica that was asked had not
 // seen them yet.
 func (w *Witness) unsettledLeaving(h *holding) string {
-	if h.kind == Pools && len(spaceOf(w.recorded, "pool "+h.Metadata.Name).at) > 0 {
+	if h.kind == Pools && len(spaceOf(w.recorded, "pool "+h.Metadata.Name).at) > 0 || h.kind == Claims && w.isKeptForCluster(h) {
 		return ""
 	}
 	return "is being deleted"

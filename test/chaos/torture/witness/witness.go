@@ -17,6 +17,9 @@
 // its status has no holder; but when all is quiet, it is recorded for no other holder either, or
 // its claim reports that it is in conflict.
 //
+// A Cluster of Cluster API holds the blocks that its annotation networks-filled lists by IPClaims, from
+// the revision on at which it is stored, until it is gone.
+//
 // A holder is dispossessed when the operator's finalizer is removed from its record by force
 // (Force): a person has released the block, and answers for it. From then on it holds its block
 // only while it has a record that no other record overlaps.
@@ -27,6 +30,7 @@
 //     is a pool that the other lies in (see lineage);
 //   - a holder has no record, or one with other contents (unless it is
 //     dispossessed);
+//   - a Cluster is stored, and a block of it has no claim of the Cluster that holds it;
 //   - a record changes its block, pool or holder; a claim or pool its block;
 //   - an answer differs from the stored object (see Answered), or an object that was
 //     refused, or only rehearsed, is stored;
@@ -67,6 +71,7 @@ type Witness struct {
 	addressClaims map[string]*holding
 	addresses     map[string]*Object
 	byHolder      map[string]map[string]*Object
+	clusters      map[string]*Object // by namespace/name
 	// held are the spaces of the routing domains, recorded those of the pools, by place.
 	held, recorded map[string]*space
 	// homes are the places of the pools that were ever seen, by name.
@@ -108,6 +113,8 @@ type Figures struct {
 	// AddressGrants are to IPAddressClaims.
 	AddressGrants int `json:"addressGrants"`
 	Releases      int `json:"releases"`
+	// Clusters were stored.
+	Clusters int `json:"clusters"`
 	// Served is the number of the allocations that had waited.
 	Served    int `json:"servedAfterWaiting"`
 	Overtaken int `json:"overtakenDuringFaults"`
@@ -130,7 +137,8 @@ func New(excused func(since time.Time) bool) *Witness {
 		claims:  map[string]*holding{}, pools: map[string]*holding{}, records: map[string]*Object{},
 		held: map[string]*space{}, recorded: map[string]*space{}, homes: map[string]string{},
 		addressClaims: map[string]*holding{}, addresses: map[string]*Object{}, byHolder: map[string]map[string]*Object{},
-		byUID: map[string]*holding{}, forced: map[string]bool{}, dispossessed: map[*holding]bool{},
+		clusters: map[string]*Object{},
+		byUID:    map[string]*holding{}, forced: map[string]bool{}, dispossessed: map[*holding]bool{},
 		waiting:  map[string]map[string]*holding{},
 		attempts: attempts{answered: map[string]Answer{}, stored: map[string]stored{}, never: map[string]string{}, rehearsed: map[string]bool{}},
 		lives:    lives{taken: map[string]time.Time{}, records: map[string]*Object{}, madeAt: map[string]time.Time{}},
@@ -154,6 +162,8 @@ func (w *Witness) Take(e Event) error {
 		w.takeAddressClaim(e)
 	case Addresses:
 		w.takeAddress(e)
+	case Clusters:
+		w.takeCluster(e)
 	}
 	w.judgeAnswers(e)
 	return nil

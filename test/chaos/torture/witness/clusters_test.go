@@ -1,0 +1,50 @@
+package witness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// networkClaim records a block and stores the claim of a Cluster's network that has it.
+func (s *story) networkClaim(cluster, block string) {
+	s.records("r", "claim", "r", block)
+	s.stores(Claims, "claim", "c", fmt.Sprintf(`"metadata":{"namespace":"team","name":"claim","uid":"c","annotations":{%q:"%s/pods/0"}},`+
+		`"spec":{"cidr":%q,"className":"shared","allocationName":"r"},"status":{"phase":"Bound"}`, networkAnnotation, cluster, block))
+}
+
+func (s *story) cluster(name, filled string) {
+	s.stores(Clusters, name, "k-"+name, fmt.Sprintf(`"metadata":{"namespace":"team","name":%q,"uid":"k","annotations":{%q:%q}}`, name, filledAnnotation, filled))
+}
+
+func TestClusterHoldsBlocksByClaims(t *testing.T) {
+	isLeft := func(s *story) bool {
+		return slices.ContainsFunc(s.witness.Unsettled(), func(what string) bool { return strings.Contains(what, "left of a Cluster") })
+	}
+	scene(t, "that are stored before it", func(s *story) {
+		s.networkClaim("prod", "10.0.0.7/32")
+		if !isLeft(s) {
+			t.Error("a claim without Cluster is not noticed")
+		}
+		s.cluster("prod", "variable.vip=10.0.0.7@shared,control-plane-endpoint=10.0.0.7")
+		s.finds()
+		if isLeft(s) {
+			t.Error("a claim of a Cluster counts as left over")
+		}
+		s.loses(Claims, "claim")
+		if open := s.witness.Unsettled(); !slices.ContainsFunc(open, func(what string) bool { return strings.Contains(what, "no claim holds 10.0.0.7/32") }) {
+			t.Errorf("a lost claim is not noticed: %q", open)
+		}
+	})
+	scene(t, "of its own", func(s *story) {
+		s.networkClaim("other", "10.4.0.0/24")
+		s.cluster("prod", "pods=10.4.0.0/24@shared")
+		s.finds("no claim of it holds 10.4.0.0/24")
+	})
+	scene(t, "each", func(s *story) {
+		s.networkClaim("prod", "10.4.0.0/24")
+		s.cluster("prod", "pods=10.4.0.0/24@shared,services=10.5.0.0/24@shared")
+		s.finds("no claim of it holds 10.5.0.0/24")
+	})
+}
