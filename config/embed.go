@@ -11,7 +11,7 @@ var (
 	// Policies holds the ValidatingAdmissionPolicies with their bindings, one policy a file, in
 	// policy.
 	//
-	//go:embed policy/allocations.yaml policy/filled_in.yaml
+	//go:embed policy/allocations.yaml policy/cluster_networks.yaml policy/filled_in.yaml
 	Policies embed.FS
 
 	// OperatorRoles holds the roles of the operator's service account.

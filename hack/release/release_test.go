@@ -126,7 +126,7 @@ func hasManifests(t *testing.T, installed []byte, kind string) {
 	for _, obj := range objects {
 		kinds[obj.GetKind()]++
 	}
-	if kinds["Deployment"] != 1 || kinds["CustomResourceDefinition"] != 5 || kinds["ValidatingAdmissionPolicy"] != 2 || kind != "" && kinds[kind] == 0 {
+	if kinds["Deployment"] != 1 || kinds["CustomResourceDefinition"] != 5 || kinds["ValidatingAdmissionPolicy"] != 3 || kind != "" && kinds[kind] == 0 {
 		t.Errorf("objects by kind: %v", kinds)
 	}
 	if strings.Count(text, "image: "+image+"\n") != 1 || strings.Contains(text, ":dev\n") {

@@ -180,7 +180,7 @@ func TestMetricsReportPoolUtilization(t *testing.T) {
 		metrics.WaitingOldest:     {`{pool="",pool_namespace="",reason="missing"} 60`},
 		metrics.Claims:            {`{kind="IPClaim",phase="Bound",reason="Bound"} 1`},
 		metrics.CertificateExpiry: {` 1.8e+09`},
-		metrics.Protected:         {`{policy="cadastre-allocations"} 1`, `{policy="cadastre-filled-in"} 0`},
+		metrics.Protected:         {`{policy="cadastre-allocations"} 1`, `{policy="cadastre-cluster-networks"} 0`, `{policy="cadastre-filled-in"} 0`},
 	} {
 		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", name, metrics.DefinitionOf(name).Help, name)
 		for _, line := range lines {

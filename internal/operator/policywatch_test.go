@@ -49,7 +49,7 @@ func binding(policy string) *admissionv1.ValidatingAdmissionPolicyBinding {
 
 func TestPolicyIsInForceOnlyAsShipped(t *testing.T) {
 	shipped := manifests.Policies(manifests.Account{})
-	if len(shipped) != 2 {
+	if len(shipped) != 3 {
 		t.Fatalf("%d policies", len(shipped))
 	}
 	for name, change := range map[string]struct {

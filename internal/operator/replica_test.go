@@ -130,7 +130,7 @@ func (r *running) serves() {
 
 func (r *running) exports() {
 	series := map[string]int{
-		metrics.Claims: 2, metrics.Protected: 2, metrics.CertificateExpiry: 1, metrics.Build: 1, metrics.PoolCapacity: 1,
+		metrics.Claims: 2, metrics.Protected: 3, metrics.CertificateExpiry: 1, metrics.Build: 1, metrics.PoolCapacity: 1,
 	}
 	r.Await(fmt.Sprintf("as many time series are exported: %v", series), func(context.Context) bool {
 		for name, count := range series {
@@ -144,6 +144,7 @@ func (r *running) exports() {
 # HELP %[1]s %[2]s
 # TYPE %[1]s gauge
 %[1]s{policy="cadastre-allocations"} 1
+%[1]s{policy="cadastre-cluster-networks"} 1
 %[1]s{policy="cadastre-filled-in"} 1
 `
 	want := fmt.Sprintf(protected, metrics.Protected, metrics.DefinitionOf(metrics.Protected).Help)

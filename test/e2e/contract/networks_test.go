@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
@@ -63,9 +62,7 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 	remove := func(ctx context.Context, cluster *clusterv1.Cluster) {
 		GinkgoHelper()
 		Expect(k8s.Delete(ctx, cluster)).To(Succeed())
-		if kubeutil.IgnoreNotFound(specs.Update(ctx, k8s, k8s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = nil })) != nil {
-			Fail("the finalizer of Cluster API stays")
-		}
+		Expect(client.IgnoreNotFound(k8s.Patch(ctx, cluster, build.Merge(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}
 	isOwned := And(HaveField("OwnerReferences", HaveLen(1)), HaveField("Finalizers", ContainElement(v1alpha1.FinalizerClusterNetwork)),
 		HaveField("Annotations", Not(HaveKey(v1alpha1.AnnotationAttempt))))
@@ -149,25 +146,34 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 	})
 
 	It("stay after a refusal by another webhook for the next attempt, or until the grace is over", func(ctx context.Context) {
-		invalid := asking("retried", "pods", "pod-networks")
-		invalid.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"no block"}
-		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("no block")))
+		policy, binding := build.Refusal("refused-clusters", "refused", team)
+		rule := &policy.Spec.MatchConstraints.ResourceRules[0].Rule
+		rule.APIGroups, rule.Resources = []string{clusterv1.GroupVersion.Group}, []string{"clusters"}
+		specs.Created(ctx, k8s, policy)
+		specs.Created(ctx, k8s, binding)
+		refusedLater := func(name string) *clusterv1.Cluster {
+			invalid := asking(name, "pods", "pod-networks")
+			invalid.Labels["refused"] = ""
+			return invalid
+		}
+		Eventually(func() error { return k8s.Create(ctx, refusedLater("awaited"), client.DryRunAll) }).Should(MatchError(ContainSubstring("has the label")))
+		invalid := refusedLater("retried")
+		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("has the label")))
 		left := claimsOf(ctx, invalid)
 		Expect(left).To(HaveLen(1))
 		cluster := specs.Created(ctx, k8s, asking("retried", "pods", "pod-networks"))
 		Expect(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks).To(Equal([]string{left[0].Spec.CIDR}))
 		Eventually(claimsOf).WithArguments(ctx, cluster).Should(And(HaveLen(1), HaveEach(isOwned)))
 
-		invalid = asking("given-up", "pods", "pod-networks")
-		invalid.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"no block"}
-		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("no block")))
+		invalid = refusedLater("given-up")
+		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("has the label")))
 		Expect(claimsOf(ctx, invalid)).To(HaveLen(1))
 		By("asking for another block under its name, which the client tries until the grace is over")
 		other := specs.Created(ctx, k8s, asking("given-up", "pods", "pod-networks/20"))
 		Expect(other.Spec.ClusterNetwork.Pods.CIDRBlocks[0]).To(HaveSuffix("/20"))
 
-		invalid.Name = "never"
-		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("no block")))
+		invalid = refusedLater("never")
+		Expect(k8s.Create(ctx, invalid)).To(MatchError(ContainSubstring("has the label")))
 		Expect(claimsOf(ctx, invalid)).To(HaveLen(1))
 		Eventually(claimsOf).WithArguments(ctx, invalid).Should(BeEmpty())
 	})

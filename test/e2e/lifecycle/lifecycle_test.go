@@ -210,7 +210,10 @@ func (w *world) isReadyWhenComplete(t *testing.T) {
 	role := &rbacv1.ClusterRole{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Name: "cadastre-manager"}, role))
 	complete := role.DeepCopy()
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Equal(r.Resources, []string{"ipallocations"}) })
+	for i := range role.Rules {
+		rule := &role.Rules[i]
+		rule.Resources = slices.DeleteFunc(rule.Resources, func(resource string) bool { return resource == "ipallocations" })
+	}
 	suite.Must(t, w.Update(t.Context(), role))
 
 	started := make(chan error, 1)
