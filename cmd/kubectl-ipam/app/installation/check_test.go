@@ -215,7 +215,7 @@ func TestEmbeddedManifestsPassChecks(t *testing.T) {
 		expect(t, name, judgeWebhooks(name, append(live, &manifests.Webhook{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "x"}}), shipped), ResultWarning, "x")
 	}
 	policies := manifests.Policies(elsewhere)
-	if len(policies) != 2 {
+	if len(policies) != 3 {
 		t.Fatalf("%d policies are shipped", len(policies))
 	}
 	for i := range policies {
