@@ -161,10 +161,10 @@ func (m measurements) checkBounds(old measurements) field.ErrorList {
 // text that is not an object unchanged.
 func withoutUnread(text []byte, creates bool) []byte {
 	annotations := func(dst []byte, name string, value []byte) []byte {
-		if !creates && !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
-			return nil
+		if creates {
+			return append(dst, value...)
 		}
-		return append(dst, value...)
+		return appendOurs(dst, name, value)
 	}
 	metadata := func(dst []byte, name string, value []byte) []byte {
 		switch name {
@@ -189,6 +189,14 @@ func withoutUnread(text []byte, creates bool) []byte {
 		return text
 	}
 	return read
+}
+
+// appendOurs appends the value of a label or an annotation of our group; it returns nil for others.
+func appendOurs(to []byte, name string, value []byte) []byte {
+	if !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
+		return nil
+	}
+	return append(to, value...)
 }
 
 // appendMembers appends the value of a member as appendObject does if it is an object, and

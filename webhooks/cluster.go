@@ -23,6 +23,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // The webhooks on Clusters are in config/webhook/cluster.yaml: a configuration of their own, whose
@@ -80,17 +81,11 @@ func clusterSubject(name string) subject {
 // networkParts returns a Cluster with only the parts that have its networks: the others can be of any
 // size.
 func networkParts(text []byte) []byte {
-	ours := func(dst []byte, name string, value []byte) []byte {
-		if !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
-			return nil
-		}
-		return append(dst, value...)
-	}
 	only := func(names ...string) func([]byte, string, []byte) []byte {
 		return func(dst []byte, name string, value []byte) []byte {
 			switch {
 			case name == "labels", name == "annotations":
-				return appendMembers(dst, value, ours)
+				return appendMembers(dst, value, appendOurs)
 			case slices.Contains(names, name):
 				return append(dst, value...)
 			}
@@ -184,7 +179,7 @@ func (m *clusterMutator) create(ctx context.Context, r *clusterRequest) error {
 
 // readNamespace reads the labels and annotations of a Namespace, which are the defaults of its Clusters.
 func (m *clusterMutator) readNamespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
-	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	namespace := kubeutil.NewNamespace()
 	if err := m.Live.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 		return nil, fmt.Errorf("reading the defaults of namespace %s: %w", name, err)
 	}

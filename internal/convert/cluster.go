@@ -2,7 +2,6 @@ package convert
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -75,14 +74,12 @@ func (c Cluster) Has(n ClusterNetwork) bool {
 // Uses reports whether the Cluster has the block of a claim, as what its identity says or as its
 // endpoint, which can be the address of a variable.
 func (c Cluster) Uses(claim *v1alpha1.IPClaim) bool {
-	identity := claim.Annotations[v1alpha1.AnnotationClusterNetwork]
-	_, purpose, _ := strings.Cut(identity, "/")
-	purpose = purpose[:max(strings.LastIndex(purpose, "/"), 0)]
+	purpose := PurposeOfClaim(claim.Annotations[v1alpha1.AnnotationClusterNetwork])
 	block, err := Block(nil, claim.Spec.CIDR)
 	if err != nil {
 		return false
 	}
-	return c.Has(ClusterNetwork{Purpose: NetworkPurpose(purpose), Block: block}) || c.Has(ClusterNetwork{Purpose: PurposeEndpoint, Block: block})
+	return c.Has(ClusterNetwork{Purpose: purpose, Block: block}) || c.Has(ClusterNetwork{Purpose: PurposeEndpoint, Block: block})
 }
 
 // IsEnabled reports whether the networks of the Cluster are filled in and kept, by its label and that of

@@ -207,6 +207,13 @@ func ParseNetworks(text string) []ClusterNetwork {
 	return networks
 }
 
+// WithoutNoted returns those networks of a Cluster that are none of the noted ones, by purpose and index.
+func WithoutNoted(networks, noted []ClusterNetwork) []ClusterNetwork {
+	return slices.DeleteFunc(networks, func(n ClusterNetwork) bool {
+		return slices.ContainsFunc(noted, func(other ClusterNetwork) bool { return other.Purpose == n.Purpose && other.Index == n.Index })
+	})
+}
+
 // stated reads a block or an address that a Cluster states.
 func stated(path *field.Path, text string) (netip.Prefix, *field.Error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" && !address.Is4In6() {

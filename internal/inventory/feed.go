@@ -31,7 +31,7 @@ func (c *Catalog) Feed(ctx context.Context, informerCache ctrlcache.Cache) (sync
 		obj     client.Object
 		handler cache.ResourceEventHandler
 	}{
-		{newNamespace(), kubeutil.Handler(c.onNamespaceUpdate, c.onNamespaceDelete)},
+		{kubeutil.NewNamespace(), kubeutil.Handler(c.onNamespaceUpdate, c.onNamespaceDelete)},
 		{&v1alpha1.IPPool{}, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)},
 		{&v1alpha1.LocalIPPool{}, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)},
 		{&v1alpha1.IPClass{}, kubeutil.Handler(c.onClassUpdate, c.onClassDelete)},
@@ -60,11 +60,6 @@ func (c *Catalog) RecordObject(obj client.Object) {
 	case *metav1.PartialObjectMetadata:
 		c.onNamespaceUpdate(obj)
 	}
-}
-
-// newNamespace returns an object by which namespaces are watched for their labels alone.
-func newNamespace() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 }
 
 func (c *Catalog) onNamespaceUpdate(obj *metav1.PartialObjectMetadata) {
@@ -268,7 +263,7 @@ func (c *Catalog) EnsureNamespace(ctx context.Context, live client.Reader, name 
 	if _, ok := c.Tenant(name); ok {
 		return nil
 	}
-	namespace := newNamespace()
+	namespace := kubeutil.NewNamespace()
 	namespace.Name = name
 	return refreshObject(ctx, live, "namespace", namespace, c.onNamespaceUpdate)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -38,6 +39,11 @@ func Handler[T client.Object](take, lose func(T)) cache.ResourceEventHandler {
 			}
 		},
 	}
+}
+
+// NewNamespace returns an object by which the metadata of namespaces is read and watched, without the rest.
+func NewNamespace() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 }
 
 // Queue represents the work queue of a controller.

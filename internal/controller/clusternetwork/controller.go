@@ -12,7 +12,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -173,13 +172,13 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	isNoted := map[string]bool{}
-	for _, n := range convert.ParseNetworks(cluster.Annotations[v1alpha1.AnnotationNetworksFilled]) {
-		if isNoted[n.Identity(s.name.Name)] = true; n.Class != "" && cluster.Has(n) {
+	noted := convert.ParseNetworks(cluster.Annotations[v1alpha1.AnnotationNetworksFilled])
+	for _, n := range noted {
+		if n.Class != "" && cluster.Has(n) {
 			s.networks = append(s.networks, n)
 		}
 	}
-	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	namespace := kubeutil.NewNamespace()
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: s.name.Namespace}, namespace); err != nil {
 		return kubeutil.IgnoreNotFound(err)
 	}
@@ -187,15 +186,15 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 		return nil
 	}
 	asked, _, errs := cluster.Networks(namespace.Annotations)
-	if len(errs) > 0 && len(isNoted) > 0 { // its annotations were removed since
+	if len(errs) > 0 && len(noted) > 0 { // its annotations were removed since
 		return nil
 	}
 	if len(errs) > 0 {
 		c.warn(s, v1alpha1.EventNetworksInvalid, errs.ToAggregate().Error())
 		return nil
 	}
-	for _, n := range asked {
-		if n.Class != "" && n.Block.IsValid() && !isNoted[n.Identity(s.name.Name)] {
+	for _, n := range convert.WithoutNoted(asked, noted) {
+		if n.Class != "" && n.Block.IsValid() {
 			s.networks = append(s.networks, n)
 		}
 	}

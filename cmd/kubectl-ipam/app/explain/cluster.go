@@ -81,7 +81,7 @@ func findCluster(ctx context.Context, e *command.Env, c client.Client, name ipam
 	}
 	q := &clusterQuestion{
 		Cluster:   convert.ClusterOf(name, obj.Object),
-		namespace: &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}},
+		namespace: kubeutil.NewNamespace(),
 		now:       e.Clock.Now(),
 	}
 	err := c.Get(ctx, client.ObjectKey{Name: name.Namespace}, q.namespace)
@@ -103,21 +103,12 @@ func (q *clusterQuestion) networks(report *ClusterReport) []convert.ClusterNetwo
 			label, q.Labels[label], q.namespace.Labels[label], v1alpha1.ClusterNetworksEnabled)
 		return networks
 	}
-	isFilled := map[string]bool{}
-	for _, n := range networks {
-		isFilled[n.Identity(q.Name.Name)] = true
-	}
 	asked, warnings, errs := q.Networks(q.namespace.Annotations)
 	report.Warnings = warnings
 	for _, err := range errs {
 		report.Errors = append(report.Errors, err.Error())
 	}
-	for _, n := range asked {
-		if !isFilled[n.Identity(q.Name.Name)] {
-			networks = append(networks, n)
-		}
-	}
-	return networks
+	return append(networks, convert.WithoutNoted(asked, networks)...)
 }
 
 // clusterExplanation returns the report that explains the networks of a Cluster.
