@@ -252,10 +252,8 @@ func fillNetworks(d *draft, cluster convert.Cluster, networks []convert.ClusterN
 			err = fillVariable(d, cluster, variable, n.Value)
 		case n.Purpose != convert.PurposeEndpoint:
 			blocks[n.Purpose] = append(blocks[n.Purpose], n.Value)
-		case cluster.Host == "":
-			if err = d.set(n.Value, "spec", "controlPlaneEndpoint", "host"); err == nil && n.Port != 0 && cluster.Port == 0 {
-				err = d.set(n.Port, "spec", "controlPlaneEndpoint", "port")
-			}
+		default:
+			err = fillEndpoint(d, cluster, n)
 		}
 		if err != nil {
 			return err
@@ -268,6 +266,19 @@ func fillNetworks(d *draft, cluster convert.Cluster, networks []convert.ClusterN
 		if err := d.set(values, "spec", "clusterNetwork", string(purpose), "cidrBlocks"); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fillEndpoint writes the address and the port of the control plane, each unless the Cluster has it.
+func fillEndpoint(d *draft, cluster convert.Cluster, n convert.ClusterNetwork) error {
+	if cluster.Host == "" {
+		if err := d.set(n.Value, "spec", "controlPlaneEndpoint", "host"); err != nil {
+			return err
+		}
+	}
+	if cluster.Port == 0 && n.Port != 0 {
+		return d.set(n.Port, "spec", "controlPlaneEndpoint", "port")
 	}
 	return nil
 }

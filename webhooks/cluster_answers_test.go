@@ -25,6 +25,7 @@ func TestClusterCreateAnswers(t *testing.T) {
 		{name: "with the first variables", kind: "Cluster", object: clusterJSON("prod", `{"topology":{}}`, "variables=lb=ranges,vip=vips", "control-plane-endpoint=variable:vip")},
 		{name: "with an endpoint of a class", kind: "Cluster", object: clusterJSON("prod", `{}`, "control-plane-endpoint=vips")},
 		{name: "with a stated port", kind: "Cluster", object: clusterJSON("prod", `{"controlPlaneEndpoint":{"host":"","port":8443}}`, "control-plane-endpoint=vips:443")},
+		{name: "with a stated host without port", kind: "Cluster", object: clusterJSON("prod", `{"controlPlaneEndpoint":{"host":"10.6.0.7"}}`, "control-plane-endpoint=vips:443")},
 		{name: "with stated blocks", kind: "Cluster", object: clusterJSON("prod", `{"clusterNetwork":{"pods":{"cidrBlocks":["10.64.16.0/20"]}},"controlPlaneEndpoint":{"host":"10.6.0.7","port":443}}`, "pods=pods", "control-plane-endpoint=vips")},
 		{name: "with a stated variable that the endpoint has", kind: "Cluster", object: clusterJSON("prod", `{"topology":{"variables":[{"name":"vip","value":"10.6.0.7"}]}}`, "variables=vip=vips", "control-plane-endpoint=variable:vip")},
 		{name: "that was moved with its networks", kind: "Cluster", object: clusterJSON("prod", `{}`, "pods=pods", "networks-filled=pods=10.64.0.0/20@pods")},

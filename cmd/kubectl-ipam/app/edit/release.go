@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
@@ -41,7 +42,7 @@ ipallocation/NAME and ipaddressclaim/NAME name the kind.`,
 	r := &Releasing{editing: bindEditing(e, cmd)}
 	command.BindWait(cmd, &r.wait, "the block is free, or is retained")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&r.force, "force", false, "release an IPAddressClaim that another object owns and uses")
+	cmd.Flags().BoolVar(&r.force, "force", false, "release an IPAddressClaim that another object owns and uses, or delete an IPClaim that a Cluster keeps")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) }
 	return cmd
 }
@@ -88,8 +89,12 @@ func (r *Releasing) run(ctx context.Context, argument string) error {
 	return r.Print(r.output, report)
 }
 
-// Delete deletes the described object, and no later object of its name.
+// Delete deletes the described object, and no later object of its name. The error can be the reason why
+// it cannot be released.
 func (r *Releasing) Delete(ctx context.Context, report *ReleaseReport) error {
+	if report.refusal != nil {
+		return report.refusal
+	}
 	report.Outcome = r.dryRun.Done("released")
 	if r.dryRun == command.DryRunClient {
 		return nil
@@ -320,6 +325,9 @@ func (r *Releasing) fillClaim(ctx context.Context, report *ReleaseReport, claim 
 	report.record = claim.Spec.AllocationName
 	if ref := claim.Status.PoolRef; ref != nil {
 		report.Pool = ref.Name
+	}
+	if network := command.NetworkOf(claim); network != nil && controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork) && !r.force {
+		report.refusal = command.Coded(command.ExitConflict, fmt.Errorf("IPClaim %s: holds the %s, which keeps it: the block is released when the Cluster is gone, or has another value. With --force the claim is deleted, and stays as long", claim.Name, network))
 	}
 	keeping := r.keepingOf(ctx, claim.Namespace, claim.Spec.ClassName, claim.Status.PoolRef)
 	report.Afterwards = Afterwards(claim.Spec.ReclaimPolicy, keeping)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -43,6 +44,31 @@ func TestReleaseDeletesOnlyDescribedObject(t *testing.T) {
 			if isDry := len(call.DryRun) > 0; isDry != (mode == command.DryRunServer) {
 				t.Errorf("--dry-run=%s: asks for a dry run: %t", string(mode), isDry)
 			}
+		}
+	}
+}
+
+func TestReleaseRefusesClaimOfCluster(t *testing.T) {
+	claim := build.Claim("team-a", "prod-pods").Obj()
+	claim.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: "prod/pods/0"}
+	claim.Status.AllocatedCIDR = "10.64.0.0/18"
+	for name, c := range map[string]struct {
+		finalizers []string
+		force      bool
+		refused    bool
+	}{
+		"it is kept":                 {finalizers: []string{v1alpha1.FinalizerClusterNetwork}, refused: true},
+		"it is kept, with --force":   {finalizers: []string{v1alpha1.FinalizerClusterNetwork}, force: true},
+		"its Cluster was not stored": {},
+	} {
+		claim := claim.DeepCopy()
+		claim.Finalizers = c.finalizers
+		k8s := fake.NewClientBuilder().WithScheme(command.Scheme()).WithObjects(claim).Build()
+		r := NewReleasing(&command.Env{Clock: clock.RealClock{}}, k8s)
+		r.force = c.force
+		err := r.Delete(t.Context(), r.Describe(t.Context(), claim))
+		if isRefused := err != nil && strings.Contains(err.Error(), "holds the pods of Cluster prod"); isRefused != c.refused || !isRefused && err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
