@@ -14,6 +14,8 @@ const (
 	// EventRetained: the claim of an IPAllocation is gone, and its block is kept.
 	EventRetained = "Retained"
 
+	// EventNetworksClaimed is of a Cluster of Cluster API whose blocks are held for it: it lists them.
+	EventNetworksClaimed = "NetworksClaimed"
 	// EventNetworkConflict is of a Cluster of Cluster API one of whose blocks is not held for it.
 	EventNetworkConflict = "NetworkConflict"
 	// EventNetworksInvalid is of a Cluster that exists and whose annotations ask for networks in a wrong

@@ -7,10 +7,12 @@ package clusternetwork
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,9 +122,15 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	for _, n := range s.networks {
-		if err := c.keep(ctx, s, n); err != nil {
-			return reconcile.Result{}, err
+		if err = c.keep(ctx, s, n); err != nil {
+			break
 		}
+	}
+	if len(s.claimed) > 0 {
+		c.tell(s, corev1.EventTypeNormal, v1alpha1.EventNetworksClaimed, strings.Join(s.claimed, ", "))
+	}
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	return c.release(ctx, s)
 }
@@ -136,6 +144,8 @@ type scope struct {
 	claims map[string]*v1alpha1.IPClaim
 	// networks are the blocks that the Cluster has.
 	networks []convert.ClusterNetwork
+	// claimed describes the blocks whose claims became the Cluster's in this pass.
+	claimed []string
 }
 
 func (c *Controller) readScope(ctx context.Context, name types.NamespacedName) (*scope, error) {
@@ -190,7 +200,7 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if len(errs) > 0 {
-		c.warn(s, v1alpha1.EventNetworksInvalid, errs.ToAggregate().Error())
+		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworksInvalid, errs.ToAggregate().Error())
 		return nil
 	}
 	for _, n := range convert.WithoutNoted(asked, noted) {
@@ -207,8 +217,8 @@ func fieldsOf(cluster *clusterv1.Cluster) (convert.Cluster, error) {
 	return convert.ClusterOf(ipam.Name{Namespace: cluster.Namespace, Name: cluster.Name}, object), err
 }
 
-func (c *Controller) warn(s *scope, reason, message string) {
-	c.Events.Eventf(s.cluster, nil, "Warning", reason, "ClaimNetworks", "%s", message)
+func (c *Controller) tell(s *scope, eventType, reason, message string) {
+	c.Events.Eventf(s.cluster, nil, eventType, reason, "ClaimNetworks", "%s", message)
 }
 
 // keep claims a block of the Cluster, and keeps its claim as long as the Cluster has the block.
@@ -219,7 +229,7 @@ func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwor
 		claim = &v1alpha1.IPClaim{}
 		err := c.Live.Get(ctx, client.ObjectKeyFromObject(want), claim)
 		if kubeutil.IsNotFound(err) {
-			return c.create(ctx, s, want)
+			return c.create(ctx, s, n, want)
 		}
 		if err != nil {
 			return fmt.Errorf("reading IPClaim %s: %w", want.Name, err)
@@ -227,19 +237,26 @@ func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwor
 	}
 	switch {
 	case clusterOf(claim) != s.name.Name:
-		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s cannot be claimed: IPClaim %s is not one of this Cluster: delete it", n.Purpose, n.Value, claim.Name))
+		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s cannot be claimed: IPClaim %s is not one of this Cluster: delete it", n.Purpose, n.Value, claim.Name))
 		return nil
 	case claim.Spec.CIDR != want.Spec.CIDR:
-		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s is %s, and IPClaim %s holds %s: delete that claim, or restore its block", n.Purpose, n.Value, claim.Name, claim.Spec.CIDR))
+		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s is %s, and IPClaim %s holds %s: delete that claim, or restore its block", n.Purpose, n.Value, claim.Name, claim.Spec.CIDR))
 		return nil
 	case claim.Spec.AllocationName == "":
-		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: look at the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
+		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: look at the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
 	}
-	return c.own(ctx, s, claim)
+	return c.own(ctx, s, n, claim)
+}
+
+// note notes that a claim became the Cluster's.
+func (s *scope) note(n convert.ClusterNetwork, claim *v1alpha1.IPClaim) {
+	if claim.Spec.AllocationName != "" {
+		s.claimed = append(s.claimed, fmt.Sprintf("%s %s of class %s", n.Purpose, n.Value, n.Class))
+	}
 }
 
 // create claims a block that the Cluster has. The claim is stored even if the block is taken.
-func (c *Controller) create(ctx context.Context, s *scope, claim *v1alpha1.IPClaim) error {
+func (c *Controller) create(ctx context.Context, s *scope, n convert.ClusterNetwork, claim *v1alpha1.IPClaim) error {
 	if !s.cluster.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -249,14 +266,15 @@ func (c *Controller) create(ctx context.Context, s *scope, claim *v1alpha1.IPCla
 		return nil
 	}
 	if err != nil {
-		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s cannot be claimed: %v", claim.Spec.CIDR, err))
+		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s cannot be claimed: %v", claim.Spec.CIDR, err))
 		return fmt.Errorf("creating IPClaim %s: %w", claim.Name, err)
 	}
+	s.note(n, claim)
 	return nil
 }
 
 // own makes the Cluster the owner of a claim, and keeps the claim from being deleted.
-func (c *Controller) own(ctx context.Context, s *scope, claim *v1alpha1.IPClaim) error {
+func (c *Controller) own(ctx context.Context, s *scope, n convert.ClusterNetwork, claim *v1alpha1.IPClaim) error {
 	if !claim.DeletionTimestamp.IsZero() { // it holds the block until the Cluster is gone
 		return nil
 	}
@@ -270,5 +288,8 @@ func (c *Controller) own(ctx context.Context, s *scope, claim *v1alpha1.IPClaim)
 		return nil
 	}
 	err := c.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err == nil {
+		s.note(n, claim)
+	}
 	return kubeutil.IgnoreNotFound(err)
 }

@@ -164,6 +164,7 @@ func TestClusterOwnsClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newCluster(), claim)
 			w.reconcile()
+			<-w.recorder.Events
 			got := w.claim()
 			if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster" || got.OwnerReferences[0].Kind != "Cluster" {
 				t.Errorf("the owners are %+v", got.OwnerReferences)
@@ -327,14 +328,15 @@ func TestClusterEvents(t *testing.T) {
 		cluster *clusterv1.Cluster
 		claim   *v1alpha1.IPClaim
 		refusal error
-		want    string // the reason, and a part of the message
+		want    string // the type, the reason, and a part of the message
 	}{
-		"the claim is another's":     {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Annotations = nil }), nil, "NetworkConflict pods 10.64.0.0/20 cannot be claimed"},
-		"the claim has other blocks": {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "10.64.16.0/20" }), nil, "NetworkConflict pods is 10.64.0.0/20, and IPClaim"},
-		"the claim waits":            {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = "" }), nil, "NetworkConflict pods 10.64.0.0/20 is not held"},
+		"the claim is the Cluster's": {newCluster(), podsClaim(), nil, "Normal NetworksClaimed pods 10.64.0.0/20 of class pods"},
+		"the claim is another's":     {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Annotations = nil }), nil, "Warning NetworkConflict pods 10.64.0.0/20 cannot be claimed"},
+		"the claim has other blocks": {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.CIDR = "10.64.16.0/20" }), nil, "Warning NetworkConflict pods is 10.64.0.0/20, and IPClaim"},
+		"the claim waits":            {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = "" }), nil, "Warning NetworkConflict pods 10.64.0.0/20 is not held"},
 		"the claim is refused": {newCluster(), nil, apierrors.NewTooManyRequests("namespace team has reached its limit of 1 waiting claims: delete some, or wait until they are bound", 0),
-			"NetworkConflict 10.64.0.0/20 cannot be claimed"},
-		"the annotations are invalid": {newCluster(existing, func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.AnnotationPods] = "a,b,c" }), nil, nil, "NetworksInvalid metadata.annotations"},
+			"Warning NetworkConflict 10.64.0.0/20 cannot be claimed"},
+		"the annotations are invalid": {newCluster(existing, func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.AnnotationPods] = "a,b,c" }), nil, nil, "Warning NetworksInvalid metadata.annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.cluster)
@@ -348,10 +350,11 @@ func TestClusterEvents(t *testing.T) {
 			if len(w.recorder.Events) != 1 {
 				t.Fatalf("there are %d events", len(w.recorder.Events))
 			}
-			kind, text, _ := strings.Cut(<-w.recorder.Events, " ")
-			if !strings.HasPrefix(text, test.want) || kind != "Warning" {
-				t.Errorf("got the event %s %s, want %s", kind, text, test.want)
+			event := <-w.recorder.Events
+			if !strings.HasPrefix(event, test.want) {
+				t.Errorf("got the event %s, want %s", event, test.want)
 			}
+			kind, text, _ := strings.Cut(event, " ")
 			reason, message, _ := strings.Cut(text, " ")
 			rows = append(rows, messages.Row{Object: "Cluster", On: "event", Answer: kind + ", " + reason, Value: "", Message: message})
 		})
