@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,6 +87,7 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		Expect(cluster.Annotations[v1alpha1.AnnotationNetworksFilled]).To(Equal(
 			"pods=10.100.0.0/20@pod-networks,services=10.101.0.0/24@service-networks,control-plane-endpoint=10.102.0.0@vips"))
 		Eventually(claimsOf).WithArguments(ctx, cluster).Should(HaveEach(isOwned))
+		Eventually(func() []string { return specs.EventsOf(ctx, k8s, cluster) }).Should(ContainElement("Normal " + v1alpha1.EventNetworksClaimed))
 		claims := claimsOf(ctx, cluster)
 		Expect(claims).To(HaveLen(3))
 		Expect(specs.Stored(ctx, k8s, specs.RecordOf(&claims[0])).Spec.RequestedBy).To(Equal("admin"))
@@ -191,11 +193,16 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		forged := build.Cluster(team, "claras")
 		forged.Annotations = map[string]string{v1alpha1.AnnotationNetworksFilled: "pods=10.100.0.0/20@pod-networks"}
 		Expect(clara.Create(ctx, forged)).To(MatchError(ContainSubstring("have the right to create ipclaims")))
+		forged.Annotations[clusterctlv1.DeleteForMoveAnnotation] = "" // which clusterctl sets only on what it deletes
+		Expect(clara.Create(ctx, forged)).To(MatchError(ContainSubstring("have the right to create ipclaims")))
 		plain := build.Cluster(team, "claras")
 		Expect(clara.Create(ctx, plain)).To(Succeed())
-		Expect(specs.Update(ctx, k8s, clara, plain, func(c *clusterv1.Cluster) {
-			c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-		})).To(MatchError(ContainSubstring("have the right to create ipclaims")))
+		for _, annotations := range []map[string]string{nil, {v1alpha1.AnnotationPods: "pod-networks", clusterctlv1.DeleteForMoveAnnotation: ""}} {
+			Expect(specs.Update(ctx, k8s, clara, plain, func(c *clusterv1.Cluster) {
+				c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+				c.Annotations = annotations
+			})).To(MatchError(ContainSubstring("have the right to create ipclaims")))
+		}
 
 		namespace := specs.Namespace(ctx, k8s, "quota")
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "claims"}}

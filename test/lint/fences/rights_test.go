@@ -23,7 +23,7 @@ func TestPoliciesExemptOnlyOperator(t *testing.T) {
 	const operator = "request.userInfo.username != 'system:serviceaccount:cadastre-system:cadastre-controller-manager'"
 	want := map[string][]string{
 		"cadastre-allocations":      {"CREATE,UPDATE ipam.cadastre.dev ipallocations", operator, "Fail"},
-		"cadastre-cluster-networks": {"CREATE,UPDATE cluster.x-k8s.io clusters", "!has(object.metadata.deletionTimestamp)", "!('clusterctl.cluster.x-k8s.io/delete-for-move' in object.metadata.?annotations.orValue({}))", "Fail"},
+		"cadastre-cluster-networks": {"CREATE,UPDATE cluster.x-k8s.io clusters", "!has(object.metadata.deletionTimestamp)", "Fail"},
 		"cadastre-filled-in": {
 			"UPDATE ipam.cadastre.dev ipclaims,ippools,localippools", "UPDATE ipam.cluster.x-k8s.io ipaddressclaims", operator, "Fail",
 		},
