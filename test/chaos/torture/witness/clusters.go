@@ -23,8 +23,12 @@ func (w *Witness) takeCluster(e Event) {
 		return
 	}
 	w.figures.Clusters++
+	if e.After.Metadata.Annotations[MovedAnnotation] != "" {
+		w.figures.Moved++
+		return
+	}
 	for _, block := range blocksOf(e.After) {
-		if w.claimFor(e.After, block) == nil {
+		if !w.isClaimed(e.After, block) {
 			w.violated(e, fmt.Sprintf("Cluster %s is stored, and no claim of it holds %s", e.After.key(), block), e.After)
 		}
 	}
@@ -45,14 +49,30 @@ func blocksOf(cluster *Object) []netip.Prefix {
 	return blocks
 }
 
-// claimFor returns the claim of a Cluster that has a block; nil if there is none.
+// isClaimed reports whether a claim of a Cluster holds a block.
+func (w *Witness) isClaimed(cluster *Object, block netip.Prefix) bool {
+	h := w.claimFor(cluster, block)
+	return h != nil && (h.holds || h.dispossessed)
+}
+
+// claimFor returns the claim of a Cluster that has a block, or asks for it; nil if there is none.
 func (w *Witness) claimFor(cluster *Object, block netip.Prefix) *holding {
 	for _, h := range w.claims {
-		if h.Metadata.Namespace == cluster.Metadata.Namespace && h.Block == block && (h.holds || h.dispossessed) && clusterOf(h.Object) == cluster.Metadata.Name {
+		if h.Metadata.Namespace == cluster.Metadata.Namespace && h.Block == block && clusterOf(h.Object) == cluster.Metadata.Name {
 			return h
 		}
 	}
 	return nil
+}
+
+// isTaken reports whether a block of a pool, or a part of it, is recorded.
+func (w *Witness) isTaken(block netip.Prefix) bool {
+	for place, at := range w.recorded {
+		if strings.HasPrefix(place, "pool ") && len(at.overlapping(block, "")) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // clusterOf returns the Cluster whose network a claim has; empty if it is none.
@@ -68,12 +88,14 @@ func (w *Witness) isKeptForCluster(h *holding) bool {
 }
 
 // unsettledClusters returns the Clusters whose blocks are not held, and the claims of those that are not
-// stored.
+// stored. Another holder may have got a block while its Cluster was moved: the claim reports it.
 func (w *Witness) unsettledClusters() []string {
 	var open []string
 	for key, cluster := range w.clusters {
 		for _, block := range blocksOf(cluster) {
-			if w.claimFor(cluster, block) == nil {
+			h := w.claimFor(cluster, block)
+			isLost := h != nil && cluster.Metadata.Annotations[MovedAnnotation] != "" && conflicts(h) && w.isTaken(block)
+			if !isLost && !w.isClaimed(cluster, block) {
 				open = append(open, fmt.Sprintf("Cluster %s: no claim holds %s", key, block))
 			}
 		}

@@ -37,6 +37,27 @@ func TestClusterHoldsBlocksByClaims(t *testing.T) {
 			t.Errorf("a lost claim is not noticed: %q", open)
 		}
 	})
+	scene(t, "that follow it when it is moved, and may have lost their blocks", func(s *story) {
+		waits := func(reason string) {
+			s.stores(Claims, "claim", "c", fmt.Sprintf(`"metadata":{"namespace":"team","name":"claim","uid":"c","annotations":{%q:"prod/pods/0"}},`+
+				`"spec":{"cidr":"10.4.0.0/24"},"status":{"conditions":[{"type":"Ready","reason":%q}]}`, networkAnnotation, reason))
+		}
+		isLost := func() bool {
+			return slices.ContainsFunc(s.witness.Unsettled(), func(what string) bool { return strings.Contains(what, "no claim holds 10.4.0.0/24") })
+		}
+		s.stores(Clusters, "prod", "k", fmt.Sprintf(`"metadata":{"namespace":"team","name":"prod","uid":"k","annotations":{%q:"yes",%q:"pods=10.4.0.0/24@shared"}}`, MovedAnnotation, filledAnnotation))
+		s.finds()
+		if waits("Conflict"); !isLost() {
+			t.Error("a conflict about a free block is not noticed")
+		}
+		s.records("r", "rival", "r", "10.4.0.0/25")
+		if isLost() {
+			t.Error("a conflict that is reported counts as wrong")
+		}
+		if waits("NoPool"); !isLost() {
+			t.Error("a lost block that is not reported is not noticed")
+		}
+	})
 	scene(t, "of its own", func(s *story) {
 		s.networkClaim("other", "10.4.0.0/24")
 		s.cluster("prod", "pods=10.4.0.0/24@shared")

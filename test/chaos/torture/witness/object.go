@@ -32,6 +32,8 @@ const (
 	AttemptAnnotation = "torture/attempt"
 	// AskedAnnotation is on a pool that states its CIDR itself.
 	AskedAnnotation = "torture/asked"
+	// MovedAnnotation is on a Cluster that is moved, and comes back before its claims.
+	MovedAnnotation = "torture/moved"
 )
 
 // Object holds the parts of an object that the witness reads, of every kind.

@@ -113,8 +113,9 @@ type Figures struct {
 	// AddressGrants are to IPAddressClaims.
 	AddressGrants int `json:"addressGrants"`
 	Releases      int `json:"releases"`
-	// Clusters were stored.
+	// Clusters were stored, and Moved of them when they came back from a move.
 	Clusters int `json:"clusters"`
+	Moved    int `json:"clustersMoved"`
 	// Served is the number of the allocations that had waited.
 	Served    int `json:"servedAfterWaiting"`
 	Overtaken int `json:"overtakenDuringFaults"`
