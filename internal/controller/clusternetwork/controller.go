@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -100,7 +101,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("clusternetwork").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(changed)).
-		Watches(&v1alpha1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(requestOfClaim)).
+		Watches(&v1alpha1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(requestOfClaim), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool { return !isKept(e.ObjectNew) },
+		})).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
 		Complete(c.Within.Limit(backoff.Passes(tracing.Passes(c.Tracer, "clusternetwork", c))))

@@ -166,6 +166,15 @@ func TestClusterOwnsClaim(t *testing.T) {
 			w.reconcile()
 			<-w.recorder.Events
 			got := w.claim()
+			for name, edit := range map[string]func(*v1alpha1.IPClaim){
+				"nothing": func(*v1alpha1.IPClaim) {}, "no owner": func(c *v1alpha1.IPClaim) { c.OwnerReferences = nil }, "no finalizer": func(c *v1alpha1.IPClaim) { c.Finalizers = nil },
+				"an attempt": func(c *v1alpha1.IPClaim) { c.Annotations[v1alpha1.AnnotationAttempt] = "2" }, "a deletion": func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) },
+			} {
+				changed := got.DeepCopy()
+				if edit(changed); isKept(changed) != (name == "nothing") {
+					t.Errorf("with %s changed, it is kept: %v", name, isKept(changed))
+				}
+			}
 			if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster" || got.OwnerReferences[0].Kind != "Cluster" {
 				t.Errorf("the owners are %+v", got.OwnerReferences)
 			}

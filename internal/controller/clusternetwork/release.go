@@ -31,6 +31,13 @@ func addOwner(claim *v1alpha1.IPClaim, cluster *clusterv1.Cluster) bool {
 	return true
 }
 
+// isKept reports whether a claim is as own leaves it: an update to that needs no pass, which would find
+// the other claims of the same Cluster as they were before they were written.
+func isKept(claim client.Object) bool {
+	return claim.GetDeletionTimestamp().IsZero() && claim.GetAnnotations()[v1alpha1.AnnotationAttempt] == "" &&
+		controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork) && len(claim.GetOwnerReferences()) > 0
+}
+
 // release lets claims go whose block the Cluster does not have: it removes the finalizer, so that they can be
 // deleted, and deletes those that an attempt to create the Cluster has left. The Cluster is read
 // live first: the cache may not show it yet, or not its last state.
