@@ -159,7 +159,8 @@ func TestClaimUpdateKeepsDefaultedFields(t *testing.T) {
 		{name: "the status is left out", kind: "IPClaim", how: updating, object: filled, old: addClaimStatus(filled)},
 		{name: "the status is emptied", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{}}`, old: addClaimStatus(filled)},
 		{name: "the status is null", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":null}`, old: addClaimStatus(filled)},
-		{name: "the status differs, which a policy refuses", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{"phase":"Pending"}}`, old: addClaimStatus(filled)},
+		{name: "the status differs", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{"phase":"Pending"}}`, old: addClaimStatus(filled)},
+		{name: "the allocation is that of another cluster", kind: "IPClaim", how: updating, object: strings.Replace(filled, `"allocationName":"`, `"allocationName":"other-`, 1), old: filled},
 		{name: "it had nothing", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: claimJSON(`{}`)},
 		{name: "the old is no JSON", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: `{`},
 	}.check(t, "claim-updated.txt", func(*testing.T, *stage) {})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -138,25 +139,30 @@ func (d *draft) setStatus(status v1alpha1.IPClaimStatus) {
 	d.changes = append(d.changes, jsonpatch.NewOperation("add", "/status", status))
 }
 
-// restoreStatus restores the status of an older object if it was left out. An empty status counts as
-// left out: clients that write whole objects send one.
-func (d *draft) restoreStatus(old map[string]any) error {
-	if status, ok := d.object["status"].(map[string]any); ok && len(status) > 0 {
+// putBack writes what an older object has over what an update states, or leaves out: fields that only the
+// operator writes. An update can be of the object in another cluster, from which `clusterctl move`
+// continues, or of a manifest that was exported before.
+func (d *draft) putBack(old map[string]any, path ...string) error {
+	was, found, _ := unstructured.NestedFieldNoCopy(old, path...)
+	now, _, _ := unstructured.NestedFieldNoCopy(d.object, path...)
+	if !found || reflect.DeepEqual(was, now) {
 		return nil
 	}
-	return d.set(old["status"], "status")
+	return d.set(was, path...)
 }
 
-// restoreResponse returns the answer to an update, which restores the fields of spec, and the status if
-// that is so, of the older object.
-func (d *draft) restoreResponse(oldText []byte, withStatus bool, names ...string) admission.Response {
+// restoreResponse returns the answer to an update: it restores the fields of spec of the older object, and
+// puts back those of the operator.
+func (d *draft) restoreResponse(oldText []byte, ofOperator [][]string, names ...string) admission.Response {
 	old := map[string]any{}
 	err := json.Unmarshal(oldText, &old)
 	if err == nil {
 		err = d.restore(old, names...)
 	}
-	if err == nil && withStatus {
-		err = d.restoreStatus(old)
+	for _, path := range ofOperator {
+		if err == nil {
+			err = d.putBack(old, path...)
+		}
 	}
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)

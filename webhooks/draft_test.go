@@ -36,12 +36,12 @@ func TestFieldIsSetInNullObject(t *testing.T) {
 	}
 }
 
-func TestOmittedStatusIsKept(t *testing.T) {
+func TestStatusIsPutBack(t *testing.T) {
 	old := map[string]any{"status": map[string]any{"phase": "Bound"}}
-	for sent, changes := range map[string]int{`{}`: 1, `{"status":{}}`: 1, `{"status":null}`: 1, `{"status":"none"}`: 1, `{"status":{"phase":"x"}}`: 0} {
+	for sent, changes := range map[string]int{`{}`: 1, `{"status":{}}`: 1, `{"status":null}`: 1, `{"status":"none"}`: 1, `{"status":{"phase":"x"}}`: 1, `{"status":{"phase":"Bound"}}`: 0} {
 		d, err := newDraft([]byte(sent))
 		must(t, err)
-		if err := d.restoreStatus(old); err != nil || len(d.changes) != changes {
+		if err := d.putBack(old, "status"); err != nil || len(d.changes) != changes {
 			t.Errorf("%s: %v, changes %v", sent, err, d.changes)
 		}
 	}

@@ -49,7 +49,7 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return d.restoreResponse(req.OldObject.Raw, true, "className", "ipFamily", "prefixLength", "cidr", "allocationName", "reclaimPolicy")
+		return d.restoreResponse(req.OldObject.Raw, [][]string{{"status"}, {"spec", "allocationName"}}, "className", "ipFamily", "prefixLength", "cidr", "reclaimPolicy")
 	}
 	claim := &v1alpha1.IPClaim{}
 	if err := m.decoder.Decode(req, claim); err != nil {

@@ -40,7 +40,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return d.restoreResponse(req.OldObject.Raw, false, "cidr", "ipFamily", "routingDomain")
+		return d.restoreResponse(req.OldObject.Raw, nil, "cidr", "ipFamily", "routingDomain")
 	}
 	obj := v1alpha1.NewPool(m.kind)
 	if err := m.decoder.Decode(req, obj); err != nil {
