@@ -3,6 +3,7 @@ package clusterctl
 import (
 	"context"
 	"fmt"
+	"io"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 // infrastructureGroup is the API group of the provider that is played.
@@ -32,19 +34,31 @@ func newFleet(ctx context.Context, on *management, name string, edits ...func(*c
 	GinkgoHelper()
 	f := &fleet{name: name, on: on}
 	on.Namespace(name)
-	cluster := &clusterv1.Cluster{ObjectMeta: f.meta(name)}
-	infrastructure := f.played("PlayedCluster", name)
+	f.cluster(ctx, edits...)
+	return f
+}
+
+// cluster makes the Cluster, and waits until it can be moved.
+func (f *fleet) cluster(ctx context.Context, edits ...func(*clusterv1.Cluster)) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{ObjectMeta: f.meta(f.name)}
+	infrastructure := f.played("PlayedCluster", f.name)
 	Expect(unstructured.SetNestedField(infrastructure.Object, true, "status", "initialization", "provisioned")).To(Succeed())
-	Expect(on.Create(ctx, infrastructure)).To(Succeed())
+	Expect(f.on.Create(ctx, infrastructure)).To(Succeed())
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: infrastructureGroup, Kind: infrastructure.GetKind(), Name: name,
+		APIGroup: infrastructureGroup, Kind: infrastructure.GetKind(), Name: f.name,
 	}
 	for _, edit := range edits {
 		edit(cluster)
 	}
-	Expect(on.Create(ctx, cluster)).To(Succeed())
+	Expect(f.on.Create(ctx, cluster)).To(Succeed())
 	f.provision(ctx)
-	return f
+}
+
+// stored returns the Cluster.
+func (f *fleet) stored(ctx context.Context) *clusterv1.Cluster {
+	GinkgoHelper()
+	return specs.Stored(ctx, f.on, &clusterv1.Cluster{ObjectMeta: f.meta(f.name)})
 }
 
 // provision waits until the Cluster can be moved. Without machines it would wait forever for its control
@@ -79,8 +93,7 @@ func (f *fleet) played(kind, name string) *unstructured.Unstructured {
 // machine makes a machine that belongs to the Cluster, for claims to belong to.
 func (f *fleet) machine(ctx context.Context, name string) *unstructured.Unstructured {
 	GinkgoHelper()
-	cluster := &clusterv1.Cluster{}
-	Expect(f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)).To(Succeed())
+	cluster := f.stored(ctx)
 	machine := f.played("PlayedMachine", name)
 	machine.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))})
 	Expect(f.on.Create(ctx, machine)).To(Succeed())
@@ -102,7 +115,12 @@ func (f *fleet) claim(ctx context.Context, machine *unstructured.Unstructured, c
 // move moves the namespace to another management cluster.
 func (f *fleet) move(ctx context.Context, to *management) {
 	GinkgoHelper()
-	repository.clusterctl(ctx, "move", "--namespace="+f.name, "--kubeconfig="+f.on.Kubeconfig(), "--to-kubeconfig="+to.Kubeconfig())
+	Expect(f.tryMove(ctx, to, GinkgoWriter)).To(Succeed())
+}
+
+// tryMove writes the log of clusterctl, and returns its error.
+func (f *fleet) tryMove(ctx context.Context, to *management, log io.Writer, args ...string) error {
+	return repository.try(ctx, log, append(args, "move", "--namespace="+f.name, "--kubeconfig="+f.on.Kubeconfig(), "--to-kubeconfig="+to.Kubeconfig())...)
 }
 
 // answered waits until so many claims of a namespace are ready, and returns the

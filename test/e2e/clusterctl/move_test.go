@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
 var _ = Describe("clusterctl move", func() {
@@ -97,12 +100,13 @@ var _ = Describe("clusterctl move", func() {
 		}).Should(Succeed())
 	})
 
-	It("takes the networks of a Cluster there and back", func(ctx context.Context) {
-		(&fleet{name: "networked", on: source}).pools(ctx, "10.218.0.0/26", "10.219.0.0/24")
-		f := newFleet(ctx, source, "networked", func(c *clusterv1.Cluster) {
-			c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-			c.Annotations = map[string]string{v1alpha1.AnnotationPods: "networked/28", v1alpha1.AnnotationControlPlaneEndpoint: "networked/32:443"}
-		})
+	It("takes the networks of a Cluster there and back, also those of the namespace's own pools", func(ctx context.Context) {
+		f := &fleet{name: "networked", on: source}
+		f.pools(ctx, "10.218.0.0/26", "10.219.0.0/24")
+		source.Namespace(f.name)
+		Expect(source.Create(ctx, build.Class("networked-own").LocalPools().Obj())).To(Succeed())
+		source.Pools(build.Pool("own").CIDR("10.220.0.0/26").Classes("networked-own").In(f.name))
+		f.cluster(ctx, networked("networked", "networked-own/28"))
 		before := f.networks(ctx)
 		rush := rushInto(ctx, source, "networked-rush", f.name+"-networks", 20)
 		for _, to := range []*management{target, source} {
@@ -114,6 +118,40 @@ var _ = Describe("clusterctl move", func() {
 		}
 		rush(ctx)
 		Expect(source.holders(ctx, f.name+"-networks")).To(HaveLen(2 + 20))
+		Expect(source.holders(ctx, "own")).To(HaveLen(1))
+	})
+
+	It("names the network that the target cannot hold, and can be repeated", func(ctx context.Context) {
+		for _, on := range []*management{source, target} {
+			(&fleet{name: "taken", on: on}).pools(ctx, "10.221.0.0/26", "10.222.0.0/24")
+		}
+		f := newFleet(ctx, source, "taken", networked("taken", ""))
+		f.localPool("own", func(spec *v1alpha1.PoolSpec) { spec.CIDR = "10.223.0.0/26" })
+		machine := f.machine(ctx, "m0")
+		f.claim(ctx, machine, f.asks("shared").Cluster(f.name))
+		f.claim(ctx, machine, f.asks("own").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "own").Cluster(f.name))
+		addresses, networks := source.answered(ctx, f.name, 2), f.networks(ctx)
+		target.Namespace("taken-rival")
+		rival := build.Claim("taken-rival", "rival").Class("taken").CIDR(f.stored(ctx).Spec.ClusterNetwork.Pods.CIDRBlocks[0]).Obj()
+		Expect(target.Create(ctx, rival)).To(Succeed())
+
+		log, ended := gbytes.NewBuffer(), make(chan error, 1)
+		moving, interrupt := context.WithCancel(ctx)
+		go func() { ended <- f.tryMove(moving, target, log, "-v=5") }()
+		Eventually(log).Should(gbytes.Say("cidr: %s is in use in pool taken-networks", rival.Spec.CIDR))
+		interrupt()
+		Eventually(ended).Should(Receive(HaveOccurred()))
+		Expect(f.networks(ctx)).To(Equal(networks))
+
+		Expect(target.Delete(ctx, rival)).To(Succeed())
+		Eventually(target.holders).WithArguments(ctx, f.name+"-networks").ShouldNot(ContainElement("taken-rival/rival"))
+		specs.Edited(ctx, source, f.stored(ctx), func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		f.move(ctx, target)
+		f.expectGone(ctx)
+		f.on = target
+		f.provision(ctx)
+		Expect(f.networks(ctx)).To(Equal(networks))
+		Expect(target.answered(ctx, f.name, 2)).To(Equal(addresses))
 	})
 
 	It("leaves behind the objects of no Cluster, and the pools that it copied", func(ctx context.Context) {
@@ -168,8 +206,7 @@ func (f *fleet) pausePools(ctx context.Context, on *management, paused bool) {
 // network claims a block for the whole Cluster.
 func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
 	GinkgoHelper()
-	cluster := &clusterv1.Cluster{}
-	Expect(f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)).To(Succeed())
+	cluster := f.stored(ctx)
 	claim := build.Claim(f.name, "network").Pool(f.name + "-networks").Length(28).Obj()
 	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))}
 	Expect(f.on.Create(ctx, claim)).To(Succeed())
@@ -177,17 +214,26 @@ func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
 	return claim
 }
 
+// networked has the pods, the endpoint and, if its class is not empty, the services of a Cluster filled in.
+func networked(class, services string) func(*clusterv1.Cluster) {
+	return func(c *clusterv1.Cluster) {
+		c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+		c.Annotations = map[string]string{
+			v1alpha1.AnnotationPods: class + "/28", v1alpha1.AnnotationServices: services, v1alpha1.AnnotationControlPlaneEndpoint: class + "/32:443",
+		}
+	}
+}
+
 // networks waits until the Cluster owns the claims of its networks, and returns their blocks and what the
 // Cluster has.
 func (f *fleet) networks(ctx context.Context) map[string]string {
 	GinkgoHelper()
-	cluster := &clusterv1.Cluster{}
-	Expect(f.on.Get(ctx, client.ObjectKey{Namespace: f.name, Name: f.name}, cluster)).To(Succeed())
+	cluster := f.stored(ctx)
 	var networks map[string]string
 	Eventually(func(g Gomega) {
 		claims := &v1alpha1.IPClaimList{}
 		g.Expect(f.on.List(ctx, claims, client.InNamespace(f.name))).To(Succeed())
-		g.Expect(claims.Items).To(HaveLen(2))
+		g.Expect(claims.Items).To(HaveLen(strings.Count(cluster.Annotations[v1alpha1.AnnotationNetworksFilled], "@")))
 		networks = map[string]string{}
 		for _, claim := range claims.Items {
 			g.Expect(claim.OwnerReferences).To(ConsistOf(HaveField("UID", cluster.UID)))
@@ -196,7 +242,8 @@ func (f *fleet) networks(ctx context.Context) map[string]string {
 			networks[claim.Name] = claim.Status.AllocatedCIDR
 		}
 	}).Should(Succeed())
-	networks["pods"], networks["endpoint"] = fmt.Sprint(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks), cluster.Spec.ControlPlaneEndpoint.Host
+	networks["pods"], networks["services"] = fmt.Sprint(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks), fmt.Sprint(cluster.Spec.ClusterNetwork.Services.CIDRBlocks)
+	networks["endpoint"] = cluster.Spec.ControlPlaneEndpoint.Host
 	return networks
 }
 
@@ -224,7 +271,7 @@ func (f *fleet) expectGone(ctx context.Context) {
 	Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	Eventually(func(g Gomega) {
 		for _, list := range []client.ObjectList{
-			&ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}, &v1alpha1.IPClaimList{}, &v1alpha1.IPAllocationList{},
+			&ipamv1.IPAddressClaimList{}, &ipamv1.IPAddressList{}, &v1alpha1.IPClaimList{}, &v1alpha1.IPAllocationList{}, &v1alpha1.LocalIPPoolList{},
 		} {
 			g.Expect(f.on.List(ctx, list, client.InNamespace(f.name))).To(Succeed())
 			g.Expect(list).To(HaveField("Items", BeEmpty()))

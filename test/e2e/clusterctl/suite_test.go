@@ -3,8 +3,10 @@
 package clusterctl
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,8 +90,7 @@ func newRepo(ctx context.Context, m *management) *repo {
 	root := suite.ModuleRoot(GinkgoTB())
 	r := &repo{root: root, dir: GinkgoT().TempDir()}
 	for _, version := range []string{release, next} {
-		out, err := r.command(ctx, "make", "release-manifests", "VERSION="+version, "OUT="+r.path("ipam-cadastre", version))
-		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(r.command(ctx, GinkgoWriter, "make", "release-manifests", "VERSION="+version, "OUT="+r.path("ipam-cadastre", version))).To(Succeed())
 	}
 	module, err := m.ClusterAPIDir(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -119,25 +120,28 @@ func (r *repo) write(content string, elements ...string) {
 	Expect(os.WriteFile(r.path(elements...), []byte(content), 0o600)).To(Succeed())
 }
 
-// clusterctl runs clusterctl, and returns its standard output and its log. If it retries for
-// minutes it has failed.
+// clusterctl runs clusterctl, and returns its standard output and its log.
 func (r *repo) clusterctl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
+	var log bytes.Buffer
+	err := r.try(ctx, io.MultiWriter(&log, GinkgoWriter), args...)
+	Expect(err).NotTo(HaveOccurred(), log.String())
+	return log.String()
+}
+
+// try runs clusterctl, and returns its error, too. If it retries for minutes it has failed.
+func (r *repo) try(ctx context.Context, log io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	out, err := r.command(ctx, filepath.Join(r.root, "bin", "capi", "clusterctl"), append(args, "--config="+r.path("clusterctl.yaml"))...)
-	GinkgoWriter.Println(out)
-	Expect(err).NotTo(HaveOccurred(), out)
-	return out
+	return r.command(ctx, log, filepath.Join(r.root, "bin", "capi", "clusterctl"), append(args, "--config="+r.path("clusterctl.yaml"))...)
 }
 
 // command runs without the configuration and the home of the user that runs the tests.
-func (r *repo) command(ctx context.Context, name string, args ...string) (string, error) {
+func (r *repo) command(ctx context.Context, log io.Writer, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = r.root
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.root, log, log
 	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "XDG_CONFIG_HOME="+r.path("xdg"))
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return cmd.Run()
 }
 
 var ours = client.MatchingLabels{"cluster.x-k8s.io/provider": "ipam-cadastre"}
