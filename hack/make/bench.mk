@@ -4,7 +4,7 @@ BENCH_COUNT ?= 5
 RECORDS ?= 100000
 
 .PHONY: bench
-bench: $(assets) build bin/bench ## Measure the operator on a control plane of its own, into out/: about an hour; QUICK=1: 3 minutes.
+bench: $(assets) build capi bin/bench ## Measure the operator on a control plane of its own, into out/: about an hour; QUICK=1: 3 minutes.
 	@bin/bench --out=out $(if $(QUICK),--quick) $(if $(ONLY),--only=$(ONLY)) $(if $(PROFILE),--profile=$(PROFILE))
 
 # Write what make bench measured last into docs/benchmarks.md.

@@ -12,12 +12,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -26,6 +28,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
@@ -99,6 +102,37 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 
 		remove(ctx, cluster)
 		Eventually(claimsOf).WithArguments(ctx, cluster).Should(BeEmpty())
+	})
+
+	It("of Clusters that are created at once are disjoint, and each claimed once", func(ctx context.Context) {
+		const clients = 10
+		clusters := make([]*clusterv1.Cluster, suite.Sized(200, 40))
+		create := func(client int) error {
+			for i := client; i < len(clusters); i += clients {
+				clusters[i] = asking(fmt.Sprint("many-", i), "pods", "pod-networks/28", "services", "service-networks/28", "control-plane-endpoint", "vips")
+				if err := k8s.Create(ctx, clusters[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		var group errgroup.Group
+		for client := range clients {
+			group.Go(func() error { return create(client) })
+		}
+		Expect(group.Wait()).To(Succeed())
+		blocks := sets.New[string]()
+		for _, cluster := range clusters {
+			blocks.Insert(cluster.Spec.ClusterNetwork.Pods.CIDRBlocks[0], cluster.Spec.ClusterNetwork.Services.CIDRBlocks[0], cluster.Spec.ControlPlaneEndpoint.Host)
+			Eventually(claimsOf).WithArguments(ctx, cluster).Should(And(HaveLen(3), HaveEach(isOwned)))
+		}
+		Expect(blocks).To(HaveLen(3 * len(clusters))) // of one length in each pool
+		for _, cluster := range clusters {
+			remove(ctx, cluster)
+		}
+		for _, cluster := range clusters {
+			Eventually(claimsOf).WithArguments(ctx, cluster).Should(BeEmpty())
+		}
 	})
 
 	It("follow the defaults of the Namespace, unless the Cluster opts out", func(ctx context.Context) {

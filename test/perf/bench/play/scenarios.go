@@ -194,10 +194,16 @@ func (w *World) addressClaims(ctx context.Context) error {
 }
 
 // clusters measures Clusters of Cluster API with and without their networks, beside claims: 200 of each by
-// 10 clients.
+// 10 clients. Cluster API's manager runs, too.
 func (w *World) clusters(ctx context.Context) error {
 	byClass := claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} })
 	contenders := []contender{clusterAPICluster(0), clusterAPICluster(1), clusterAPICluster(3), byClass}
+	if err := w.restartCluster(ctx); err != nil {
+		return err
+	}
+	if err := w.cluster.StartClusterAPI(ctx); err != nil {
+		return fmt.Errorf("starting Cluster API's manager: %w", err)
+	}
 	if err := w.afresh(ctx, contenders...); err != nil {
 		return err
 	}
