@@ -54,6 +54,8 @@ type Selection struct {
 	Resource string
 	// Namespace is empty for all namespaces.
 	Namespace string
+	// Labels holds a label selector; empty: all objects.
+	Labels string
 	// Fields is nil for all objects.
 	Fields fields.Selector
 }
@@ -98,6 +100,7 @@ func NewReadingSource(restClient rest.Interface, selection Selection, read func(
 }
 
 func (s Selection) request(restClient rest.Interface, options metav1.ListOptions) *rest.Request {
+	options.LabelSelector = s.Labels
 	if s.Fields != nil {
 		options.FieldSelector = s.Fields.String()
 	}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,4 +181,9 @@ func (s viewState) holds(holder live.Object) (live.Block, bool) {
 		}
 	}
 	return live.Block{}, false
+}
+
+// any reports whether a block meets a condition.
+func (s viewState) any(meets func(live.Block) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(s.blocks)), meets)
 }

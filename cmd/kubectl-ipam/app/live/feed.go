@@ -24,6 +24,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
@@ -346,23 +347,25 @@ func NewSources(config *rest.Config, reader client.Reader, scheme *runtime.Schem
 func (s *Sources) feeds(l *Live) []*feed {
 	notBound := fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.ClaimBound))
 	return []*feed{
-		{resource: "ippools", first: true, store: l.poolStore(ipam.PoolKindIPPool), source: source[v1alpha1.IPPool](s, "ippools", nil, dropped)},
-		{resource: "localippools", first: true, namespaced: true, store: l.poolStore(ipam.PoolKindLocalIPPool), source: source[v1alpha1.LocalIPPool](s, "localippools", nil, dropped)},
+		{resource: "ippools", first: true, store: l.poolStore(ipam.PoolKindIPPool), source: source[v1alpha1.IPPool](s, kubeutil.Selection{Resource: "ippools"}, dropped)},
+		{resource: "localippools", first: true, namespaced: true, store: l.poolStore(ipam.PoolKindLocalIPPool), source: source[v1alpha1.LocalIPPool](s, kubeutil.Selection{Resource: "localippools"}, dropped)},
 		{resource: "ipallocations", namespaced: true, store: l.recordStore(), source: func(namespace string) (kubeutil.StreamingSource, error) {
 			return s.records.Records(namespace, readRecord), nil
 		}},
-		{resource: "ipclaims", namespaced: true, store: l.claimStore(), source: source[v1alpha1.IPClaim](s, "ipclaims", notBound, dropped)},
-		{resource: "ipclasses", quiet: true, store: l.classStore(), source: source[v1alpha1.IPClass](s, "ipclasses", nil, dropped)},
-		{resource: "ipaddressclaims", namespaced: true, optional: true, store: l.addressClaimStore(), source: source[ipamv1.IPAddressClaim](s, "ipaddressclaims", nil, short)},
+		{resource: "ipclaims", namespaced: true, store: l.claimStore(), source: source[v1alpha1.IPClaim](s, kubeutil.Selection{Resource: "ipclaims", Fields: notBound}, dropped)},
+		{resource: "ipclaims", namespaced: true, quiet: true, store: l.clusterClaimStore(), source: source[v1alpha1.IPClaim](s, kubeutil.Selection{Resource: "ipclaims", Labels: convert.LabelClusterName}, identified)},
+		{resource: "ipclasses", quiet: true, store: l.classStore(), source: source[v1alpha1.IPClass](s, kubeutil.Selection{Resource: "ipclasses"}, dropped)},
+		{resource: "ipaddressclaims", namespaced: true, optional: true, store: l.addressClaimStore(), source: source[ipamv1.IPAddressClaim](s, kubeutil.Selection{Resource: "ipaddressclaims"}, short)},
 	}
 }
 
-// source returns a function that makes a source in one namespace or in all.
+// source returns a function that makes a source of the selected objects in one namespace or in all.
 func source[T any, P interface {
 	*T
 	client.Object
-}](s *Sources, resource string, which fields.Selector, transform cache.TransformFunc) func(namespace string) (kubeutil.StreamingSource, error) {
+}](s *Sources, selection kubeutil.Selection, transform cache.TransformFunc) func(namespace string) (kubeutil.StreamingSource, error) {
 	return func(namespace string) (kubeutil.StreamingSource, error) {
-		return kubeutil.NewStreamingSource[T, P](s.config, s.httpClient, s.scheme, kubeutil.Selection{Resource: resource, Namespace: namespace, Fields: which}, transform)
+		selection.Namespace = namespace
+		return kubeutil.NewStreamingSource[T, P](s.config, s.httpClient, s.scheme, selection, transform)
 	}
 }

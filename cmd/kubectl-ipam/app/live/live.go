@@ -171,7 +171,7 @@ func inWords(errs []error) string {
 	for _, reason := range slices.Sorted(maps.Keys(concerned)) {
 		text := reason
 		if whats := slices.DeleteFunc(concerned[reason], func(what string) bool { return what == "" }); len(whats) > 0 {
-			text = "cannot read " + strings.Join(slices.Sorted(slices.Values(whats)), ", ") + ": " + reason
+			text = "cannot read " + strings.Join(slices.Compact(slices.Sorted(slices.Values(whats))), ", ") + ": " + reason
 		}
 		texts = append(texts, text)
 	}

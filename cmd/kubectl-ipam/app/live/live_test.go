@@ -12,6 +12,7 @@ func TestBehindListsEachReasonOnce(t *testing.T) {
 		&requestError{"watch", "ippools", refused},
 		errors.New("nothing was heard of ipclasses for 2m30s: it is listed again"),
 		&requestError{"list", "ipallocations", refused},
+		&requestError{"watch", "ipallocations", refused},
 		&requestError{"list", "ipclaims", errors.New("forbidden")},
 	})
 	want := "cannot read ipallocations, ippools: connection refused; cannot read ipclaims: forbidden; nothing was heard of ipclasses for 2m30s: it is listed again"

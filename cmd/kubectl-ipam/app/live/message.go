@@ -114,6 +114,7 @@ type Block struct {
 	Terminating  bool   `json:"terminating"`
 	Holder       Object `json:"holder"`
 	Allocation   string `json:"allocation"`
+	Cluster      string `json:"cluster"`
 	Project      string `json:"project"`
 	Class        string `json:"class"`
 	RequestedBy  string `json:"requestedBy"`
@@ -140,6 +141,7 @@ type Waiting struct {
 	// Length is -1 if the claim asks for none.
 	Length  int      `json:"length"`
 	Pools   []string `json:"pools"`
+	Cluster string   `json:"cluster"`
 	Class   string   `json:"class"`
 	Reason  string   `json:"reason"`
 	Message string   `json:"message"`

@@ -191,12 +191,20 @@ func (l *Live) updateUsage(change *Change) time.Duration {
 	return delay
 }
 
-// updateBlocks shows the blocks that have changed.
+// updateBlocks shows the blocks that have changed, or whose holder has changed its Cluster.
 func (l *Live) updateBlocks(change *Change) {
 	s := &l.state
 	defer clear(s.changed)
+	defer clear(s.regrouped)
 	if len(l.subscribers) == 0 {
 		return
+	}
+	if len(s.regrouped) > 0 {
+		for uid, record := range s.records {
+			if s.regrouped[record.Holder] {
+				s.changed[uid] = true
+			}
+		}
 	}
 	var records []*register.Record
 	for uid := range s.changed {
@@ -209,7 +217,7 @@ func (l *Live) updateBlocks(change *Change) {
 	slices.SortFunc(records, register.ByBlock)
 	slices.Sort(change.gone.Blocks)
 	for _, record := range records {
-		change.blocks = append(change.blocks, blockMessage(s.shown.register, record))
+		change.blocks = append(change.blocks, blockMessage(s.shown.register, record, s.clusters[record.Holder]))
 	}
 }
 

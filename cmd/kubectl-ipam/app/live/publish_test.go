@@ -36,33 +36,38 @@ func (o objects) put(t *testing.T, l *Live, obj client.Object) {
 	obj.SetResourceVersion(fmt.Sprint(rand.Uint64()))
 	obj.SetGeneration(int64(rand.Uint32()))
 	o[key] = obj
-	if err := storeOf(l, obj).Update(obj.DeepCopyObject()); err != nil {
-		t.Fatal(err)
+	for _, store := range storesOf(l, obj) {
+		if err := store.Update(obj.DeepCopyObject()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
 func (o objects) remove(t *testing.T, l *Live, key string) {
 	t.Helper()
-	if err := storeOf(l, o[key]).Delete(o[key].DeepCopyObject()); err != nil {
-		t.Fatal(err)
+	for _, store := range storesOf(l, o[key]) {
+		if err := store.Delete(o[key].DeepCopyObject()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	delete(o, key)
 }
 
-func storeOf(l *Live, obj client.Object) cache.ReflectorStore {
+// storesOf returns the stores to which an object is delivered: an IPClaim as one of a Cluster, too.
+func storesOf(l *Live, obj client.Object) []cache.ReflectorStore {
 	switch obj.(type) {
 	case *v1alpha1.IPPool:
-		return l.poolStore(ipam.PoolKindIPPool)
+		return []cache.ReflectorStore{l.poolStore(ipam.PoolKindIPPool)}
 	case *v1alpha1.LocalIPPool:
-		return l.poolStore(ipam.PoolKindLocalIPPool)
+		return []cache.ReflectorStore{l.poolStore(ipam.PoolKindLocalIPPool)}
 	case *v1alpha1.IPAllocation:
-		return l.recordStore()
+		return []cache.ReflectorStore{l.recordStore()}
 	case *v1alpha1.IPClaim:
-		return l.claimStore()
+		return []cache.ReflectorStore{l.claimStore(), l.clusterClaimStore()}
 	case *v1alpha1.IPClass:
-		return l.classStore()
+		return []cache.ReflectorStore{l.classStore()}
 	case *ipamv1.IPAddressClaim:
-		return l.addressClaimStore()
+		return []cache.ReflectorStore{l.addressClaimStore()}
 	default:
 		panic(fmt.Sprintf("%T is not watched", obj))
 	}
@@ -167,10 +172,8 @@ func TestSubscriberStateMatchesFreshSubscription(t *testing.T) {
 					following.take(<-subscription.changes)
 				}
 				fresh := newLive(clock.RealClock{})
-				for _, obj := range stored {
-					if err := storeOf(fresh, obj).Update(obj.DeepCopyObject()); err != nil {
-						t.Fatal(err)
-					}
+				for _, obj := range maps.Clone(stored) {
+					stored.put(t, fresh, obj)
 				}
 				want := followerOf(fresh.Subscribe())
 				if diff := cmp.Diff(want, following, cmp.AllowUnexported(follower{})); diff != "" {
@@ -190,7 +193,7 @@ func TestSubscriberStateMatchesFreshSubscription(t *testing.T) {
 func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	n := random.IntN(6)
 	root, child := fmt.Sprint("root-", n%3), fmt.Sprint("child-", n)
-	switch random.IntN(12) {
+	switch random.IntN(13) {
 	case 0:
 		stored.put(t, l, build.Pool(root).CIDR(fmt.Sprintf("10.%d.0.0/16", n%3)).Domain([]string{"default", "lab"}[random.IntN(2)]).
 			Reserved(fmt.Sprintf("10.%d.%d.0/24", n%3, random.IntN(4))).Classes("small").Obj())
@@ -210,6 +213,8 @@ func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 		stored.put(t, l, build.Class("small").Default().Obj())
 	case 10:
 		stored.put(t, l, build.Pool(fmt.Sprint("own-", n)).CIDR("172.16.0.0/24").In("team"))
+	case 11:
+		stored.put(t, l, networkClaim(fmt.Sprint("r", n), []string{"", "prod", "dev"}[random.IntN(3)]))
 	default:
 		for _, key := range slices.Sorted(maps.Keys(stored)) {
 			if random.IntN(len(stored)) < 2 {

@@ -81,13 +81,14 @@ func usageMessage(u register.Usage, isCounted bool) *Usage {
 	return usage
 }
 
-// blockMessage returns the message of a record, with its pool in a register.
-func blockMessage(r *register.Register, record *register.Record) Block {
+// blockMessage returns the message of a record, with its pool in a register, and the Cluster of its
+// holder.
+func blockMessage(r *register.Register, record *register.Record, cluster string) Block {
 	block := Block{
 		ID: record.UID, CIDR: record.Block.String(), State: string(record.State), Child: childOf(record),
 		Terminating: record.Terminating,
 		Holder:      Object{Kind: record.Holder.Kind, Namespace: record.Holder.Namespace, Name: record.Holder.Name},
-		Allocation:  record.Name.String(), Project: record.Project, Class: record.Class, RequestedBy: record.RequestedBy,
+		Allocation:  record.Name.String(), Cluster: cluster, Project: record.Project, Class: record.Class, RequestedBy: record.RequestedBy,
 		Since: stamp(record.Since), ReleaseAfter: stamp(record.ReleaseAfter),
 	}
 	if record.Purpose == ipam.PurposePool && record.State == ipam.StateBound {
@@ -146,7 +147,7 @@ func waiterOfAddressClaim(claim *ipamv1.IPAddressClaim) *waiter {
 
 func newWaiter(claim client.Object, kind string, conditions []metav1.Condition, request ipam.Request, isValid bool) *waiter {
 	w := &waiter{Waiting: Waiting{
-		ID: string(claim.GetUID()), Kind: kind, Namespace: claim.GetNamespace(), Name: claim.GetName(), Length: -1, Pools: []string{},
+		ID: string(claim.GetUID()), Kind: kind, Namespace: claim.GetNamespace(), Name: claim.GetName(), Length: -1, Pools: []string{}, Cluster: clusterOf(claim),
 		Reason: "NoAnswer", Message: "no operator has answered it: see whether Cadastre runs", Since: stamp(claim.GetCreationTimestamp().Time),
 	}}
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {

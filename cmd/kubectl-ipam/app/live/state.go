@@ -22,6 +22,8 @@ type state struct {
 	records       map[string]*register.Record
 	claims        map[string]*v1alpha1.IPClaim
 	addressClaims map[string]*ipamv1.IPAddressClaim
+	// clusters holds the names of the Clusters of Cluster API, by the claim that has a network of theirs.
+	clusters map[ipam.Holder]string
 	// invalid holds the reasons why records could not be read, by UID.
 	invalid map[string]error
 	// held holds the records of each pool, by UID; no pool has an empty map.
@@ -33,6 +35,8 @@ type state struct {
 	// changed.
 	changed map[string]bool
 	used    map[ipam.PoolKey]bool
+	// regrouped holds the claims whose Cluster has changed.
+	regrouped map[ipam.Holder]bool
 	// structure is set when something has changed by which pools and claims are shown, and
 	// status when the operator has written the status of a pool.
 	structure, status bool
@@ -67,7 +71,7 @@ func newState() state {
 		records: map[string]*register.Record{}, poolRecords: map[string]*register.Record{},
 		claims: map[string]*v1alpha1.IPClaim{}, addressClaims: map[string]*ipamv1.IPAddressClaim{},
 		invalid: map[string]error{}, held: map[ipam.PoolKey]map[string]*register.Record{},
-		changed: map[string]bool{}, used: map[ipam.PoolKey]bool{}, structure: true,
+		clusters: map[ipam.Holder]string{}, regrouped: map[ipam.Holder]bool{}, changed: map[string]bool{}, used: map[ipam.PoolKey]bool{}, structure: true,
 		shown: shown{register: register.Build(&register.Objects{}), pools: map[ipam.PoolKey]*shownPool{}, claims: map[string]Waiting{}},
 	}
 }
@@ -154,6 +158,18 @@ func (s *state) putPool(pool v1alpha1.Pool) {
 func (s *state) removePool(key ipam.PoolKey) {
 	delete(s.pools, key)
 	s.structure, s.built = true, nil
+}
+
+// putCluster takes over the Cluster that has the network of a claim; empty: none has.
+func (s *state) putCluster(claim ipam.Holder, cluster string) {
+	if s.clusters[claim] == cluster {
+		return
+	}
+	s.clusters[claim] = cluster
+	if cluster == "" {
+		delete(s.clusters, claim)
+	}
+	s.regrouped[claim] = true
 }
 
 // objects returns the objects that a register is put together of: with all records, or those of

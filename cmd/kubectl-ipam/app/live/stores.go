@@ -163,6 +163,24 @@ func (l *Live) claimStore() cache.ReflectorStore {
 	return keyed(l, l.state.claims, uidOf, func(claim *v1alpha1.IPClaim) bool { return claim.Status.Phase != v1alpha1.ClaimBound })
 }
 
+// clusterClaimStore returns the store of the IPClaims of Clusters, of which only the Cluster is kept.
+func (l *Live) clusterClaimStore() cache.ReflectorStore {
+	holder := func(claim *v1alpha1.IPClaim) ipam.Holder {
+		return convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})
+	}
+	return &store[ipam.Holder, *v1alpha1.IPClaim]{
+		live: l, read: as[*v1alpha1.IPClaim], key: holder,
+		known:  func() []ipam.Holder { return slices.Collect(maps.Keys(l.state.clusters)) },
+		put:    func(claim *v1alpha1.IPClaim) { l.state.putCluster(holder(claim), clusterOf(claim)) },
+		remove: func(claim ipam.Holder) { l.state.putCluster(claim, "") },
+	}
+}
+
+// clusterOf returns the name of the Cluster that has the network of a claim; empty if none has.
+func clusterOf(claim client.Object) string {
+	return convert.ClusterOfClaim(claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork])
+}
+
 func (l *Live) classStore() cache.ReflectorStore {
 	return keyed(l, l.state.classes, (*v1alpha1.IPClass).GetName, func(*v1alpha1.IPClass) bool { return true })
 }
@@ -201,6 +219,18 @@ func short(obj any) (any, error) {
 	}
 	kept := &ipamv1.IPAddressClaim{}
 	kept.UID, kept.Status.AddressRef.Name = claim.UID, "has one"
+	return kept, nil
+}
+
+// identified reduces an IPClaim of a Cluster to its identity and its Cluster's.
+func identified(obj any) (any, error) {
+	claim, err := as[*v1alpha1.IPClaim](obj)
+	if err != nil {
+		return obj, err
+	}
+	kept := &v1alpha1.IPClaim{}
+	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = claim.Namespace, claim.Name, claim.UID, claim.ResourceVersion
+	kept.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: claim.Annotations[v1alpha1.AnnotationClusterNetwork]}
 	return kept, nil
 }
 

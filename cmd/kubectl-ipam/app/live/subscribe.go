@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 const (
@@ -26,6 +27,7 @@ type Subscription struct {
 	live     *Live
 	register *register.Register
 	records  []*register.Record
+	clusters map[ipam.Holder]string
 	changes  chan *Change
 	// items counts the items that wait in changes. The lock of live guards it.
 	items int
@@ -40,7 +42,7 @@ func (l *Live) Subscribe() *Subscription {
 		Unread: l.state.shown.unread, Pools: l.shownPools(),
 		Waiting: slices.SortedFunc(maps.Values(l.state.shown.claims), bySince),
 		live:    l, register: l.state.shown.register,
-		records: slices.Collect(maps.Values(l.state.records)),
+		records: slices.Collect(maps.Values(l.state.records)), clusters: maps.Clone(l.state.clusters),
 		changes: make(chan *Change, mostChanges),
 	}
 	l.subscribers[s] = struct{}{}
@@ -83,7 +85,7 @@ func (s *Subscription) Blocks() iter.Seq[[]Block] {
 		for chunk := range slices.Chunk(records, mostBlocks) {
 			blocks := make([]Block, len(chunk))
 			for i, record := range chunk {
-				blocks[i] = blockMessage(s.register, record)
+				blocks[i] = blockMessage(s.register, record, s.clusters[record.Holder])
 			}
 			if !yield(blocks) {
 				return

@@ -217,10 +217,13 @@ func filled(t *testing.T) *cluster {
 	waits.Status = v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPoolExhausted, Message: "no free /16 in pool west",
 	}}}
+	waits.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: "prod/control-plane-endpoint/0"}
+	pods := build.Claim("team", "apps").Obj()
+	pods.Annotations, pods.Status.Phase = map[string]string{v1alpha1.AnnotationClusterNetwork: "prod/pods/0"}, v1alpha1.ClaimBound
 	c.put(
 		ready(limited, "10.0.0.0/8"), ready(build.Pool("west").Child("core", 16).CIDR("10.1.0.0/16").Classes("subnets").Network(16, "10.1.0.1").Obj(), "10.1.0.0/16"),
 		build.Pool("own").CIDR("2001:db8::/64").In("team"), build.Class("subnets").Default().Obj(), waits,
-		build.AddressClaim("team", "machine-0").Pool("missing").Obj(),
+		build.AddressClaim("team", "machine-0").Pool("missing").Obj(), pods,
 		record(ipam.DomainNamed("default", ipam.IPv4), "ippool.core", "10.0.0.0/8", convert.HolderOfPool(core)),
 		record(core, "ippool.west", "10.1.0.0/16", convert.HolderOfPool(west)),
 		record(core, "drained", "10.9.0.8/29", claimOf("drained")),
