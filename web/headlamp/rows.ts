@@ -1,6 +1,6 @@
 // Makes the rows of the table beside the map.
 
-import { arrange, COLUMNS, SHOWN, thingsOf } from '../page/list.js';
+import { arrange, COLUMNS as ALL_COLUMNS, SHOWN, thingsOf } from '../page/list.js';
 import type { Store } from '../page/store.js';
 import { keyOf } from '../page/strips.js';
 import type { ObjectName } from './ObjectLink';
@@ -17,7 +17,10 @@ export interface TableRow {
 /** A pool, a block, a waiting claim, or a range of the map, in the form of the page's modules. */
 export type Thing = object;
 
-export { COLUMNS, SHOWN };
+export { SHOWN };
+
+/** The columns of the table. The plug-in does not know the Clusters that have networks. */
+export const COLUMNS = ALL_COLUMNS.filter(column => column.id !== 'cluster');
 
 /** Holds the order and the filter of the table. */
 export interface Arrangement {

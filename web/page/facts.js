@@ -63,6 +63,7 @@ function ofBlock(store, block, now) {
     ['Holder', [holderLink(block)]],
     ['Pool', poolsAbove(store, block.pool)],
     ['Routing domain', [block.domain || 'not known']],
+    ['Cluster', clusterLink(block)],
     ['Project', block.project ? [{ text: block.project, filter: `project:${block.project}` }] : []],
     ['Class', block.class ? [{ text: block.class, filter: `class:${block.class}` }] : []],
     ['Requested by', [block.requestedBy]],
@@ -84,6 +85,10 @@ function ofBlock(store, block, now) {
     facts: known(facts), notes, commands, who: bare(block), pool: block.pool,
     release: claimed ? { namespace: block.holderNamespace, name: block.holderName, cidr: block.cidr } : null,
   }
+}
+
+function clusterLink({ cluster }) {
+  return cluster ? [{ text: cluster, filter: `cluster:${cluster}` }] : []
 }
 
 /** Returns a block in the form that people write: if it is an address, without a length. */
@@ -176,6 +181,7 @@ function ofWaiting(store, claim, now) {
     ['Asks for', [`${asks}${claim.class ? ` of class ${claim.class}` : ''}`]],
     ['Pools', some(claim.pools, poolLink), 'list'],
     ['Namespace', [{ text: claim.namespace, filter: `namespace:${claim.namespace}` }]],
+    ['Cluster', clusterLink(claim)],
     ['Waits since', [moment(claim.since, now)]],
   ]
   return {

@@ -6,7 +6,7 @@ import { poolName, STATES } from './words.js'
 
 /** The names of fields that a user can type, and their names here. */
 export const FIELDS = {
-  pool: 'pool', namespace: 'namespace', ns: 'namespace', project: 'project', class: 'class',
+  pool: 'pool', namespace: 'namespace', ns: 'namespace', cluster: 'cluster', project: 'project', class: 'class',
   claim: 'claim', name: 'claim', state: 'state', kind: 'kind', machine: 'machine', address: 'address', cidr: 'address',
 }
 
@@ -24,29 +24,29 @@ export function splitField(word) {
 
 /**
  * Returns the texts of a pool, a block, a waiting claim, or a row of the map.
- * @returns {{cidr: string, state: string, pool: string, kind: string, namespace: string, claim: string, project: string, class: string}}
+ * @returns {{cidr: string, state: string, pool: string, kind: string, namespace: string, claim: string, cluster: string, project: string, class: string}}
  */
 export function textsOf(thing) {
   if ('known' in thing) {
     return {
       cidr: thing.cidr, state: thing.known ? (thing.phase || '').toLowerCase() : STATES.unknown, pool: thing.parent ? poolName(thing.parent) : '',
-      kind: thing.kind, namespace: thing.namespace ?? '', claim: thing.name, project: thing.project ?? '', class: (thing.classes ?? []).join(', '),
+      kind: thing.kind, namespace: thing.namespace ?? '', claim: thing.name, cluster: '', project: thing.project ?? '', class: (thing.classes ?? []).join(', '),
     }
   }
   if ('reason' in thing) {
     return {
       cidr: thing.cidr || (thing.length >= 0 ? `any /${thing.length}` : ''), state: `waiting: ${thing.reason}`, pool: thing.pools.length === 1 ? poolName(thing.pools[0]) : '',
-      kind: thing.kind, namespace: thing.namespace, claim: thing.name, project: '', class: thing.class ?? '',
+      kind: thing.kind, namespace: thing.namespace, claim: thing.name, cluster: thing.cluster, project: '', class: thing.class ?? '',
     }
   }
   if ('level' in thing) {
-    return { cidr: thing.cidr, state: STATES[thing.state] ?? thing.state, pool: thing.pool, kind: '', namespace: '', claim: thing.label, project: '', class: '' }
+    return { cidr: thing.cidr, state: STATES[thing.state] ?? thing.state, pool: thing.pool, kind: '', namespace: '', claim: thing.label, cluster: '', project: '', class: '' }
   }
   const state = STATES[BLOCK_STATES[thing.state]] ?? thing.state
   return {
     cidr: thing.cidr, state: thing.drained ? `${state}, ${STATES.drained}` : state,
     pool: thing.pool ? poolName(thing.pool) : '', kind: thing.holderKind, namespace: thing.holderNamespace, claim: thing.holderName,
-    project: thing.project, class: thing.class,
+    cluster: thing.cluster, project: thing.project, class: thing.class,
   }
 }
 
@@ -79,6 +79,8 @@ function testOf(word) {
       return (texts) => texts.claim.toLowerCase().includes(wanted)
     case 'pool':
       return (texts, thing) => texts.pool === value || ('known' in thing && poolName(thing.id) === value)
+    case 'cluster':
+      return (texts) => `/${texts.cluster}`.endsWith(`/${wanted}`) // prod: of every namespace
     case 'class':
       return (texts) => texts.class === value || texts.class.split(', ').includes(value)
     default:

@@ -101,7 +101,7 @@ function ofText(store, value, most) {
   const best = new Best(most)
   const wanted = value.toLowerCase()
   addPools(store, wanted, best)
-  for (const field of ['namespace', 'project', 'class']) addFacet(store, field, wanted, best)
+  for (const field of ['namespace', 'cluster', 'project', 'class']) addFacet(store, field, wanted, best)
   addClaims(store, wanted, best)
   const found = best.all()
   if (/^[a-z0-9.-]*[a-z][a-z0-9.-]*$/.test(wanted)) found.splice(most - 1, found.length, machine(value))
@@ -119,11 +119,11 @@ function addPools(store, wanted, best) {
   }
 }
 
-const FACETS = { namespace: 'Namespace', project: 'Project', class: 'Class' }
+const FACETS = { namespace: 'Namespace', cluster: 'Cluster', project: 'Project', class: 'Class' }
 
 function addFacet(store, field, wanted, best) {
   for (const [name, blocks] of store.facet(field)) {
-    best.add(rankOf(name, wanted), name, () => ({
+    best.add(Math.min(rankOf(name, wanted), rankOf(name.slice(name.indexOf('/') + 1), wanted)), name, () => ({
       kind: FACETS[field], text: name, detail: counted(blocks, 'block'), target: { type: 'filter', filter: `${field}:${name}` },
     }))
   }

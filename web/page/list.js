@@ -24,6 +24,7 @@ export const COLUMNS = [
   text('state', 'State', (thing) => textsOf(thing).state),
   text('pool', 'Pool', (thing) => textsOf(thing).pool),
   text('holder', 'Holder', holder),
+  text('cluster', 'Cluster', (thing) => textsOf(thing).cluster),
   text('project', 'Project', (thing) => textsOf(thing).project),
   text('class', 'Class', (thing) => textsOf(thing).class),
   time('since', 'Since', (thing) => (typeof thing.since === 'number' ? thing.since : 0)),

@@ -26,6 +26,7 @@ export class Block {
     this.holderNamespace = same(said.holder?.namespace ?? '')
     this.holderName = said.holder?.name ?? ''
     this.allocation = said.allocation ?? ''
+    this.cluster = same(clusterName(this.holderNamespace, said.cluster))
     this.project = same(said.project ?? '')
     this.class = same(said.class ?? '')
     this.requestedBy = same(said.requestedBy ?? '')
@@ -35,7 +36,7 @@ export class Block {
 }
 
 // The properties in which two blocks of one id can differ.
-const CHANGING = ['pool', 'domain', 'cidr', 'state', 'child', 'drained', 'terminating', 'holderKind', 'holderNamespace', 'holderName', 'allocation', 'project', 'class', 'requestedBy', 'since', 'releaseAfter']
+const CHANGING = ['pool', 'domain', 'cidr', 'state', 'child', 'drained', 'terminating', 'holderKind', 'holderNamespace', 'holderName', 'allocation', 'cluster', 'project', 'class', 'requestedBy', 'since', 'releaseAfter']
 
 /**
  * Holds changes: pairs of before and after, of which one is null.
@@ -68,7 +69,7 @@ export class Store {
   #children = new Map() // by pool: a set of the ids of pools that name it as their parent
   #seen = null // the ids that have been received while a state is being received
   #listeners = new Set()
-  #facets = { namespace: new Map(), project: new Map(), class: new Map(), kind: new Map() }
+  #facets = { namespace: new Map(), cluster: new Map(), project: new Map(), class: new Map(), kind: new Map() }
 
   /** Calls a function with every delta. @param {(delta: Delta) => void} listener */
   listen(listener) {
@@ -128,7 +129,7 @@ export class Store {
 
   /**
    * Returns the values of a facet of blocks, with the number of blocks for each.
-   * @param {'namespace'|'project'|'class'|'kind'} name
+   * @param {'namespace'|'cluster'|'project'|'class'|'kind'} name
    * @returns {Map<string, number>}
    */
   facet(name) {
@@ -195,6 +196,7 @@ export class Store {
     if (block.child) return
     this.blocksOfClaims += by
     add(this.#facets.namespace, block.holderNamespace, by)
+    add(this.#facets.cluster, block.cluster, by)
     add(this.#facets.project, block.project, by)
     add(this.#facets.class, block.class, by)
     add(this.#facets.kind, block.holderKind, by)
@@ -204,7 +206,7 @@ export class Store {
     this.#seen?.add(said.id)
     const before = this.waiting.get(said.id) ?? null
     const range = said.cidr ? rangeOf(said.cidr) : null
-    const claim = { pools: [], class: '', cidr: '', length: -1, ...said, from: range?.from ?? null, to: range?.to ?? null }
+    const claim = { pools: [], class: '', cidr: '', length: -1, ...said, cluster: clusterName(said.namespace, said.cluster), from: range?.from ?? null, to: range?.to ?? null }
     claim.since = time(said.since)
     this.waiting.set(said.id, claim)
     delta.waiting.push([before, claim])
@@ -250,6 +252,12 @@ function add(counts, value, by) {
   const now = (counts.get(value) ?? 0) + by
   if (now > 0) counts.set(value, now)
   else counts.delete(value)
+}
+
+// Returns the name of a Cluster with its namespace, which tells Clusters of one name apart; empty if
+// there is none.
+function clusterName(namespace, name) {
+  return name ? `${namespace}/${name}` : ''
 }
 
 function time(text) {

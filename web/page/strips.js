@@ -170,7 +170,7 @@ export class Strips {
       id: `b:${block.id}`, space: spaceId(domain, block.family), parent: this.#parent(block.pool),
       from: block.from, to: block.to, kind: 'block', state: blockState(block),
       label: block.holderName || block.cidr, sub: block.cidr, since: block.since,
-      facets: { project: block.project, holder: block.holderKind, class: block.class },
+      facets: { cluster: block.cluster, project: block.project, holder: block.holderKind, class: block.class },
     }, work)
   }
 
@@ -201,7 +201,7 @@ export class Strips {
       id: `p:${id}`, space: spaceId(domain, family), parent: this.#parent(own?.pool || pool?.parent),
       from: range.from, to: range.to, kind: 'pool', state: poolState(pool, own),
       label: id.slice(id.indexOf('/') + 1), sub: pool?.cidr || own?.cidr || '', since: own?.since ?? 0, used: usedOf(pool),
-      facets: { project: pool?.project || own?.project || '', holder: id.slice(0, id.indexOf('/')), class: (pool?.classes ?? []).join(', ') },
+      facets: { cluster: '', project: pool?.project || own?.project || '', holder: id.slice(0, id.indexOf('/')), class: (pool?.classes ?? []).join(', ') },
     }
   }
 
@@ -217,7 +217,7 @@ export class Strips {
     if (ids.size > 0) this.#spans.set(id, ids)
     else this.#spans.delete(id)
     for (const span of wanted) {
-      this.#take(span.id, { ...span, space, parent: `p:${id}`, kind: 'span', sub: '', since: 0, facets: { project: '', holder: '', class: '' } }, work)
+      this.#take(span.id, { ...span, space, parent: `p:${id}`, kind: 'span', sub: '', since: 0, facets: { cluster: '', project: '', holder: '', class: '' } }, work)
     }
   }
 
@@ -234,7 +234,7 @@ export class Strips {
     this.#take(id, !pool ? null : {
       id, space: this.#drawn.get(`p:${pool.id}`), parent: `p:${pool.id}`, from: claim.from, to: claim.to,
       kind: 'block', state: 'waiting', label: claim.name, sub: claim.cidr, since: claim.since,
-      facets: { project: '', holder: claim.kind, class: claim.class ?? '' },
+      facets: { cluster: claim.cluster, project: '', holder: claim.kind, class: claim.class ?? '' },
     }, work)
   }
 }

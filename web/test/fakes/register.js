@@ -16,7 +16,7 @@ export function pool(id, fields = {}) {
 export function block(id, cidr, fields = {}) {
   return {
     id, cidr, pool: 'IPPool/core', domain: 'default', state: 'Bound', child: '', drained: false, terminating: false,
-    holder: { kind: 'IPClaim', namespace: 'team-a', name: id }, allocation: `team-a/${id}-x`, project: 'shop', class: 'nets',
+    holder: { kind: 'IPClaim', namespace: 'team-a', name: id }, allocation: `team-a/${id}-x`, cluster: '', project: 'shop', class: 'nets',
     requestedBy: 'ann', since: '2026-11-26T17:00:00Z', releaseAfter: '', ...fields,
   }
 }
@@ -24,7 +24,7 @@ export function block(id, cidr, fields = {}) {
 /** @returns {object} a waiting claim of the stream */
 export function waiting(id, fields = {}) {
   return {
-    id, kind: 'IPClaim', namespace: 'team-b', name: id, family: 4, cidr: '', length: 24, pools: ['IPPool/core'], class: '',
+    id, kind: 'IPClaim', namespace: 'team-b', name: id, family: 4, cidr: '', length: 24, pools: ['IPPool/core'], cluster: '', class: '',
     reason: 'PoolExhausted', message: 'no pool has a free /24', since: '2026-11-26T17:30:00Z', ...fields,
   }
 }
@@ -41,10 +41,10 @@ export function firstState() {
     { type: 'blocks', blocks: [
       block('own-core', '10.0.0.0/8', { pool: '', child: 'IPPool/core', state: 'Carved', holder: { kind: 'IPPool', namespace: '', name: 'core' } }),
       block('own-west', '10.1.0.0/16', { child: 'IPPool/west', state: 'Carved', holder: { kind: 'IPPool', namespace: '', name: 'west' } }),
-      block('web', '10.1.2.0/24', { pool: 'IPPool/west' }),
-      block('db', '10.2.0.0/24', { project: 'bank', holder: { kind: 'IPAddressClaim', namespace: 'team-b', name: 'db' }, allocation: 'team-b/db-x' }),
+      block('web', '10.1.2.0/24', { pool: 'IPPool/west', cluster: 'prod' }),
+      block('db', '10.2.0.0/24', { cluster: 'prod', project: 'bank', holder: { kind: 'IPAddressClaim', namespace: 'team-b', name: 'db' }, allocation: 'team-b/db-x' }),
     ] },
-    { type: 'waiting', claims: [waiting('late')] },
+    { type: 'waiting', claims: [waiting('late', { cluster: 'dev' })] },
     { type: 'ready' },
   ]
 }

@@ -16,6 +16,7 @@ test('a block', () => {
   assert.deepEqual([d.kind, d.title, d.state, d.copy, d.who], ['Block', '10.1.2.0/24', 'held', '10.1.2.0/24', '10.1.2.0/24'])
   assert.equal(fact(d, 'Holder'), 'IPClaim team-a/web')
   assert.equal(fact(d, 'Pool'), 'west (10.1.0.0/16) in core (10.0.0.0/8)')
+  assert.deepEqual(d.facts.find(([name]) => name === 'Cluster')[1], [{ text: 'team-a/prod', filter: 'cluster:team-a/prod' }])
   assert.match(fact(d, 'Since'), /\(60m ago\)$/)
   assert.equal(fact(d, 'Free again'), undefined)
   assert.deepEqual(d.release, { namespace: 'team-a', name: 'web', cidr: '10.1.2.0/24' })
@@ -71,6 +72,7 @@ test('an unreadable pool, and a deleted block', () => {
 test('a claim that waits', () => {
   const d = describe(storeWith(), 'w:late', NOW)
   assert.deepEqual([d.title, d.stateText, fact(d, 'Asks for'), fact(d, 'Pools')], ['team-b/late', 'waiting: PoolExhausted', 'a /24', 'core'])
+  assert.equal(fact(d, 'Cluster'), 'team-b/dev')
   assert.deepEqual(d.commands, ['kubectl ipam explain late --kind ipclaim -n team-b'])
 })
 

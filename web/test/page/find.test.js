@@ -47,10 +47,11 @@ test('a CIDR leads to itself, to the blocks around it, and to those in it', () =
   assert.match(suggest(storeWith(), '10.1.0.0/15')[0].detail, /^10\.0\.0\.0\/15 is the network of 10\.1\.0\.0\/15$/)
 })
 
-test('names lead to pools, namespaces, projects, classes and claims', () => {
+test('names lead to pools, namespaces, Clusters, projects, classes and claims', () => {
   assert.deepEqual(found('web').slice(0, 1), [['Claim', 'team-a/web']])
   assert.deepEqual(found('team-b')[0], ['Namespace', 'team-b'])
   assert.deepEqual(found('bank')[0], ['Project', 'bank'])
+  assert.deepEqual(found('prod').slice(0, 2), [['Cluster', 'team-a/prod'], ['Cluster', 'team-b/prod']])
   assert.deepEqual(found('nets')[0], ['Class', 'nets'])
   assert.deepEqual(found('late')[0], ['Waits', 'team-b/late'])
   assert.deepEqual(found('CORE')[0], ['Pool', 'core'])
@@ -63,6 +64,7 @@ test('a field narrows', () => {
   assert.deepEqual(found('pool:we'), [['Pool', 'west']])
   assert.deepEqual(found('claim:we'), [['Claim', 'team-a/web']])
   assert.deepEqual(found('project:sh'), [['Project', 'shop']])
+  assert.deepEqual(found('cluster:team-b'), [['Cluster', 'team-b/prod']])
   assert.deepEqual(found('machine:m-0'), [['Machine', 'm-0']])
   assert.deepEqual(found('pool:'), [])
 })
@@ -79,5 +81,6 @@ test('suggestions are few, and the same name is first', () => {
 test('targets', () => {
   assert.deepEqual(suggest(storeWith(), 'west')[0].target, { type: 'key', key: 'p:IPPool/west' })
   assert.deepEqual(suggest(storeWith(), 'team-b')[0].target, { type: 'filter', filter: 'namespace:team-b' })
+  assert.deepEqual(suggest(storeWith(), 'prod')[1].target, { type: 'filter', filter: 'cluster:team-b/prod' })
   assert.deepEqual(suggest(storeWith(), '10.0.0.1')[0].target, { type: 'range', family: 4, from: 0x0a000001n, to: 0x0a000001n, text: '10.0.0.1' })
 })

@@ -27,6 +27,7 @@ test('a value keeps its color while it exists, and a color is free again when it
 
 test('blocks and pools are counted', () => {
   const store = storeWith()
+  assert.deepEqual([...countsOf(store, 'cluster')], [['team-a/prod', 1], ['team-b/prod', 1]])
   assert.deepEqual([...countsOf(store, 'project')], [['shop', 1], ['bank', 1]])
   assert.deepEqual([...countsOf(store, 'holder')], [['IPClaim', 1], ['IPAddressClaim', 1], ['IPPool', 2]])
   assert.deepEqual([...countsOf(store, 'class')], [['nets', 3]])

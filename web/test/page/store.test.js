@@ -42,7 +42,7 @@ test('a block that is said again as it was is no change', () => {
   const store = storeWith()
   const deltas = []
   store.listen((delta) => deltas.push(delta))
-  store.apply({ type: 'blocks', blocks: [block('web', '10.1.2.0/24', { pool: 'IPPool/west' })] })
+  store.apply({ type: 'blocks', blocks: [block('web', '10.1.2.0/24', { pool: 'IPPool/west', cluster: 'prod' })] })
   assert.deepEqual(deltas[0].blocks, [])
   assert.equal(store.facet('project').get('shop'), 1)
 })
@@ -81,6 +81,17 @@ test('a beat, and a message of a newer command, are no change', () => {
   store.listen(() => assert.fail('no delta'))
   store.apply({ type: 'beat', now: '', behind: '' })
   store.apply({ type: 'weather' })
+})
+
+test('a Cluster has its namespace, and is counted while any block is of it', () => {
+  const store = storeWith()
+  const deltas = []
+  store.listen((delta) => deltas.push(delta))
+  assert.deepEqual([...store.facet('cluster')], [['team-a/prod', 1], ['team-b/prod', 1]])
+  assert.equal(store.waiting.get('late').cluster, 'team-b/dev')
+  store.apply({ type: 'blocks', blocks: [block('web', '10.1.2.0/24', { pool: 'IPPool/west' })] })
+  assert.deepEqual(deltas[0].blocks.map(([a, b]) => [a.cluster, b.cluster]), [['team-a/prod', '']])
+  assert.deepEqual([...store.facet('cluster')], [['team-b/prod', 1]])
 })
 
 test('strings that repeat are kept once, and an unreadable block has no place', () => {

@@ -45,7 +45,7 @@ test('pools, blocks and withheld spans become strips in their places', () => {
   const { strips } = drawn
   assert.deepEqual(strips.get('b:web'), {
     id: 'b:web', space: 'default/4', parent: 'p:IPPool/west', from: 0x0a010200n, to: 0x0a0102ffn, kind: 'block', state: 'held',
-    label: 'web', sub: '10.1.2.0/24', since: Date.parse('2026-11-26T17:00:00Z'), facets: { project: 'shop', holder: 'IPClaim', class: 'nets' },
+    label: 'web', sub: '10.1.2.0/24', since: Date.parse('2026-11-26T17:00:00Z'), facets: { cluster: 'team-a/prod', project: 'shop', holder: 'IPClaim', class: 'nets' },
   })
   assert.deepEqual([strips.get('p:IPPool/core').parent, strips.get('p:IPPool/west').parent], [null, 'p:IPPool/core'])
   assert.deepEqual([strips.get('p:IPPool/west').kind, strips.get('p:IPPool/west').state, strips.get('s:IPPool/core/0').state], ['pool', 'carved', 'withheld'])
