@@ -74,7 +74,7 @@ func (c Cluster) Has(n ClusterNetwork) bool {
 // Uses reports whether the Cluster has the block of a claim, as what its identity says or as its
 // endpoint, which can be the address of a variable.
 func (c Cluster) Uses(claim *v1alpha1.IPClaim) bool {
-	purpose := PurposeOfClaim(claim.Annotations[v1alpha1.AnnotationClusterNetwork])
+	purpose := PurposeOfClaim(claim)
 	block, err := Block(nil, claim.Spec.CIDR)
 	if err != nil {
 		return false

@@ -105,17 +105,15 @@ func (n ClusterNetwork) Identity(cluster string) string {
 	return fmt.Sprintf("%s/%s/%d", cluster, n.Purpose, n.Index)
 }
 
-// ClusterOfClaim returns the Cluster that the identity of a claim names; empty if it is no claim of a
-// Cluster's network.
-func ClusterOfClaim(identity string) string {
-	cluster, _, _ := strings.Cut(identity, "/")
+// ClusterOfClaim returns the name of the Cluster that has the block of a claim as a network; empty if none has.
+func ClusterOfClaim(claim metav1.Object) string {
+	cluster, _, _ := strings.Cut(claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork], "/")
 	return cluster
 }
 
-// PurposeOfClaim returns the purpose of the network that the identity of a claim names; empty if it is
-// no claim of a Cluster's network.
-func PurposeOfClaim(identity string) NetworkPurpose {
-	_, rest, _ := strings.Cut(identity, "/")
+// PurposeOfClaim returns the purpose of the network of a Cluster that has the block of a claim; empty if none has.
+func PurposeOfClaim(claim metav1.Object) NetworkPurpose {
+	_, rest, _ := strings.Cut(claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork], "/")
 	return NetworkPurpose(rest[:max(strings.LastIndexByte(rest, '/'), 0)])
 }
 

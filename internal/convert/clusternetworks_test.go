@@ -124,7 +124,8 @@ func TestFilledNetworksAreReadAsWritten(t *testing.T) {
 			t.Errorf("%+v is not told from a Cluster without it", n)
 		}
 	}
-	if networks[1].Identity("prod") != "prod/pods/1" || ClusterOfClaim("prod/pods/1") != "prod" {
+	claim := networks[1].Claim(ipam.Name{Name: "prod"})
+	if networks[1].Identity("prod") != "prod/pods/1" || ClusterOfClaim(claim) != "prod" || PurposeOfClaim(claim) != PurposePods {
 		t.Errorf("the identity is %s", networks[1].Identity("prod"))
 	}
 	for _, forged := range []string{"", ",", "pods", "pods=", "pods=x@y", "nodes=10.0.0.0/8@a", strings.Repeat("pods,", 1000)} {

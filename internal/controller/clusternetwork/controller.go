@@ -74,14 +74,10 @@ type sighting struct {
 const byCluster = "clusterNetwork"
 
 func indexedCluster(obj client.Object) []string {
-	if cluster := clusterOf(obj); cluster != "" {
+	if cluster := convert.ClusterOfClaim(obj); cluster != "" {
 		return []string{cluster}
 	}
 	return nil
-}
-
-func clusterOf(claim client.Object) string {
-	return convert.ClusterOfClaim(claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork])
 }
 
 // SetupWithManager registers the controller. The API server must serve Clusters.
@@ -91,7 +87,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		return err
 	}
 	requestOfClaim := func(_ context.Context, claim client.Object) []reconcile.Request {
-		if cluster := clusterOf(claim); cluster != "" {
+		if cluster := convert.ClusterOfClaim(claim); cluster != "" {
 			return []reconcile.Request{kubeutil.RequestFor(claim.GetNamespace(), cluster)}
 		}
 		return nil
@@ -239,7 +235,7 @@ func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwor
 		}
 	}
 	switch {
-	case clusterOf(claim) != s.name.Name:
+	case convert.ClusterOfClaim(claim) != s.name.Name:
 		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s cannot be claimed: IPClaim %s is not one of this Cluster: delete it", n.Purpose, n.Value, claim.Name))
 		return nil
 	case claim.Spec.CIDR != want.Spec.CIDR:

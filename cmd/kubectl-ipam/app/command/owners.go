@@ -78,8 +78,7 @@ type ClusterNetwork struct {
 // NetworkOf returns the network of a Cluster that has the block of a claim; nil for the claims of
 // others.
 func NetworkOf(claim metav1.Object) *ClusterNetwork {
-	identity := claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork]
-	n := &ClusterNetwork{Cluster: convert.ClusterOfClaim(identity), Purpose: string(convert.PurposeOfClaim(identity))}
+	n := &ClusterNetwork{Cluster: convert.ClusterOfClaim(claim), Purpose: string(convert.PurposeOfClaim(claim))}
 	if n.Cluster == "" || n.Purpose == "" {
 		return nil
 	}

@@ -148,7 +148,7 @@ func (q *clusterQuestion) explainNetwork(ctx context.Context, n convert.ClusterN
 		return with(stateEmpty, "a Cluster gets its networks only when it is created: create it again, or write a free block into it, which is then claimed")
 	case claim == nil:
 		return with(stateUnclaimed, "no IPClaim holds it: see the events of the Cluster, and whether Cadastre runs")
-	case convert.ClusterOfClaim(claim.Annotations[v1alpha1.AnnotationClusterNetwork]) != q.Name.Name:
+	case convert.ClusterOfClaim(claim) != q.Name.Name:
 		return with(stateConflict, "IPClaim %s is not one of this Cluster: delete it", claim.Name)
 	case claim.Spec.CIDR != n.Block.String():
 		return with(stateConflict, "IPClaim %s holds %s: delete that claim, or restore its block", claim.Name, claim.Spec.CIDR)

@@ -147,7 +147,7 @@ func waiterOfAddressClaim(claim *ipamv1.IPAddressClaim) *waiter {
 
 func newWaiter(claim client.Object, kind string, conditions []metav1.Condition, request ipam.Request, isValid bool) *waiter {
 	w := &waiter{Waiting: Waiting{
-		ID: string(claim.GetUID()), Kind: kind, Namespace: claim.GetNamespace(), Name: claim.GetName(), Length: -1, Pools: []string{}, Cluster: clusterOf(claim),
+		ID: string(claim.GetUID()), Kind: kind, Namespace: claim.GetNamespace(), Name: claim.GetName(), Length: -1, Pools: []string{}, Cluster: convert.ClusterOfClaim(claim),
 		Reason: "NoAnswer", Message: "no operator has answered it: see whether Cadastre runs", Since: stamp(claim.GetCreationTimestamp().Time),
 	}}
 	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {

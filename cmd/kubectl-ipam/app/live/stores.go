@@ -171,14 +171,9 @@ func (l *Live) clusterClaimStore() cache.ReflectorStore {
 	return &store[ipam.Holder, *v1alpha1.IPClaim]{
 		live: l, read: as[*v1alpha1.IPClaim], key: holder,
 		known:  func() []ipam.Holder { return slices.Collect(maps.Keys(l.state.clusters)) },
-		put:    func(claim *v1alpha1.IPClaim) { l.state.putCluster(holder(claim), clusterOf(claim)) },
+		put:    func(claim *v1alpha1.IPClaim) { l.state.putCluster(holder(claim), convert.ClusterOfClaim(claim)) },
 		remove: func(claim ipam.Holder) { l.state.putCluster(claim, "") },
 	}
-}
-
-// clusterOf returns the name of the Cluster that has the network of a claim; empty if none has.
-func clusterOf(claim client.Object) string {
-	return convert.ClusterOfClaim(claim.GetAnnotations()[v1alpha1.AnnotationClusterNetwork])
 }
 
 func (l *Live) classStore() cache.ReflectorStore {
