@@ -139,6 +139,8 @@ type scope struct {
 	name types.NamespacedName
 	// cluster is nil if it is missing.
 	cluster *clusterv1.Cluster
+	// isStored reports whether a live read has found the cluster.
+	isStored bool
 	// claims has the claims of the Cluster by name.
 	claims map[string]*v1alpha1.IPClaim
 	// networks are the blocks that the Cluster has.
@@ -254,10 +256,24 @@ func (s *scope) note(n convert.ClusterNetwork, claim *v1alpha1.IPClaim) {
 	}
 }
 
+// isStored reports whether the API server has the Cluster. It is read live before claims are changed for it: a
+// cache that is behind shows a former Cluster, whose claims the garbage collector deletes each time.
+func (c *Controller) isStored(ctx context.Context, s *scope) (bool, error) {
+	if s.isStored {
+		return true, nil
+	}
+	cluster, err := readCluster(ctx, c.Live, s.name)
+	s.isStored = cluster != nil && cluster.UID == s.cluster.UID
+	return s.isStored, err
+}
+
 // create claims a block that the Cluster has. The claim is stored even if the block is taken.
 func (c *Controller) create(ctx context.Context, s *scope, n convert.ClusterNetwork, claim *v1alpha1.IPClaim) error {
 	if !s.cluster.DeletionTimestamp.IsZero() {
 		return nil
+	}
+	if isStored, err := c.isStored(ctx, s); !isStored {
+		return err
 	}
 	addOwner(claim, s.cluster)
 	err := c.Client.Create(ctx, claim)
@@ -285,6 +301,9 @@ func (c *Controller) own(ctx context.Context, s *scope, n convert.ClusterNetwork
 	}
 	if !isChanged {
 		return nil
+	}
+	if isStored, err := c.isStored(ctx, s); !isStored {
+		return err
 	}
 	err := c.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err == nil {

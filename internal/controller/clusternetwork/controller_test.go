@@ -322,6 +322,26 @@ func TestNetworkOfExistingClusterIsClaimed(t *testing.T) {
 	}
 }
 
+// TestClaimsStayWithoutStoredCluster expects that nothing is claimed for a former Cluster that the cache shows.
+func TestClaimsStayWithoutStoredCluster(t *testing.T) {
+	for name, stored := range map[string][]client.Object{
+		"deleted":    nil,
+		"made again": {newCluster(func(c *clusterv1.Cluster) { c.UID = "next" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newCluster())
+			w.controller.Live = newWorld(t, stored...).store
+			if w.reconcile(); w.claim() != nil {
+				t.Errorf("the claim is %+v", w.claim())
+			}
+			must.Succeed(t, w.store.Create(t.Context(), podsClaim()))
+			before := w.claim()
+			w.reconcile()
+			w.claimStays(before)
+		})
+	}
+}
+
 // TestClaimThatCacheLacksIsFound expects that a claim is read live before it is created.
 func TestClaimThatCacheLacksIsFound(t *testing.T) {
 	w := newWorld(t, newCluster(), podsClaim())
