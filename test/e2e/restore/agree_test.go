@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -24,12 +25,13 @@ type stored struct {
 	records       v1alpha1.IPAllocationList
 	addressClaims ipamv1.IPAddressClaimList
 	addresses     ipamv1.IPAddressList
+	clusters      clusterv1.ClusterList
 }
 
 func (w *world) stored(ctx context.Context) (*stored, error) {
 	s := &stored{}
 	// Objects that are listed later may have changed since: the caller asks until all agrees.
-	return s, w.list(ctx, &s.records, &s.claims, &s.pools, &s.locals, &s.addressClaims, &s.addresses)
+	return s, w.list(ctx, &s.records, &s.claims, &s.pools, &s.locals, &s.addressClaims, &s.addresses, &s.clusters)
 }
 
 // holder represents an object that reports that it holds a block.
@@ -39,8 +41,9 @@ type holder struct {
 }
 
 // wrong returns the contradictions: every holder has one record with its block, every record a
-// holder, no two blocks of a pool overlap, and each pool counts its recorded blocks. Claims and
-// pools in waiting, by name, may wait, and claims for such a pool.
+// holder, no two blocks of a pool overlap, each pool counts its recorded blocks, and each Cluster owns
+// a claim for each of its blocks. Claims and pools in waiting, by name, may wait, and claims for such a
+// pool.
 func (w *world) wrong(ctx context.Context, waiting map[string]bool) ([]string, error) {
 	s, err := w.stored(ctx)
 	if err != nil {
@@ -54,6 +57,7 @@ func (w *world) wrong(ctx context.Context, waiting map[string]bool) ([]string, e
 		}
 	}
 	wrong = append(wrong, s.unclaimed()...)
+	wrong = append(wrong, s.unclaimedNetworks()...)
 	wrong = append(wrong, s.overlaps()...)
 	wrong = append(wrong, s.miscounts(waiting)...)
 	return wrong[:min(len(wrong), 10)], nil

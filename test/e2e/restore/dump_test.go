@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,12 +31,13 @@ var (
 	claims        = schema.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Kind: "IPClaim"}
 	addresses     = schema.GroupVersionKind{Group: ipamv1.GroupVersion.Group, Version: "v1beta2", Kind: "IPAddress"}
 	addressClaims = schema.GroupVersionKind{Group: ipamv1.GroupVersion.Group, Version: "v1beta2", Kind: "IPAddressClaim"}
+	clusters      = clusterv1.GroupVersion.WithKind("Cluster")
 )
 
 func (w *world) dump() dump {
 	w.Helper()
 	all := dump{}
-	for _, kind := range []schema.GroupVersionKind{classes, pools, locals, claims, addresses, addressClaims} {
+	for _, kind := range []schema.GroupVersionKind{classes, pools, locals, claims, addresses, addressClaims, clusters} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		w.Expect(w.List(w.Context(), list)).To(Succeed())
@@ -74,20 +76,21 @@ func (d dump) objectsOf(kinds ...schema.GroupVersionKind) []*unstructured.Unstru
 }
 
 // inUse makes a cluster that has been used: classes over several pools, child pools and a
-// namespace's own with claims in them, addresses by pool and by class, and holes left by deleted
-// claims. There is room for all of it for every seed: 24 claims of a /28 in each pool, and the
-// newcomers.
+// namespace's own with claims in them, addresses by pool and by class, Clusters with networks, and
+// holes left by deleted claims and Clusters. There is room for all of it for every seed: 24 claims of
+// a /28 in each pool, and the newcomers.
 func (w *world) inUse(random *rand.Rand) {
 	w.Helper()
 	platform := []client.Object{
-		build.Class("gold").Length(29).Obj(), build.Class("machines").Obj(),
+		build.Class("gold").Length(29).Obj(), build.Class("machines").Obj(), build.Class(networks).Length(29).Obj(),
 		build.Pool("gold-a").CIDR("10.0.0.0/25").Classes("gold").Obj(),
 		build.Pool("gold-b").CIDR("10.1.0.0/23").Classes("gold").Obj(),
 		build.Pool("machines").CIDR("10.2.0.0/24").Network(24, "10.2.0.1").Classes("machines").Obj(),
 		build.Pool("parent").CIDR("10.3.0.0/20").Obj(),
+		build.Pool(networks).CIDR("10.4.0.0/22").Classes(networks).Obj(),
 	}
 	w.Created(platform...)
-	for _, obj := range platform[2:] {
+	for _, obj := range platform[3:] {
 		w.Ready(obj.(v1alpha1.Pool))
 	}
 	w.Created(build.Claim(team, "before-the-children").Pool("parent").Length(24).Obj())
@@ -109,20 +112,27 @@ func (w *world) inUse(random *rand.Rand) {
 			deletedObjects = append(deletedObjects, made...)
 		}
 	}
+	for i := range 6 {
+		w.Created(asking(fmt.Sprintf("k%d", i)))
+	}
 	w.Created(build.Claim(team, "gold-b").Class("gold").CIDR("10.1.1.192/27").Obj())
 	deletedObjects = append(deletedObjects, &v1alpha1.IPClaim{ObjectMeta: build.Claim(team, "before-the-children").Obj().ObjectMeta})
 	w.agrees()
 	for _, obj := range deletedObjects {
 		w.Expect(w.Delete(w.Context(), obj)).To(Succeed())
 	}
+	for _, name := range []string{"k1", "k4"} {
+		w.Expect(w.Delete(w.Context(), build.Cluster(team, name))).To(Succeed())
+		w.Expect(w.DeleteAllOf(w.Context(), &v1alpha1.IPClaim{}, client.InNamespace(team), client.MatchingLabels{clusterv1.ClusterNameLabel: name})).To(Succeed())
+	}
 	w.agrees()
 }
 
-// empty deletes everything, claims first.
+// empty deletes everything, Clusters and claims first.
 func (w *world) empty() {
 	w.Helper()
 	ctx := w.Context()
-	for _, claim := range []client.Object{&v1alpha1.IPClaim{}, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}} {
+	for _, claim := range []client.Object{&clusterv1.Cluster{}, &v1alpha1.IPClaim{}, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}} {
 		w.Expect(w.DeleteAllOf(ctx, claim, client.InNamespace(team))).To(Succeed())
 	}
 	w.Eventually(func(g Gomega) {
@@ -131,7 +141,7 @@ func (w *world) empty() {
 		for _, p := range append(asPools(s.locals.Items), asPools(s.pools.Items)...) {
 			_ = w.Delete(ctx, p) // refused as long as it has children
 		}
-		g.Expect(len(s.records.Items) + len(s.pools.Items) + len(s.locals.Items) + len(s.addressClaims.Items) + len(s.addresses.Items)).To(BeZero())
+		g.Expect(len(s.clusters.Items) + len(s.claims.Items) + len(s.records.Items) + len(s.pools.Items) + len(s.locals.Items) + len(s.addressClaims.Items) + len(s.addresses.Items)).To(BeZero())
 	}).Should(Succeed())
 	w.Expect(w.DeleteAllOf(ctx, &v1alpha1.IPClass{})).To(Succeed())
 }
@@ -166,7 +176,7 @@ func TestRestoreOfDumpWithoutAllocations(t *testing.T) {
 			name:    "claims and addresses first, pools last, children before their parents",
 			without: true, large: true,
 			order: func(*rand.Rand) []*unstructured.Unstructured {
-				return append(saved.objectsOf(classes, addresses, addressClaims, claims), reversed(saved.objectsOf(pools, locals))...)
+				return append(saved.objectsOf(classes, addresses, addressClaims, claims, clusters), reversed(saved.objectsOf(pools, locals))...)
 			},
 		},
 		{
@@ -178,19 +188,19 @@ func TestRestoreOfDumpWithoutAllocations(t *testing.T) {
 				return obj
 			},
 			order: func(*rand.Rand) []*unstructured.Unstructured {
-				return saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims)
+				return saved.objectsOf(classes, pools, locals, clusters, claims, addresses, addressClaims)
 			},
 		},
 		{
 			name: "pools first", large: true,
 			order: func(*rand.Rand) []*unstructured.Unstructured {
-				return saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims)
+				return saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims, clusters)
 			},
 		},
 		{
 			name: "shuffled",
 			order: func(random *rand.Rand) []*unstructured.Unstructured {
-				all := saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims)
+				all := saved.objectsOf(classes, pools, locals, claims, addresses, addressClaims, clusters)
 				random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 				return all
 			},
@@ -205,6 +215,9 @@ func TestRestoreOfDumpWithoutAllocations(t *testing.T) {
 			r := &restoration{w: w, conflicts: map[string]string{}}
 			end := r.newcomers(4)
 			for _, obj := range c.order(rand.New(rand.NewPCG(seed, 1))) {
+				if !c.without && obj.GetKind() == claims.Kind && obj.GetLabels()[clusterv1.ClusterNameLabel] == "k0" {
+					continue // the controller makes it
+				}
 				if c.as != nil {
 					obj = c.as(obj)
 				}

@@ -26,14 +26,15 @@ import (
 
 // The pools of the load.
 const (
-	claimsPool = "claims" // of IPClaims and of child pools
+	claimsPool = "claims" // of IPClaims, child pools and Clusters
 	hostsPool  = "hosts"  // of IPAddressClaims
 )
 
 // pools makes the pools of the load.
 func (w *world) pools() {
 	w.Helper()
-	claims, hosts := build.Pool(claimsPool).CIDR("10.0.0.0/12").Obj(), build.Pool(hostsPool).CIDR("10.16.0.0/16").Network(16, "").Obj()
+	claims, hosts := build.Pool(claimsPool).CIDR("10.0.0.0/12").Classes(networks).Obj(), build.Pool(hostsPool).CIDR("10.16.0.0/16").Network(16, "").Obj()
+	w.Created(build.Class(networks).Length(29).Obj())
 	w.Pools(claims, hosts)
 }
 
@@ -81,10 +82,12 @@ func (l *load) act(ctx context.Context, as client.Client, random *rand.Rand, min
 		return append(mine[:i], mine[i+1:]...)
 	}
 	var obj client.Object
-	switch random.IntN(12) {
-	case 0:
+	switch kind := random.IntN(12); {
+	case kind == 0:
 		obj = build.Pool(name).Child(claimsPool, 24).Obj()
-	case 1, 2, 3:
+	case kind == 1 && l.w.fills:
+		obj = asking(name)
+	case kind < 4:
 		obj = build.AddressClaim(team, name).Pool(hostsPool).Obj()
 	default:
 		obj = build.Claim(team, name).Pool(claimsPool).Length(int32(25 + random.IntN(8))).Obj()
@@ -164,13 +167,15 @@ const team = "team"
 type world struct {
 	*suite.World
 	*WithT
+	// fills reports whether the first build fills in the networks of Clusters.
+	fills bool
 }
 
 func start(t *testing.T, options cluster.Options) *world {
 	t.Helper()
 	options.ClusterAPICRDs = true
 	options.OrphanGrace = orphanGrace
-	w := &world{World: suite.Start(t, options), WithT: newGomega(t)}
+	w := &world{World: suite.Start(t, options), WithT: newGomega(t), fills: options.ManagerBinary == ""}
 	w.Namespace(team)
 	return w
 }

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,8 +48,8 @@ func nameOf(obj client.Object) string {
 	return obj.GetObjectKind().GroupVersionKind().Kind + "/" + obj.GetNamespace() + "/" + obj.GetName()
 }
 
-// newcomers starts clients that create new claims of all kinds until end is called, the first of
-// them before it returns.
+// newcomers starts clients that create new claims of all kinds, the first of them before it
+// returns, and a Cluster each. The function end waits for all.
 func (r *restoration) newcomers(clients int) (end func()) {
 	ctx, cancel := context.WithCancel(r.w.Context())
 	var working, begun sync.WaitGroup
@@ -62,6 +65,7 @@ func (r *restoration) newcomers(clients int) (end func()) {
 					build.Claim(team, "child-"+name).Pool("child").Length(32).Obj(),
 					build.Claim(team, "own-"+name).LocalPool("own").Length(32).Obj(),
 					build.AddressClaim(team, "pool-"+name).Pool("machines").Obj(),
+					build.Claim(team, "networks-"+name).Class(networks).Obj(),
 				} {
 					if as.Create(ctx, obj) == nil {
 						r.mu.Lock()
@@ -73,6 +77,9 @@ func (r *restoration) newcomers(clients int) (end func()) {
 					begun.Done()
 				}
 			}
+			_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+				return as.Create(ctx, asking(fmt.Sprintf("new-%d", n))) == nil, nil // refused as long as no pool is ready
+			})
 		})
 	}
 	begun.Wait()
@@ -123,6 +130,9 @@ func (r *restoration) renumbered(saved dump) []string {
 	for _, was := range saved.objectsOf(claims) {
 		note(was, r.claimIs(was))
 	}
+	for _, was := range saved.objectsOf(clusters) {
+		note(was, r.clusterIs(was))
+	}
 	for _, was := range saved.objectsOf(addresses) {
 		note(was, r.addressIs(was))
 	}
@@ -154,12 +164,13 @@ func (r *restoration) poolIs(was *unstructured.Unstructured) string {
 	return ""
 }
 
-// claimIs returns the fault of an IPClaim that came back, if there is any.
+// claimIs returns the fault of an IPClaim that came back, if there is any. The claim of a Cluster comes
+// back even if its create is refused.
 func (r *restoration) claimIs(was *unstructured.Unstructured) string {
 	claim := &v1alpha1.IPClaim{}
 	err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), claim)
 	switch {
-	case err != nil && r.conflicts[nameOf(was)] != "":
+	case err != nil && r.conflicts[nameOf(was)] != "" && was.GetLabels()[clusterv1.ClusterNameLabel] == "":
 		return ""
 	case err != nil:
 		return err.Error()

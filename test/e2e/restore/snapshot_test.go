@@ -63,7 +63,7 @@ func TestEtcdRestoreOfSnapshotTakenUnderLoad(t *testing.T) {
 
 // forTest returns the same world in another test.
 func (w *world) forTest(t *testing.T) *world {
-	return &world{World: w.For(t), WithT: newGomega(t)}
+	return &world{World: w.For(t), WithT: newGomega(t), fills: w.fills}
 }
 
 // lose takes a snapshot in the middle of the load, continues with it for as long again, and
@@ -96,10 +96,10 @@ func (w *world) lose(l *load, restore func(snapshot string)) {
 	w.Expect(len(back)).To(BeNumerically(">", 10))
 }
 
-// names returns those of the claims and pools.
+// names returns those of the claims, pools and Clusters.
 func names(s *stored) sets.Set[string] {
 	all := sets.New[string]()
-	for _, list := range []client.ObjectList{&s.claims, &s.pools, &s.addressClaims} {
+	for _, list := range []client.ObjectList{&s.claims, &s.pools, &s.addressClaims, &s.clusters} {
 		_ = meta.EachListItem(list, func(obj runtime.Object) error {
 			all.Insert(fmt.Sprintf("%T/%s", obj, obj.(client.Object).GetName()))
 			return nil
