@@ -201,11 +201,11 @@ func TestAllocationHasSpanForEachStep(t *testing.T) {
 		order.Terms.Class = "gold"
 		_, err := a.Allocate(t.Context(), order)
 		must(t, err)
-		expectTree(t, spans.tree(tracing.Name, tracing.Origin, tracing.Class, tracing.Length, tracing.Candidates, tracing.Attempts, tracing.Block, tracing.Result), `
-allocate a admission gold 30 1 1 10.0.0.0/30 allocated
-  find 10.0.0.0/30 allocated
-  record 10.0.0.0/30 allocated
-  confirm 10.0.0.0/30 allocated
+		expectTree(t, spans.tree(tracing.Kind, tracing.Namespace, tracing.Name, tracing.Origin, tracing.Class, tracing.Family, tracing.Length, tracing.Candidates, tracing.Attempts, tracing.Pool, tracing.Block, tracing.Result), `
+allocate IPClaim ns a admission gold IPv4 30 1 1 pool parent 10.0.0.0/30 allocated
+  find pool parent 10.0.0.0/30 allocated
+  record pool parent 10.0.0.0/30 allocated
+  confirm pool parent 10.0.0.0/30 allocated
 `)
 	})
 }
@@ -290,6 +290,29 @@ func TestSpanStatesWaitDuration(t *testing.T) {
 		if first != "allocate controller 90" {
 			t.Errorf("the span is %q", first)
 		}
+	})
+}
+
+func TestReleaseSpanHasResult(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, _ *steady) {
+		spans := traceAllocator(a)
+		record := heldBlock("x", "10.0.0.0/30")
+		record.Holder.Namespace = ""
+		for _, err := range []error{nil, ipam.ErrPoolInUse, errCut} {
+			_, span := a.beginRelease(t.Context(), record)
+			endRelease(span, err)
+		}
+		for _, mayBeRoom := range []bool{true, false} {
+			_, span := a.Tracer.Start(t.Context(), tracing.Await)
+			endAwait(span, mayBeRoom)
+		}
+		expectTree(t, spans.tree(tracing.Kind, tracing.Namespace, tracing.Name, tracing.Pool, tracing.Block, tracing.AllocationName, tracing.Result, tracing.Reason, tracing.ErrorType), strings.ReplaceAll(`
+release IPClaim x pool parent 10.0.0.0/30 NAME released
+release IPClaim x pool parent 10.0.0.0/30 NAME in_use the pool is in use
+release IPClaim x pool parent 10.0.0.0/30 NAME error error FAILED
+await room look_again
+await room exhausted
+`, "NAME", record.Name.String()))
 	})
 }
 

@@ -94,6 +94,17 @@ func TestClaimSelectsByLabels(t *testing.T) {
 	}
 }
 
+func TestSelectorBytesCountKeysAndValues(t *testing.T) {
+	by := v1alpha1.PoolSelector{
+		MatchLabels:      map[string]v1alpha1.LabelValue{"zone": "a"},
+		MatchExpressions: []v1alpha1.PoolSelectorExpression{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"one", "second"}}},
+	}
+	req, errs := Claim(&v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &by}})
+	if texts := len("zone") + len("a") + len("tier") + len("one") + len("second"); len(errs) > 0 || req.SelectorBytes != 4*64+texts {
+		t.Errorf("%v: %d bytes, want %d and 64 for each of 4", errs, req.SelectorBytes, texts)
+	}
+}
+
 // TestOversizedSelectorIsRefused covers a claim that is created or waits. A claim that has
 // its block, as an earlier version bound it, is read without its selector.
 func TestOversizedSelectorIsRefused(t *testing.T) {
@@ -118,6 +129,8 @@ func TestOversizedSelectorIsRefused(t *testing.T) {
 		"65 values":                  {by: in("zone", many(65)...), tooLarge: true},
 		"a value of 63 characters":   {by: in("zone", v1alpha1.LabelValue(long(63)))},
 		"a value of 64 characters":   {by: in("zone", v1alpha1.LabelValue(long(64))), tooLarge: true},
+		"a key of 317 characters":    {by: in(long(253)+"/"+long(63), "a")},
+		"a label of 317 and 63":      {by: v1alpha1.PoolSelector{MatchLabels: map[string]v1alpha1.LabelValue{long(253) + "/" + long(63): v1alpha1.LabelValue(long(63))}}},
 		"a key of 318 characters":    {by: in(long(318), "a"), tooLarge: true},
 		"an operator that is long":   {by: v1alpha1.PoolSelector{MatchExpressions: []v1alpha1.PoolSelectorExpression{{Key: "zone", Operator: metav1.LabelSelectorOperator(long(64))}}}, tooLarge: true},
 		"a label's value that is so": {by: v1alpha1.PoolSelector{MatchLabels: map[string]v1alpha1.LabelValue{"zone": v1alpha1.LabelValue(long(64))}}, tooLarge: true},
