@@ -49,7 +49,12 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		return d.restoreResponse(req.OldObject.Raw, [][]string{{"status"}, {"spec", "allocationName"}}, "className", "ipFamily", "prefixLength", "cidr", "reclaimPolicy")
+		sent := d.text("spec", "allocationName")
+		response := d.restoreResponse(req.OldObject.Raw, [][]string{{"status"}, {"spec", "allocationName"}}, "className", "ipFamily", "prefixLength", "cidr", "reclaimPolicy")
+		if kept := d.text("spec", "allocationName"); sent != "" && sent != kept {
+			response = response.WithWarnings(fmt.Sprintf("spec.allocationName: is chosen by the operator, and stays %s: leave it out", kept))
+		}
+		return response
 	}
 	claim := &v1alpha1.IPClaim{}
 	if err := m.decoder.Decode(req, claim); err != nil {

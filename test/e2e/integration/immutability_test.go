@@ -131,7 +131,6 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("prefixLength", "by-pool", `{prefixLength: 25}`, refusal{field: "spec.prefixLength", remedy: immutable}),
 		Entry("cidr", "by-pool", `{cidr: 10.23.200.0/24}`, refusal{field: "spec.cidr", remedy: immutable}),
 		Entry("cidr to garbage", "by-pool", `{cidr: here}`, refusal{field: "spec.cidr", value: `"here"`, remedy: "write an address and a prefix length"}),
-		Entry("allocationName", "by-pool", `{allocationName: mine}`, refusal{field: "spec.allocationName", remedy: immutable}),
 		Entry("reclaimPolicy to an unknown one", "by-pool", `{reclaimPolicy: Keep}`, refusal{field: "spec.reclaimPolicy", value: `"Keep"`, remedy: "supported values: "}),
 
 		Entry("cidr, which only the operator fills in", "pending-pool", `{cidr: 10.23.200.0/24}`,
@@ -154,7 +153,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		deleted(ctx, claim)
 	})
 
-	DescribeTable("keeps a filled-in field of a claim when an update leaves it out", func(ctx context.Context, name, spec string) {
+	DescribeTable("keeps a filled-in field of a claim when an update leaves it out, and the allocationName anyway", func(ctx context.Context, name, spec string) {
 		before := specs.Stored(ctx, k8s, build.Claim(team, name).Obj())
 		after := before.DeepCopy()
 		Expect(patched(ctx, after, spec)).To(Succeed())
@@ -166,6 +165,7 @@ var _ = Describe("immutability", Ordered, ContinueOnFailure, func() {
 		Entry("prefixLength", "by-pool", `{prefixLength: null}`),
 		Entry("cidr", "by-pool", `{cidr: null}`),
 		Entry("allocationName", "by-pool", `{allocationName: null}`),
+		Entry("allocationName of another cluster", "by-pool", `{allocationName: another}`),
 		Entry("reclaimPolicy", "by-pool", `{reclaimPolicy: null}`),
 		Entry("all of them", "by-class", `{className: null, ipFamily: null, prefixLength: null, cidr: null, allocationName: null, reclaimPolicy: null}`),
 	)
