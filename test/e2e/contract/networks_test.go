@@ -105,11 +105,12 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 	})
 
 	It("of Clusters that are created at once are disjoint, and each claimed once", func(ctx context.Context) {
-		const clients = 10
+		clients, namespace := 10, specs.Namespace(ctx, k8s, "many") // of their own, as each has events
 		clusters := make([]*clusterv1.Cluster, suite.Sized(200, 40))
 		create := func(client int) error {
 			for i := client; i < len(clusters); i += clients {
 				clusters[i] = asking(fmt.Sprint("many-", i), "pods", "pod-networks/28", "services", "service-networks/28", "control-plane-endpoint", "vips")
+				clusters[i].Namespace = namespace
 				if err := k8s.Create(ctx, clusters[i]); err != nil {
 					return err
 				}
@@ -371,6 +372,11 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		cluster.Status.ObservedGeneration++
 		Expect(k8s.Status().Update(ctx, cluster)).To(Succeed())
 
+		if !testing.Short() {
+			By("upgrading a topology")
+			upgrade(ctx, build.Cluster(team, "topology"))
+		}
+
 		By("removing them by an update, and by server-side apply")
 		Expect(specs.Update(ctx, k8s, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork = clusterv1.ClusterNetwork{} })).
 			To(MatchError(ContainSubstring("are claimed for this Cluster")))
@@ -390,10 +396,3 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		Expect(specs.IsGone(ctx, k8s, cluster)()).To(BeTrue())
 	})
 })
-
-// topologyOf returns a Cluster with the topology of testdata/topology.yaml.
-func topologyOf(cluster *clusterv1.Cluster) *clusterv1.Cluster {
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
-	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "networked"}, Version: "v1.34.0"}
-	return cluster
-}

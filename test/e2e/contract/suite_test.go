@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -210,3 +211,22 @@ var _ = Describe("A LocalIPPool", Ordered, func() {
 		Eventually(specs.IsGone(ctx, k8s, ns)).WithTimeout(time.Minute).Should(BeTrue())
 	})
 })
+
+// topologyOf returns a Cluster with the topology of testdata/topology.yaml.
+func topologyOf(cluster *clusterv1.Cluster) *clusterv1.Cluster {
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "networked"}, Version: "v1.34.0"}
+	return cluster
+}
+
+// upgrade upgrades a Cluster with that topology, whose control plane is up, and waits for the topology controller.
+func upgrade(ctx context.Context, cluster *clusterv1.Cluster) {
+	GinkgoHelper()
+	planes := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "NetControlPlaneList"}}
+	Expect(k8s.List(ctx, planes, client.InNamespace(cluster.Namespace))).To(Succeed())
+	Expect(k8s.Status().Patch(ctx, &planes.Items[0], build.Merge(`{"status":{"version":"v1.34.0","replicas":1,"upToDateReplicas":1,"readyReplicas":1,"availableReplicas":1}}`))).To(Succeed())
+	specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.Topology.Version = "v1.35.0" })
+	Eventually(func() *metav1.Condition {
+		return conditions.Get(specs.Stored(ctx, k8s, cluster.DeepCopy()), clusterv1.ClusterTopologyReconciledCondition)
+	}).Should(HaveField("ObservedGeneration", cluster.Generation))
+}
