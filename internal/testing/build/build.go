@@ -403,3 +403,11 @@ func Cluster(namespace, name string) *clusterv1.Cluster {
 	obj.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NobodysCluster", Name: name}
 	return obj
 }
+
+// Networked sets the label of a Cluster that gets its networks, and the annotations that ask for them. It
+// returns the Cluster.
+func Networked(cluster *clusterv1.Cluster, annotations map[string]string) *clusterv1.Cluster {
+	cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+	cluster.Annotations = annotations
+	return cluster
+}

@@ -53,12 +53,9 @@ var _ = Describe("all replicas are killed while a Cluster gets its networks", Or
 	})
 
 	asking := func(name string) *clusterv1.Cluster {
-		obj := build.Cluster(team, name)
-		obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-		obj.Annotations = map[string]string{
+		return build.Networked(build.Cluster(team, name), map[string]string{
 			v1alpha1.AnnotationPods: "networks", v1alpha1.AnnotationServices: "networks", v1alpha1.AnnotationControlPlaneEndpoint: "networks/32",
-		}
-		return obj
+		})
 	}
 
 	It("at every step", func(ctx context.Context) {

@@ -62,13 +62,12 @@ func (a *clusterActor) act(ctx context.Context) error {
 
 // make makes a Cluster in a slot.
 func (a *clusterActor) make(ctx context.Context, slot int) error {
-	obj := build.Cluster(clusterNamespace, fmt.Sprintf("k%d-%d", a.number, slot))
-	obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+	obj := build.Networked(build.Cluster(clusterNamespace, fmt.Sprintf("k%d-%d", a.number, slot)), map[string]string{})
 	if a.random.IntN(5) == 0 {
 		obj.Labels[refusedLabel] = ""
 	}
 	length := func() int { return 24 + a.random.IntN(5) }
-	obj.Annotations = map[string]string{v1alpha1.AnnotationPods: fmt.Sprintf("shared/%d", length())}
+	obj.Annotations[v1alpha1.AnnotationPods] = fmt.Sprintf("shared/%d", length())
 	if a.random.IntN(2) == 0 {
 		obj.Annotations[v1alpha1.AnnotationServices] = fmt.Sprintf("shared/%d", length())
 	}

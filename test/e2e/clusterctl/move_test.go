@@ -217,10 +217,9 @@ func (f *fleet) network(ctx context.Context) *v1alpha1.IPClaim {
 // networked has the pods, the endpoint and, if its class is not empty, the services of a Cluster filled in.
 func networked(class, services string) func(*clusterv1.Cluster) {
 	return func(c *clusterv1.Cluster) {
-		c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-		c.Annotations = map[string]string{
+		build.Networked(c, map[string]string{
 			v1alpha1.AnnotationPods: class + "/28", v1alpha1.AnnotationServices: services, v1alpha1.AnnotationControlPlaneEndpoint: class + "/32:443",
-		}
+		})
 	}
 }
 

@@ -48,9 +48,7 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 
 	// asking returns a Cluster with the label and annotations, each without the prefix of the group.
 	asking := func(name string, annotations ...string) *clusterv1.Cluster {
-		cluster := build.Cluster(team, name)
-		cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-		cluster.Annotations = map[string]string{}
+		cluster := build.Networked(build.Cluster(team, name), map[string]string{})
 		for i := 0; i < len(annotations); i += 2 {
 			cluster.Annotations["ipam.cadastre.dev/"+annotations[i]] = annotations[i+1]
 		}
@@ -233,10 +231,8 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 		plain := build.Cluster(team, "claras")
 		Expect(clara.Create(ctx, plain)).To(Succeed())
 		for _, annotations := range []map[string]string{nil, {v1alpha1.AnnotationPods: "pod-networks", clusterctlv1.DeleteForMoveAnnotation: ""}} {
-			Expect(specs.Update(ctx, k8s, clara, plain, func(c *clusterv1.Cluster) {
-				c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-				c.Annotations = annotations
-			})).To(MatchError(ContainSubstring("have the right to create ipclaims")))
+			Expect(specs.Update(ctx, k8s, clara, plain, func(c *clusterv1.Cluster) { build.Networked(c, annotations) })).
+				To(MatchError(ContainSubstring("have the right to create ipclaims")))
 		}
 
 		namespace := specs.Namespace(ctx, k8s, "quota")
@@ -282,8 +278,7 @@ var _ = Describe("The networks of a Cluster", Ordered, ContinueOnFailure, func()
 			cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{block}
 			specs.Created(ctx, k8s, cluster)
 			return specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) {
-				c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-				c.Annotations = map[string]string{v1alpha1.AnnotationPods: "pod-networks"}
+				build.Networked(c, map[string]string{v1alpha1.AnnotationPods: "pod-networks"})
 			})
 		}
 		first := existing("first", "10.100.200.0/24")

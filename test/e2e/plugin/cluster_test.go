@@ -23,9 +23,7 @@ func (w *world) clusterNetworks(t *testing.T) {
 		build.Pool("endpoints").CIDR("10.201.0.0/32").Domain("clusters").Classes("endpoints").Obj(),
 	)
 	ask := func(cluster *clusterv1.Cluster, pods, endpoint string) *clusterv1.Cluster {
-		cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-		cluster.Annotations = map[string]string{v1alpha1.AnnotationPods: pods, v1alpha1.AnnotationControlPlaneEndpoint: endpoint}
-		return cluster
+		return build.Networked(cluster, map[string]string{v1alpha1.AnnotationPods: pods, v1alpha1.AnnotationControlPlaneEndpoint: endpoint})
 	}
 	w.Created(ask(build.Cluster("team-c", "prod"), "pod-networks", "endpoints:6443"))
 	late := build.Cluster("team-c", "late")

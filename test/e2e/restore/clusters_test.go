@@ -21,12 +21,9 @@ const networks = "networks"
 
 // asking returns a Cluster that asks for blocks of pods and services, and for an endpoint.
 func asking(name string) *clusterv1.Cluster {
-	obj := build.Cluster(team, name)
-	obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-	obj.Annotations = map[string]string{
+	return build.Networked(build.Cluster(team, name), map[string]string{
 		v1alpha1.AnnotationPods: networks + "/28", v1alpha1.AnnotationServices: networks, v1alpha1.AnnotationControlPlaneEndpoint: networks + "/32",
-	}
-	return obj
+	})
 }
 
 // unclaimedNetworks returns Clusters that lack a block, blocks of Clusters for which they own no claim,

@@ -174,9 +174,7 @@ func (w *world) clustersGetNetworks() {
 	w.Created(build.Class("networks").Length(28).Obj())
 	w.Pools(build.Pool("networks").CIDR("10.8.6.0/24").Classes("networks").Obj())
 	for name, services := range map[string]string{"refused": "missing", "networked": "networks"} {
-		obj := build.Cluster("networks", name)
-		obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-		obj.Annotations = map[string]string{v1alpha1.AnnotationPods: "networks", v1alpha1.AnnotationServices: services}
+		obj := build.Networked(build.Cluster("networks", name), map[string]string{v1alpha1.AnnotationPods: "networks", v1alpha1.AnnotationServices: services})
 		if err := w.Create(w.Context(), obj); (err == nil) != (name == "networked") {
 			w.Errorf("%s: %v", name, err)
 		}

@@ -165,9 +165,7 @@ func (w *world) changes(t *testing.T) {
 		_, held := s.holds(live.Object{Kind: "IPClaim", Namespace: "team-a", Name: "vip-2"})
 		return held && len(s.claims) == 1
 	})
-	cluster := build.Cluster("team-b", "edge")
-	cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-	cluster.Annotations = map[string]string{v1alpha1.AnnotationPods: "subnets"}
+	cluster := build.Networked(build.Cluster("team-b", "edge"), map[string]string{v1alpha1.AnnotationPods: "subnets"})
 	testWorld.Created(cluster)
 	isEdge := func(block live.Block) bool { return block.Cluster == "edge" }
 	v.awaits(t, "the pods of the Cluster have come, with its name", func(s viewState) bool { return s.any(isEdge) })

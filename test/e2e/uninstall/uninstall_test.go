@@ -160,9 +160,7 @@ func (w *world) networked() *clusterv1.Cluster {
 	w.Helper()
 	w.Created(build.Class("networks").Length(28).Obj())
 	w.Pools(build.Pool("networks").CIDR("198.20.0.0/16").Classes("networks").Obj())
-	obj := build.Cluster("tenant", "networked")
-	obj.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-	obj.Annotations = map[string]string{v1alpha1.AnnotationPods: "networks"}
+	obj := build.Networked(build.Cluster("tenant", "networked"), map[string]string{v1alpha1.AnnotationPods: "networks"})
 	w.Await("the Cluster is admitted", func(ctx context.Context) bool { return w.Create(ctx, obj) == nil })
 	w.Await("the claim is protected", func(ctx context.Context) bool {
 		claims := &v1alpha1.IPClaimList{}
