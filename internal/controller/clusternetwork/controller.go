@@ -126,7 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	if len(s.claimed) > 0 {
-		c.tell(s, corev1.EventTypeNormal, v1alpha1.EventNetworksClaimed, strings.Join(s.claimed, ", "))
+		c.Events.Eventf(s.cluster, nil, corev1.EventTypeNormal, v1alpha1.EventNetworksClaimed, eventAction, "%s", strings.Join(s.claimed, ", "))
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -201,7 +201,7 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if len(errs) > 0 {
-		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworksInvalid, errs.ToAggregate().Error())
+		c.warn(s, v1alpha1.EventNetworksInvalid, errs.ToAggregate().Error())
 		return nil
 	}
 	for _, n := range convert.WithoutNoted(asked, noted) {
@@ -218,8 +218,11 @@ func fieldsOf(cluster *clusterv1.Cluster) (convert.Cluster, error) {
 	return convert.ClusterOf(ipam.Name{Namespace: cluster.Namespace, Name: cluster.Name}, object), err
 }
 
-func (c *Controller) tell(s *scope, eventType, reason, message string) {
-	c.Events.Eventf(s.cluster, nil, eventType, reason, "ClaimNetworks", "%s", message)
+// eventAction is the action of the events of a Cluster.
+const eventAction = "ClaimNetworks"
+
+func (c *Controller) warn(s *scope, reason, message string) {
+	c.Events.Eventf(s.cluster, nil, corev1.EventTypeWarning, reason, eventAction, "%s", message)
 }
 
 // keep claims a block of the Cluster, and keeps its claim as long as the Cluster has the block.
@@ -238,13 +241,13 @@ func (c *Controller) keep(ctx context.Context, s *scope, n convert.ClusterNetwor
 	}
 	switch {
 	case convert.ClusterOfClaim(claim) != s.name.Name:
-		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s cannot be claimed: IPClaim %s is not one of this Cluster: delete it", n.Purpose, n.Value, claim.Name))
+		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s cannot be claimed: IPClaim %s is not one of this Cluster: delete it", n.Purpose, n.Value, claim.Name))
 		return nil
 	case claim.Spec.CIDR != want.Spec.CIDR:
-		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s is %s, and IPClaim %s holds %s: delete that claim, or restore its block", n.Purpose, n.Value, claim.Name, claim.Spec.CIDR))
+		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s is %s, and IPClaim %s holds %s: delete that claim, or restore its block", n.Purpose, n.Value, claim.Name, claim.Spec.CIDR))
 		return nil
 	case claim.Spec.AllocationName == "":
-		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: look at the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
+		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s %s is not held for this Cluster yet: look at the conditions of IPClaim %s", n.Purpose, n.Value, claim.Name))
 	}
 	return c.own(ctx, s, n, claim)
 }
@@ -281,7 +284,7 @@ func (c *Controller) create(ctx context.Context, s *scope, n convert.ClusterNetw
 		return nil
 	}
 	if err != nil {
-		c.tell(s, corev1.EventTypeWarning, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s cannot be claimed: %v", claim.Spec.CIDR, err))
+		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("%s cannot be claimed: %v", claim.Spec.CIDR, err))
 		return fmt.Errorf("creating IPClaim %s: %w", claim.Name, err)
 	}
 	s.note(n, claim)
