@@ -82,12 +82,12 @@ func (l *load) act(ctx context.Context, as client.Client, random *rand.Rand, min
 		return append(mine[:i], mine[i+1:]...)
 	}
 	var obj client.Object
-	switch kind := random.IntN(12); {
+	switch kind := random.IntN(15); {
 	case kind == 0:
 		obj = build.Pool(name).Child(claimsPool, 24).Obj()
-	case kind == 1 && l.w.fills:
+	case kind < 4 && l.w.fills:
 		obj = asking(name)
-	case kind < 4:
+	case kind < 7:
 		obj = build.AddressClaim(team, name).Pool(hostsPool).Obj()
 	default:
 		obj = build.Claim(team, name).Pool(claimsPool).Length(int32(25 + random.IntN(8))).Obj()
