@@ -51,6 +51,8 @@ func (w *world) claimsFree(t *testing.T) {
 			t.Errorf("%s was created by a dialog that was canceled", other.Name)
 		}
 	}
+	filter(p, "all", "from-the-page")
+	p.AwaitText("#list", "from-the-page") // a search finds only what the page has
 	find(p, "payments/from-the-page")
 	p.AwaitText("#panel", "payments/from-the-page")
 	p.Click("#panel .danger")
