@@ -24,6 +24,9 @@ const AnnotationPoolUnknown = "ipam.cadastre.dev/pool-unknown"
 // from filling in that IPAllocation.
 const AnnotationGivenUp = "ipam.cadastre.dev/given-up"
 
+// MaxRecordBlocks is the number of blocks that one record can hold: cidr and additionalCIDRs.
+const MaxRecordBlocks = 64
+
 // MaxRequestedBy is the number of characters of a user's name that a record keeps.
 const MaxRequestedBy = 1024
 
@@ -54,6 +57,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="poolRef and routingDomain are both set, or both missing: set one of them",reason=FieldValueInvalid
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.routingDomain
+// +kubebuilder:validation:XValidation:rule="has(self.additionalCIDRs) == has(oldSelf.additionalCIDRs) && (!has(self.additionalCIDRs) || self.additionalCIDRs == oldSelf.additionalCIDRs)",message="is immutable: make a new claim to hold other blocks",reason=FieldValueForbidden,fieldPath=.additionalCIDRs
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalCIDRs) || self.purpose == 'Pool'",message="is for the record of a pool: a claim holds one block",reason=FieldValueForbidden,fieldPath=.additionalCIDRs
 // +kubebuilder:validation:XValidation:rule="self.claimRef.apiGroup == oldSelf.claimRef.apiGroup && self.claimRef.kind == oldSelf.claimRef.kind && (self.claimRef.name == oldSelf.claimRef.name || (has(oldSelf.stickyKey) && oldSelf.state == 'Retained' && self.state == 'Bound'))",message="is immutable, unless a claim takes over the block that was retained under its sticky key: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef
 // +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == has(oldSelf.claimRef.__namespace__) && (!has(self.claimRef.__namespace__) || self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef.namespace
 // +kubebuilder:validation:XValidation:rule="!has(self.state) || self.state != 'Releasing' || self.purpose == 'Pool'",message="Releasing is for the record of a pool: write Bound, Retained or Cooling",reason=FieldValueInvalid,fieldPath=.state
@@ -65,6 +70,15 @@ type IPAllocationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim to hold another block",reason=FieldValueForbidden
 	// +required
 	CIDR string `json:"cidr"`
+
+	// additionalCIDRs are further blocks of the same pool and family, which are held together with
+	// cidr: those of a pool that occupies its ranges. No two blocks of the record overlap. Immutable.
+	// +kubebuilder:validation:MaxItems=63
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c) && cidr(c) == cidr(c).masked())",message="has an entry that is not a CIDR without host bits: write each like 10.0.0.0/24 or 2001:db8::/64",reason=FieldValueInvalid
+	// +listType=atomic
+	// +optional
+	AdditionalCIDRs []string `json:"additionalCIDRs,omitempty"`
 
 	// ipFamily of the block. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim to hold another block",reason=FieldValueForbidden

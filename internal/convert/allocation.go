@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,10 +24,11 @@ import (
 // pool hands out the block, because its pool is not known.
 func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 	spec := &obj.Spec
-	block, err := Block(field.NewPath("spec", "cidr"), spec.CIDR)
+	blocks, err := heldBlocks(spec)
 	if err != nil {
 		return unreadable(obj), err
 	}
+	block := blocks[0]
 	record := ipam.Record{
 		Name:    ipam.Name{Namespace: obj.Namespace, Name: obj.Name},
 		UID:     string(obj.UID),
@@ -48,6 +50,9 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		PoolUnknown: obj.Annotations[v1alpha1.AnnotationPoolUnknown] != "",
 		Terminating: !obj.DeletionTimestamp.IsZero(),
 	}
+	if len(blocks) > 1 {
+		record.AdditionalBlocks = blocks[1:]
+	}
 	record.Gateway = GatewayGiven(spec.Gateway)
 	if spec.ReleaseAfter != nil {
 		record.ReleaseAfter = spec.ReleaseAfter.Time
@@ -59,6 +64,29 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		return unreadable(obj), err
 	}
 	return record, nil
+}
+
+// heldBlocks reads the blocks of a record, which are of one family, and no two of which overlap.
+func heldBlocks(spec *v1alpha1.IPAllocationSpec) ([]netip.Prefix, *field.Error) {
+	first, err := Block(field.NewPath("spec", "cidr"), spec.CIDR)
+	if err != nil {
+		return nil, err
+	}
+	blocks := []netip.Prefix{first}
+	for i, text := range spec.AdditionalCIDRs {
+		path := field.NewPath("spec", "additionalCIDRs").Index(i)
+		block, err := Block(path, text)
+		switch {
+		case err != nil:
+			return nil, err
+		case block.Addr().Is4() != first.Addr().Is4():
+			return nil, field.Invalid(path, text, fmt.Sprintf("is not of the family of %s: remove it", first))
+		case slices.ContainsFunc(blocks, block.Overlaps):
+			return nil, field.Invalid(path, text, "overlaps another block of the record: remove it")
+		}
+		blocks = append(blocks, block)
+	}
+	return blocks, nil
 }
 
 // placeOf returns the pool or the routing domain of a block. A LocalIPPool, or a namespace's
@@ -86,12 +114,21 @@ func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Pref
 // form is a block too.
 func unreadable(obj *v1alpha1.IPAllocation) ipam.Record {
 	record := ipam.Record{Name: ipam.Name{Namespace: obj.Namespace, Name: obj.Name}, UID: string(obj.UID), Version: obj.ResourceVersion}
-	block, err := netip.ParsePrefix(obj.Spec.CIDR)
-	if addr := block.Addr(); addr.Is4In6() && block.Bits() >= 96 {
-		block = netip.PrefixFrom(addr.Unmap(), block.Bits()-96)
+	var blocks []netip.Prefix
+	for _, text := range append([]string{obj.Spec.CIDR}, obj.Spec.AdditionalCIDRs...) {
+		block, err := netip.ParsePrefix(text)
+		if addr := block.Addr(); addr.Is4In6() && block.Bits() >= 96 {
+			block = netip.PrefixFrom(addr.Unmap(), block.Bits()-96)
+		}
+		if err == nil {
+			blocks = append(blocks, block.Masked())
+		}
 	}
-	if err == nil {
-		record.Block = block.Masked()
+	if len(blocks) > 0 {
+		record.Block = blocks[0]
+	}
+	if len(blocks) > 1 {
+		record.AdditionalBlocks = blocks[1:]
 	}
 	return record
 }
@@ -120,6 +157,9 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 			RequestedBy:   RequestedBy(r.RequestedBy),
 			StickyKey:     r.Sticky,
 		},
+	}
+	for _, block := range r.AdditionalBlocks {
+		obj.Spec.AdditionalCIDRs = append(obj.Spec.AdditionalCIDRs, block.String())
 	}
 	if r.Holder.IsPool() {
 		obj.Spec.ClaimRef.Namespace = r.Holder.Namespace
@@ -220,16 +260,30 @@ func PoolOf(h ipam.Holder) ipam.PoolKey {
 // pools have the same. If that is too long for a name, a digest follows the kind, with a separator
 // that none of the other names has there.
 func RecordOfPool(namespace string, pool ipam.PoolKey) ipam.Name {
-	kind, name := "ippool", pool.Name
-	if pool.Kind == ipam.PoolKindLocalIPPool {
-		kind, name = "localippool", pool.Namespace+"."+pool.Name
+	if full := strings.ToLower(string(pool.Kind)) + "." + dotted(pool); len(full) <= longestName {
+		return ipam.Name{Namespace: namespace, Name: full}
 	}
-	full := kind + "." + name
-	if len(full) > longestName {
-		full = kind + "-" + digest(20, kind, name) + "." + name
-		full = strings.TrimRight(full[:longestName], ".-")
+	return digestedName(namespace, pool)
+}
+
+// RecordOfEdit returns the name of the own record that an edit of a stored pool makes of its blocks:
+// one with a digest.
+func RecordOfEdit(namespace string, pool ipam.PoolKey, uid string, blocks []netip.Prefix) ipam.Name {
+	return digestedName(namespace, pool, uid, fmt.Sprint(blocks))
+}
+
+func digestedName(namespace string, pool ipam.PoolKey, parts ...string) ipam.Name {
+	kind := strings.ToLower(string(pool.Kind))
+	full := kind + "-" + digest(20, append([]string{kind, dotted(pool)}, parts...)...) + "." + dotted(pool)
+	return ipam.Name{Namespace: namespace, Name: strings.TrimRight(full[:min(len(full), longestName)], ".-")}
+}
+
+// dotted returns the name of a pool, with the namespace if there is one.
+func dotted(pool ipam.PoolKey) string {
+	if pool.Namespace == "" {
+		return pool.Name
 	}
-	return ipam.Name{Namespace: namespace, Name: full}
+	return pool.Namespace + "." + pool.Name
 }
 
 // RecordOfHolder returns the name of the record of a claim that exists: always the same, so that a

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -166,7 +167,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestRecordOf(t *testing.T) {
-	if got, err := RecordOf(Allocation(claimRecord())); err != nil || got != claimRecord() {
+	if got, err := RecordOf(Allocation(claimRecord())); err != nil || !reflect.DeepEqual(got, claimRecord()) {
 		t.Errorf("RecordOf an IPAllocation = %v, %v; want its record", got, err)
 	}
 	if got, err := RecordOf(&v1alpha1.IPClaim{}); err == nil || !strings.Contains(err.Error(), "IPClaim is not an IPAllocation") {
@@ -175,7 +176,7 @@ func TestRecordOf(t *testing.T) {
 	unreadable := Allocation(claimRecord())
 	unreadable.Spec.CIDR = "here"
 	got, err := RecordOf(unreadable)
-	if err == nil || got != (ipam.Record{Name: claimRecord().Name, UID: "1-2-3", Version: "42"}) {
+	if err == nil || !reflect.DeepEqual(got, ipam.Record{Name: claimRecord().Name, UID: "1-2-3", Version: "42"}) {
 		t.Errorf("RecordOf an unreadable one = %v, %v; want its name, UID and version, and why", got, err)
 	}
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -315,7 +316,7 @@ func FuzzRecord(f *testing.F) {
 			}
 			_, parsed := netip.ParsePrefix(cidr)
 			block := record.Block
-			if record.Block = (netip.Prefix{}); record != (ipam.Record{Name: ipam.Name{Namespace: "team", Name: "a"}, UID: "7", Version: "8"}) || block.IsValid() != (parsed == nil) || block != block.Masked() {
+			if record.Block = (netip.Prefix{}); !reflect.DeepEqual(record, ipam.Record{Name: ipam.Name{Namespace: "team", Name: "a"}, UID: "7", Version: "8"}) || block.IsValid() != (parsed == nil) || block != block.Masked() {
 				t.Errorf("%+v: it is read as %+v, %v", obj.Spec, record, block)
 			}
 			return
@@ -327,7 +328,7 @@ func FuzzRecord(f *testing.F) {
 		if !equalContent(obj, printed) {
 			t.Errorf("read %+v, wrote %+v", obj, printed)
 		}
-		if again, err := Record(printed); err != nil || again != record {
+		if again, err := Record(printed); err != nil || !reflect.DeepEqual(again, record) {
 			t.Errorf("read %+v, and again %+v, %v", record, again, err)
 		}
 	})
@@ -340,7 +341,7 @@ func equalContent(a, b *v1alpha1.IPAllocation) bool {
 		return false
 	}
 	x.PoolRef, y.PoolRef, x.ReleaseAfter, y.ReleaseAfter = nil, nil, nil, nil
-	return x == y && a.Name == b.Name && a.Namespace == b.Namespace && a.UID == b.UID && a.ResourceVersion == b.ResourceVersion &&
+	return reflect.DeepEqual(x, y) && a.Name == b.Name && a.Namespace == b.Namespace && a.UID == b.UID && a.ResourceVersion == b.ResourceVersion &&
 		slices.Equal(a.Finalizers, b.Finalizers) && a.Annotations[v1alpha1.AnnotationAdopted] == b.Annotations[v1alpha1.AnnotationAdopted]
 }
 

@@ -159,7 +159,7 @@ func notReadyError(verdict ipam.Verdict, format string, args ...any) *ipam.Missi
 
 // PoolState returns the state of a pool's own record.
 func (c *Catalog) PoolState(pool ipam.Pool) ledger.PoolState {
-	return c.ledger.State(pool, c.RecordOfPool(pool.Key))
+	return c.ledger.State(pool)
 }
 
 // RecordOfPool returns the name of a pool's own record.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go4.org/netipx"
+
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
@@ -25,6 +27,9 @@ type Pool struct {
 	// CIDR is the zero Prefix while a child pool has none yet.
 	CIDR   netip.Prefix
 	Family Family
+	// Occupied has the addresses that the pool holds if it occupies its ranges alone; nil if it
+	// holds all of CIDR.
+	Occupied *space.Ranges
 	// Home is the space in which the pool's own CIDR is recorded: its parent, or its routing
 	// domain.
 	Home PoolKey
@@ -77,9 +82,35 @@ type Network struct {
 // IsChild reports whether the pool is a block of another pool.
 func (p Pool) IsChild() bool { return p.Home.Kind != PoolKindRoutingDomain }
 
-// Has reports whether a block lies within the pool's CIDR.
+// Blocks returns what the pool holds of its home, in as few blocks as possible, sorted; nil while it
+// has no CIDR.
+func (p Pool) Blocks() []netip.Prefix {
+	if p.Occupied == nil && p.CIDR.IsValid() {
+		return []netip.Prefix{p.CIDR}
+	}
+	var blocks []netip.Prefix
+	for r := range p.Occupied.All() {
+		blocks = netipx.IPRangeFrom(r.From, r.To).AppendPrefixes(blocks)
+	}
+	return blocks
+}
+
+// Has reports whether a block lies within what the pool holds.
 func (p Pool) Has(block netip.Prefix) bool {
-	return p.CIDR.Bits() <= block.Bits() && p.CIDR.Contains(block.Addr())
+	return Covers(p.CIDR, block) && (p.Occupied == nil || p.Occupied.SizeIn(block) == space.CountOf(block))
+}
+
+// Size returns the number of addresses that the pool holds.
+func (p Pool) Size() space.Count {
+	if p.Occupied != nil {
+		return p.Occupied.Size()
+	}
+	return space.CountOf(p.CIDR)
+}
+
+// Covers reports whether all of a block lies within another one.
+func Covers(outer, block netip.Prefix) bool {
+	return outer.Bits() <= block.Bits() && outer.Contains(block.Addr())
 }
 
 // Subnet returns the prefix length and the gateway to configure with a block of the pool: those
@@ -253,9 +284,13 @@ const NoLength = -1
 // Usage holds the held amount: the number of blocks, and of the addresses in them.
 type Usage struct{ Blocks, Addresses space.Count }
 
-// UsageOf returns the usage of one block.
-func UsageOf(block netip.Prefix) Usage {
-	return Usage{Blocks: space.CountOf64(1), Addresses: space.CountOf(block)}
+// UsageOf returns the usage of some blocks.
+func UsageOf(blocks ...netip.Prefix) Usage {
+	var total Usage
+	for _, block := range blocks {
+		total = total.Add(Usage{Blocks: space.CountOf64(1), Addresses: space.CountOf(block)})
+	}
+	return total
 }
 
 // Add returns the sum of both usages.

@@ -43,7 +43,10 @@ type Record struct {
 	// UID and Version identify one state of the object; empty before it exists.
 	UID, Version string
 
-	Block  netip.Prefix
+	Block netip.Prefix
+	// AdditionalBlocks are held together with Block: they are of the same pool and family.
+	AdditionalBlocks []netip.Prefix
+
 	Pool   PoolKey
 	Class  string
 	Holder Holder
@@ -71,6 +74,11 @@ type Record struct {
 	// Terminating records still hold their block: a block is held until its record has been
 	// seen as deleted.
 	Terminating bool
+}
+
+// Blocks returns all blocks of the record.
+func (r Record) Blocks() []netip.Prefix {
+	return append([]netip.Prefix{r.Block}, r.AdditionalBlocks...)
 }
 
 // IsStamped reports whether the record names the UID of its holder, which existed then.

@@ -108,7 +108,7 @@ func TestRequestWaitsForPendingRelease(t *testing.T) {
 				}
 				for _, b := range l.poolViews {
 					if len(b.waiters) > 0 {
-						t.Errorf("pool %s is awaited still", b.key)
+						t.Errorf("pool %s is awaited still", b.pool.Key)
 					}
 				}
 			})

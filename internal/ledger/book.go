@@ -15,9 +15,10 @@ import (
 
 // poolView holds one space in which blocks exclude each other. The Ledger's lock guards it.
 type poolView struct {
-	key ipam.PoolKey
-	// pool is the pool as its spec states it; it is known only if space is set.
+	// pool is the pool as its spec states it; only its key is known if space is not set.
 	pool ipam.Pool
+	// stated is what the spec withholds; pool withholds more if no own record covers it.
+	stated *space.Ranges
 	// space has the free blocks: all but the withheld, recorded and held ones. It is nil while only
 	// records of the pool have been seen.
 	space *space.Space
@@ -51,7 +52,7 @@ type poolView struct {
 
 func newPoolView(key ipam.PoolKey, unreadable *poolView) *poolView {
 	b := &poolView{
-		key: key, unreadable: unreadable, waiters: map[chan<- struct{}]struct{}{}, gateways: gateways{counts: map[netip.Addr]int{}},
+		pool: ipam.Pool{Key: key}, unreadable: unreadable, waiters: map[chan<- struct{}]struct{}{}, gateways: gateways{counts: map[netip.Addr]int{}},
 		unconfirmedEntries: map[*entry]bool{}, contestedEntries: map[*entry]time.Time{},
 	}
 	if key.Kind == ipam.PoolKindRoutingDomain {
@@ -70,67 +71,71 @@ func (b *poolView) describe(pool ipam.Pool) {
 		return
 	}
 	b.space, b.outOfRange = space.NewWithout(pool.CIDR, pool.Withheld), space.Count{}
-	for e := range chained(b.blocks.All()) {
-		b.space.Use(e.block)
-		b.countOutOfRange(e, space.Count.Add)
+	for block, e := range chained(b.blocks.All()) {
+		b.space.Use(block)
+		b.countOutOfRange(block, e, space.Count.Add)
 	}
 	for block := range b.unreadable.blocks.All() {
 		b.space.Use(block)
 	}
 	b.useGateways(pool.CIDR)
 	if b.onFree != nil {
-		b.onFree(b.key, pool.CIDR)
+		b.onFree(b.pool.Key, pool.CIDR)
 	}
 }
 
 // addEntry adds a record or a hold.
 func (b *poolView) addEntry(e *entry) {
-	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
-		e.nextIn[linkBlock] = first
-		return e, false
-	})
+	for part := range e.all() {
+		b.blocks.Modify(part.block, func(first *entry, _ bool) (*entry, bool) {
+			part.nextIn[linkBlock] = first
+			return part, false
+		})
+		if b.space != nil {
+			b.space.Use(part.block)
+			b.countOutOfRange(part.block, e, space.Count.Add)
+		}
+	}
 	b.countGateway(e, 1)
 	if e.hold == nil {
 		b.records++
-	}
-	if b.space != nil {
-		b.space.Use(e.block)
-		b.countOutOfRange(e, space.Count.Add)
 	}
 }
 
 // removeEntry removes a record or a hold, and frees the space that nothing else keeps in use.
 func (b *poolView) removeEntry(e *entry) {
-	isLast := false
-	b.blocks.Modify(e.block, func(first *entry, _ bool) (*entry, bool) {
-		remaining := first.unlink(linkBlock, e)
-		isLast = remaining == nil
-		return remaining, isLast
-	})
 	b.setLeaving(e, false)
 	if e.hold == nil {
 		b.records--
 	}
-	if b.space != nil {
-		b.countOutOfRange(e, space.Count.Sub)
-	}
 	b.countGateway(e, -1)
-	if b.space != nil && isLast {
-		b.freeBlock(e.block)
+	for part := range e.all() {
+		isLast := false
+		b.blocks.Modify(part.block, func(first *entry, _ bool) (*entry, bool) {
+			remaining := first.unlink(linkBlock, part)
+			isLast = remaining == nil
+			return remaining, isLast
+		})
+		if b.space != nil {
+			b.countOutOfRange(part.block, e, space.Count.Sub)
+		}
+		if b.space != nil && isLast {
+			b.freeBlock(part.block)
+		}
 	}
 }
 
 func (b *poolView) freeBlock(block netip.Prefix) {
 	b.space.Release(block)
 	for _, view := range []*poolView{b, b.unreadable} {
-		for e := range view.overlapping(block) {
-			b.space.Use(e.block)
+		for overlap := range view.overlapping(block) {
+			b.space.Use(overlap)
 		}
 	}
 	b.useGateways(block)
 	b.frees++
 	b.wakeWaiters()
-	b.onFree(b.key, block)
+	b.onFree(b.pool.Key, block)
 }
 
 func (b *poolView) wakeWaiters() {
@@ -142,9 +147,9 @@ func (b *poolView) wakeWaiters() {
 	}
 }
 
-func (b *poolView) countOutOfRange(e *entry, op func(space.Count, space.Count) space.Count) {
+func (b *poolView) countOutOfRange(block netip.Prefix, e *entry, op func(space.Count, space.Count) space.Count) {
 	if e.hold == nil {
-		b.outOfRange = op(b.outOfRange, b.pool.Withheld.SizeIn(e.block))
+		b.outOfRange = op(b.outOfRange, b.pool.Withheld.SizeIn(block))
 	}
 }
 
@@ -187,12 +192,12 @@ func Overlapping[V any](table *bart.Table[V], block netip.Prefix) iter.Seq2[neti
 	}
 }
 
-// chained returns the entries of each block, in the order of the blocks.
-func chained(firstEntries iter.Seq2[netip.Prefix, *entry]) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for _, e := range firstEntries {
-			for ; e != nil; e = e.nextIn[linkBlock] {
-				if !yield(e) {
+// chained returns each block, in their order, with the entry of each record and hold that has it.
+func chained(firstEntries iter.Seq2[netip.Prefix, *entry]) iter.Seq2[netip.Prefix, *entry] {
+	return func(yield func(netip.Prefix, *entry) bool) {
+		for block, part := range firstEntries {
+			for ; part != nil; part = part.nextIn[linkBlock] {
+				if !yield(block, part.whole()) {
 					return
 				}
 			}
@@ -200,16 +205,44 @@ func chained(firstEntries iter.Seq2[netip.Prefix, *entry]) iter.Seq[*entry] {
 	}
 }
 
-// overlapping returns every record and hold of which a part lies in block.
-func (b *poolView) overlapping(block netip.Prefix) iter.Seq[*entry] {
+// overlapping returns every record and hold of which a part lies in block, with its block there.
+func (b *poolView) overlapping(block netip.Prefix) iter.Seq2[netip.Prefix, *entry] {
 	return chained(Overlapping(&b.blocks, block))
 }
 
-// rival returns a record that overlaps block and has another name, or nil. Holds belong to no
-// holder yet.
-func (b *poolView) rival(block netip.Prefix, name ipam.Name) *entry {
-	for e := range b.overlapping(block) {
-		if e.hold == nil && e.key() != name {
+// overlappingRecords returns every other record that has a part of a record's blocks, with its block
+// there. Holds belong to no holder yet.
+func (b *poolView) overlappingRecords(e *entry) iter.Seq2[netip.Prefix, *entry] {
+	return func(yield func(netip.Prefix, *entry) bool) {
+		for part := range e.all() {
+			for overlap, other := range b.overlapping(part.block) {
+				if other != e && other.hold == nil && !yield(overlap, other) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rival returns a record that overlaps this one and excludes it, with its block there, or nil.
+func (b *poolView) rival(e *entry) (other *entry, overlap netip.Prefix) {
+	for overlap, other := range b.overlappingRecords(e) {
+		if e.excludes(other) {
+			return other, overlap
+		}
+	}
+	return nil, netip.Prefix{}
+}
+
+func (b *poolView) hasRival(e *entry) bool {
+	other, _ := b.rival(e)
+	return other != nil
+}
+
+// recordOn returns a record that has a part of the block, or nil.
+func (b *poolView) recordOn(block netip.Prefix) *entry {
+	for _, e := range b.overlapping(block) {
+		if e.hold == nil {
 			return e
 		}
 	}
@@ -294,7 +327,7 @@ func (b *poolView) largestFree() int {
 // isEmpty reports whether nothing is lost with the pool view. A routing domain is described by its
 // name.
 func (b *poolView) isEmpty() bool {
-	isDescribed := b.space != nil && b.key.Kind != ipam.PoolKindRoutingDomain
+	isDescribed := b.space != nil && b.pool.Key.Kind != ipam.PoolKindRoutingDomain
 	return !isDescribed && b.blocks.Size() == 0 && len(b.waiters) == 0
 }
 

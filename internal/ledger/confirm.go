@@ -3,10 +3,14 @@ package ledger
 import (
 	"context"
 	"errors"
+	"iter"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // ErrPoolClosed means that the pool's own record is missing, unconfirmed, or being released.
@@ -28,13 +32,13 @@ func (l *Ledger) settleEntry(e *entry) {
 
 // refusal returns the reason why the block of a record is not its holder's, or nil.
 func (l *Ledger) refusal(h *Hold, e *entry) error {
-	if h.Block != e.block {
+	if h.Block != e.block || !slices.Equal(h.AdditionalBlocks, e.additionalBlocks()) {
 		return ErrLost
 	}
 	if err := l.checkConfirmed(e); err != nil {
 		return err
 	}
-	if !h.ask.InUse && l.poolViews[e.pool()].hasGatewayIn(e.block) {
+	if !h.ask.InUse && l.poolViews[e.pool()].hasGatewayOf(e) {
 		return ErrLost // an address was recorded first that was handed out with it as its gateway
 	}
 	return l.checkHoldLimits(h, e)
@@ -47,11 +51,11 @@ func (l *Ledger) confirmEntry(e *entry) {
 		return
 	}
 	b := l.poolViews[e.pool()]
-	hasRival := b.rival(e.block, e.key()) != nil
+	hasRival := b.hasRival(e)
 	if hasRival {
 		l.markContested(b, e)
 	}
-	if !e.isAnswered() && (hasRival || !l.isOpen(e.pool())) {
+	if !e.isAnswered() && (hasRival || !l.isCovered(e)) {
 		b.unconfirmedEntries[e] = true
 		return
 	}
@@ -60,7 +64,7 @@ func (l *Ledger) confirmEntry(e *entry) {
 		delete(b.unconfirmedEntries, e)
 		l.notify(e, Changed)
 	}
-	l.confirmBlocksOf(e)
+	l.updatePoolOf(e)
 }
 
 // isAnswered reports whether a live claim names a record that was made before the claim: its maker
@@ -72,7 +76,7 @@ func (l *Ledger) checkConfirmed(e *entry) error {
 	switch {
 	case e.confirmed:
 		return nil
-	case l.poolViews[e.pool()].rival(e.block, e.key()) != nil:
+	case l.poolViews[e.pool()].hasRival(e):
 		return ErrLost
 	}
 	return ErrPoolClosed
@@ -84,21 +88,41 @@ func (l *Ledger) confirmAfterRemoval(removedEntry *entry, b *poolView) {
 	if len(b.unconfirmedEntries) == 0 {
 		return
 	}
-	for e := range b.overlapping(removedEntry.block) {
-		if e.hold == nil {
-			l.confirmEntry(e)
-		}
+	for _, e := range b.overlappingRecords(removedEntry) {
+		l.confirmEntry(e)
 	}
 }
 
-// confirmBlocksOf confirms the records of the pool whose own record has changed.
-func (l *Ledger) confirmBlocksOf(poolEntry *entry) {
+// updatePoolOf hands out the space of the pool whose own record has changed, as far as it is covered,
+// and confirms the records there.
+func (l *Ledger) updatePoolOf(poolEntry *entry) {
 	if poolEntry.purpose() != ipam.PurposePool {
 		return
 	}
-	if b := l.poolViews[convert.PoolOf(poolEntry.holder())]; b != nil {
-		l.confirmBlocks(b)
+	b := l.poolViews[convert.PoolOf(poolEntry.holder())]
+	if b == nil {
+		return
 	}
+	if b.space != nil && b.pool.Occupied != nil {
+		b.describe(l.withUncovered(b.pool, b.stated))
+	}
+	l.confirmBlocks(b)
+}
+
+// withUncovered returns a pool that occupies its ranges with all addresses withheld that none of its
+// own records covers: an edit has added them, and another holder may have them.
+func (l *Ledger) withUncovered(pool ipam.Pool, stated *space.Ranges) ipam.Pool {
+	if pool.Occupied == nil {
+		return pool
+	}
+	var covered []space.Range
+	for own := range l.openRecords(pool.Key, &pool) {
+		for part := range own.all() {
+			covered = append(covered, space.RangeOf(part.block))
+		}
+	}
+	pool.Withheld = space.NewRanges(pool.CIDR, slices.AppendSeq(convert.Outside(pool.CIDR, covered), stated.All()))
+	return pool
 }
 
 func (l *Ledger) confirmBlocks(b *poolView) {
@@ -107,25 +131,74 @@ func (l *Ledger) confirmBlocks(b *poolView) {
 	}
 }
 
-// isOpen reports whether a space can hand out blocks: a routing domain always can, a pool can while
-// its own record exists, is confirmed, and is not being released.
-func (l *Ledger) isOpen(key ipam.PoolKey) bool {
-	if !key.Kind.IsPool() {
-		return true
+// openRecords returns the own records of a pool in which blocks of the pool can be confirmed: those
+// that are confirmed and not being released. If the pool is known, they have the blocks that it states, or
+// were made for an earlier state of it.
+func (l *Ledger) openRecords(key ipam.PoolKey, pool *ipam.Pool) iter.Seq[*entry] {
+	isOwn := func(own *entry) bool {
+		isEarlier := pool != nil && own.holderUID != "" && own.holderUID == pool.Spec.UID
+		return pool == nil || own.pool() == pool.Home && (isEarlier || own.hasBlocks(pool.Blocks()))
 	}
-	for poolEntry := range l.byHolder.findAll(convert.HolderOfPool(key)) {
-		isBound := poolEntry.state() == ipam.StateBound && !poolEntry.terminating
-		if poolEntry.purpose() == ipam.PurposePool && poolEntry.confirmed && isBound && l.isPoolEntry(poolEntry, key) {
-			return true
+	return func(yield func(*entry) bool) {
+		for own := range l.byHolder.findAll(convert.HolderOfPool(key)) {
+			isBound := own.state() == ipam.StateBound && !own.terminating
+			if own.purpose() == ipam.PurposePool && own.confirmed && isBound && isOwn(own) && !yield(own) {
+				return
+			}
+		}
+	}
+}
+
+// known returns the pool as its spec states it, or nil if that is not known.
+func (l *Ledger) known(key ipam.PoolKey) *ipam.Pool {
+	if b := l.poolViews[key]; b != nil && b.space != nil {
+		return &b.pool
+	}
+	return nil
+}
+
+// isCovered reports whether each block of a record lies in one of its pool's open records. A routing
+// domain has all addresses.
+func (l *Ledger) isCovered(e *entry) bool {
+	return !e.pool().Kind.IsPool() || isCoveredBy(l.openRecords(e.pool(), l.known(e.pool())), e)
+}
+
+func isCoveredBy(openRecords iter.Seq[*entry], e *entry) bool {
+	for part := range e.all() {
+		if !coversBlock(openRecords, part.block) {
+			return false
+		}
+	}
+	return true
+}
+
+func coversBlock(openRecords iter.Seq[*entry], block netip.Prefix) bool {
+	for own := range openRecords {
+		for part := range own.all() {
+			if ipam.Covers(part.block, block) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// isPoolEntry reports whether an own record states the pool as its spec does, if that is known.
-func (l *Ledger) isPoolEntry(poolEntry *entry, key ipam.PoolKey) bool {
-	b := l.poolViews[key]
-	return b == nil || b.space == nil || poolEntry.block == b.pool.CIDR && poolEntry.pool() == b.pool.Home
+// isNeeded reports whether records of a pool lie in an own record of it, and in no other open one. If
+// there is no other, that is any record of the pool.
+func (l *Ledger) isNeeded(own *entry, b *poolView) bool {
+	if b == nil || b.records == 0 {
+		return false
+	}
+	others := slices.DeleteFunc(slices.Collect(l.openRecords(b.pool.Key, l.known(b.pool.Key))), func(e *entry) bool { return e == own })
+	if len(others) == 0 {
+		return true
+	}
+	for _, e := range b.overlappingRecords(own) {
+		if !isCoveredBy(slices.Values(others), e) {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckConfirmed returns nil if the view shows the record as confirmed: a replica that records a
@@ -141,7 +214,8 @@ func (l *Ledger) CheckConfirmed(record ipam.Record) error {
 	err := l.checkConfirmed(e)
 	if errors.Is(err, ErrLost) {
 		b := l.poolViews[e.pool()]
-		return b.takenError(b.rival(e.block, e.key()), e.block)
+		rival, overlap := b.rival(e)
+		return b.takenError(rival, overlap, e.block)
 	}
 	return err
 }
@@ -152,9 +226,9 @@ type ReleaseVerdict int
 const (
 	// NotShown means that the view does not show the mark yet.
 	NotShown ReleaseVerdict = iota
-	// Unused means that the view shows the mark, and no record of the pool.
+	// Unused means that the view shows the mark, and no record of the pool that needs this own record.
 	Unused
-	// InUse means that the view shows the mark, and a record of the pool.
+	// InUse means that the view shows the mark, and a record of the pool that needs this own record.
 	InUse
 	// Overtaken means that another writer has changed the record since, or that it is not in the
 	// view.
@@ -167,10 +241,10 @@ func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.P
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.byUID.find(marked.UID)
-	switch b := l.poolViews[pool]; {
+	switch {
 	case e == nil:
 		return Overtaken
-	case e.version == marked.Version && b != nil && b.records > 0:
+	case e.version == marked.Version && l.isNeeded(e, l.poolViews[pool]):
 		return InUse
 	case e.version == marked.Version:
 		return Unused
@@ -178,6 +252,15 @@ func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.P
 		return NotShown
 	}
 	return Overtaken
+}
+
+// IsNeeded reports whether a pool's own record cannot be released: there are records of the pool that
+// lie in no other own record of it.
+func (l *Ledger) IsNeeded(own ipam.Record, pool ipam.PoolKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.byUID.find(own.UID)
+	return e != nil && l.isNeeded(e, l.poolViews[pool])
 }
 
 // Frees counts the blocks that the pools have freed so far, for AwaitRelease.

@@ -35,6 +35,64 @@ type entry struct {
 	hold *Hold
 	// nextIn contains the next entry of each index, and of the same block in the same pool view.
 	nextIn [links]*entry
+	// parts is nil for a record of one block.
+	parts *parts
+}
+
+// parts holds the entries of a record of several blocks. Each further block has an entry in the
+// pool view, which has no other field than its block and these parts.
+type parts struct {
+	whole   *entry
+	further []*entry
+}
+
+// whole returns the entry of the record that has the block of this one.
+func (e *entry) whole() *entry {
+	if e.parts == nil {
+		return e
+	}
+	return e.parts.whole
+}
+
+// all returns the entries of all blocks of a record, that of the first block first.
+func (e *entry) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		if !yield(e) || e.parts == nil {
+			return
+		}
+		for _, further := range e.parts.further {
+			if !yield(further) {
+				return
+			}
+		}
+	}
+}
+
+// additionalBlocks returns all blocks of a record but the first.
+func (e *entry) additionalBlocks() []netip.Prefix {
+	if e.parts == nil {
+		return nil
+	}
+	blocks := make([]netip.Prefix, len(e.parts.further))
+	for i, further := range e.parts.further {
+		blocks[i] = further.block
+	}
+	return blocks
+}
+
+// hasBlocks reports whether these are the blocks of a record.
+func (e *entry) hasBlocks(blocks []netip.Prefix) bool {
+	return len(blocks) > 0 && e.block == blocks[0] && slices.Equal(e.additionalBlocks(), blocks[1:])
+}
+
+// usage returns the usage by a record.
+func (e *entry) usage() ipam.Usage { return ipam.UsageOf(e.block).Add(ipam.UsageOf(e.additionalBlocks()...)) }
+
+// excludes reports whether two records that overlap cannot both stay. The own records of one pool can
+// if both state its UID: an edit of the pool makes the one, and then releases the other.
+func (e *entry) excludes(other *entry) bool {
+	isEdit := e.purpose() == ipam.PurposePool && e.holderUID != "" && e.holderUID == other.holderUID && e.holder() == other.holder()
+	return e != other && !isEdit
 }
 
 // sharedFields holds the values that many records share.
@@ -54,6 +112,12 @@ type sharedFields struct {
 func newEntry(r ipam.Record) *entry {
 	e := &entry{}
 	e.setRecord(r)
+	if len(r.AdditionalBlocks) > 0 {
+		e.parts = &parts{whole: e}
+	}
+	for _, block := range r.AdditionalBlocks {
+		e.parts.further = append(e.parts.further, &entry{block: block, parts: e.parts})
+	}
 	return e
 }
 
@@ -79,7 +143,7 @@ func (e *entry) record() ipam.Record {
 	a := e.shared.Value()
 	return ipam.Record{
 		Name: e.key(), UID: e.uid, Version: e.version,
-		Block: e.block, Pool: a.pool, Class: a.class,
+		Block: e.block, AdditionalBlocks: e.additionalBlocks(), Pool: a.pool, Class: a.class,
 		Holder: e.holder(), HolderUID: e.holderUID,
 		Purpose: a.purpose, Reclaim: a.reclaim, State: a.state, ReleaseAfter: e.releaseAfter,
 		Project: a.project, RequestedBy: a.requestedBy, Gateway: a.gateway, Sticky: e.sticky, Adopted: e.adopted, Terminating: e.terminating, PoolUnknown: e.poolUnknown,
@@ -264,8 +328,8 @@ func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 		return nil
 	}
 	b := l.poolViews[e.pool()]
-	if other := b.conflict(e, l.options.Clock.Now()); other != nil {
-		return b.takenError(other, e.block)
+	if other, overlap := b.conflict(e, l.options.Clock.Now()); other != nil {
+		return b.takenError(other, overlap, e.block)
 	}
 	return nil
 }
@@ -287,29 +351,29 @@ func (b *poolView) endContests(removedEntry *entry) {
 	if len(b.contestedEntries) == 0 {
 		return
 	}
-	for e := range b.overlapping(removedEntry.block) {
-		if _, ok := b.contestedEntries[e]; ok && b.rival(e.block, e.key()) == nil {
+	for _, e := range b.overlappingRecords(removedEntry) {
+		if _, ok := b.contestedEntries[e]; ok && !b.hasRival(e) {
 			delete(b.contestedEntries, e)
 		}
 	}
 }
 
-// conflict returns an entry that is in conflict with this one, or nil.
-func (b *poolView) conflict(e *entry, now time.Time) *entry {
+// conflict returns an entry that is in conflict with this one, with its block, or nil.
+func (b *poolView) conflict(e *entry, now time.Time) (other *entry, overlap netip.Prefix) {
 	if len(b.contestedEntries) == 0 {
-		return nil
+		return nil, netip.Prefix{}
 	}
 	isLasting := func(e *entry) bool {
 		since, ok := b.contestedEntries[e]
 		return ok && now.Sub(since) >= conflictAfter
 	}
 	isOldConflict := isLasting(e)
-	for other := range b.overlapping(e.block) {
-		if other != e && other.hold == nil && (isOldConflict || isLasting(other)) {
-			return other
+	for overlap, other := range b.overlappingRecords(e) {
+		if e.excludes(other) && (isOldConflict || isLasting(other)) {
+			return other, overlap
 		}
 	}
-	return nil
+	return nil, netip.Prefix{}
 }
 
 // Conflicts returns the UIDs of all records that are in conflict with another one.
@@ -319,7 +383,7 @@ func (l *Ledger) Conflicts() map[string]bool {
 	uids := map[string]bool{}
 	for _, b := range l.poolViews {
 		for e := range b.contestedEntries {
-			if other := b.conflict(e, l.options.Clock.Now()); other != nil {
+			if other, _ := b.conflict(e, l.options.Clock.Now()); other != nil {
 				uids[e.uid], uids[other.uid] = true, true
 			}
 		}

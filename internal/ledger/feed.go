@@ -174,7 +174,7 @@ func (l *Ledger) putRecord(r ipam.Record) *entry {
 		l.count(e, ipam.Usage.Add)
 		l.poolViews[r.Pool].onStateChange(e)
 		l.notify(e, Changed)
-		l.confirmBlocksOf(e)
+		l.updatePoolOf(e)
 	}
 	if r.Terminating && r.State != ipam.StateCooling { // one that cools down stays until it is due
 		l.poolViews[r.Pool].setLeaving(e, true)
@@ -223,17 +223,18 @@ func (l *Ledger) removeRecord(e *entry) {
 		h.setLost(r.UID)
 	}
 	l.notify(e, Removed)
+	l.updatePoolOf(e)
 	l.confirmAfterRemoval(e, b)
 	l.prune(b)
 }
 
-// withhold keeps the block of an IPAllocation that cannot be read, but whose block can, from being
+// withhold keeps the blocks of an IPAllocation that cannot be read, but whose blocks can, from being
 // handed out. The pool of such a block is not known, so the block is in use in the space of every pool
 // and routing domain, until the object can be read or is gone. It is no record: it counts for no holder,
 // and no record gives way to it, because nothing shows that they are of the same pool. The record of an
 // earlier version of the object stays. It costs O(pools).
 func (l *Ledger) withhold(r ipam.Record) {
-	if e := l.unreadableByUID[r.UID]; e != nil && e.block == r.Block {
+	if e := l.unreadableByUID[r.UID]; e != nil && e.hasBlocks(r.Blocks()) {
 		return
 	}
 	l.restoreUnreadable(r.UID)
@@ -245,8 +246,11 @@ func (l *Ledger) withhold(r ipam.Record) {
 	l.unreadableByUID[r.UID] = e
 	l.unreadable.addEntry(e)
 	for _, b := range l.poolViews {
-		if b.space != nil {
-			b.space.Use(e.block)
+		if b.space == nil {
+			continue
+		}
+		for part := range e.all() {
+			b.space.Use(part.block)
 		}
 	}
 }
@@ -260,8 +264,10 @@ func (l *Ledger) restoreUnreadable(uid string) {
 	delete(l.unreadableByUID, uid)
 	l.unreadable.removeEntry(e)
 	for _, b := range l.poolViews {
-		if b.space != nil && b.pool.CIDR.Overlaps(e.block) {
-			b.freeBlock(e.block)
+		for part := range e.all() {
+			if b.space != nil && b.pool.CIDR.Overlaps(part.block) {
+				b.freeBlock(part.block)
+			}
 		}
 	}
 }

@@ -76,6 +76,16 @@ func (g *gateways) hasGatewayIn(block netip.Prefix) bool {
 	return false
 }
 
+// hasGatewayOf reports it for any block of a record.
+func (g *gateways) hasGatewayOf(e *entry) bool {
+	for part := range e.all() {
+		if g.hasGatewayIn(part.block) {
+			return true
+		}
+	}
+	return false
+}
+
 // assumeGateway assumes the gateway of a pool for the records that state none, unless they are
 // older.
 func (b *poolView) assumeGateway(pool ipam.Pool) {
@@ -147,7 +157,7 @@ func (b *poolView) useGateways(block netip.Prefix) {
 }
 
 // isRecorded reports whether a record has a part of the block.
-func (b *poolView) isRecorded(block netip.Prefix) bool { return b.rival(block, ipam.Name{}) != nil }
+func (b *poolView) isRecorded(block netip.Prefix) bool { return b.recordOn(block) != nil }
 
 // blockOf returns the block that consists of one address.
 func blockOf(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
@@ -161,7 +171,7 @@ func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range maxDepth {
-		if !pool.Key.Kind.IsPool() || pool.CIDR.Contains(addr) {
+		if !pool.Key.Kind.IsPool() || pool.Has(blockOf(addr)) {
 			break
 		}
 		parentView := l.poolViews[pool.Home]
@@ -176,7 +186,7 @@ func (l *Ledger) HolderAt(pool ipam.Pool, addr netip.Addr) (ipam.Record, bool) {
 		if b == nil {
 			break
 		}
-		e := b.rival(blockOf(addr), ipam.Name{})
+		e := b.recordOn(blockOf(addr))
 		if e == nil {
 			break
 		}

@@ -15,6 +15,8 @@ import (
 // recorded and confirmed. End it with Confirm, Drop or Abandon.
 type Hold struct {
 	Block netip.Prefix
+	// AdditionalBlocks are those of the request.
+	AdditionalBlocks []netip.Prefix
 	// Pool is the pool as it was when the block was found.
 	Pool ipam.Pool
 
@@ -55,10 +57,9 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hold{Block: block, Pool: b.pool, ledger: l, ask: ask, verdictReady: make(chan struct{})}
-	h.Pool.Key = ask.Pool // also if the pool is not known
+	h := &Hold{Block: block, AdditionalBlocks: ask.AdditionalBlocks, Pool: b.pool, ledger: l, ask: ask, verdictReady: make(chan struct{})}
 	h.entry = newEntry(ipam.Record{
-		Name: ask.Record, Block: block, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project,
+		Name: ask.Record, Block: block, AdditionalBlocks: ask.AdditionalBlocks, Pool: ask.Pool, Holder: ask.Holder, Class: ask.Class, Project: ask.Project,
 		Gateway: ask.gatewayFor(b, block),
 	})
 	h.entry.hold = h
@@ -89,6 +90,11 @@ func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *poolView, error) {
 	block, b, err := l.findBlock(ask)
 	if err != nil || ask.Turn == nil {
 		return block, b, err
+	}
+	for _, additional := range ask.AdditionalBlocks {
+		if isTurn, _ := ask.Turn(Room{l, b}, additional); !isTurn {
+			return netip.Prefix{}, nil, ErrOutOfTurn
+		}
 	}
 	for range maxPassedOver {
 		isTurn, wantedBlock := ask.Turn(Room{l, b}, block)
@@ -124,7 +130,7 @@ func (l *Ledger) findBlock(ask Ask) (netip.Prefix, *poolView, error) {
 		return ask.Block, b, b.checkHolders(ask.Block)
 	}
 	if ask.Block.IsValid() {
-		return ask.Block, b, b.checkFree(ask.Block)
+		return ask.Block, b, b.checkAllFree(ask)
 	}
 	block, ok := b.findFree(ask.Bits, ask.Strategy, l.options.Random, l.options.Clock.Now())
 	if !ok {
@@ -135,31 +141,48 @@ func (l *Ledger) findBlock(ask Ask) (netip.Prefix, *poolView, error) {
 	return block, b, nil
 }
 
-// checkFree returns the reason why the requested block cannot be had, or nil if it is free.
-func (b *poolView) checkFree(block netip.Prefix) error {
+// checkAllFree returns the reason why the requested blocks cannot be had, or nil if all are free, but
+// for what the same pool's own records have of them.
+func (b *poolView) checkAllFree(ask Ask) error {
+	for _, block := range ask.blocks() {
+		if err := b.checkFree(block, ask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *poolView) checkFree(block netip.Prefix, ask Ask) error {
 	if b.space.IsFree(block) {
 		return nil
 	}
-	if err := b.checkHolders(block); err != nil {
-		return err
+	hasOwn := false
+	for overlap, e := range b.overlapping(block) {
+		if !ask.isOwn(e) {
+			return b.takenError(e, overlap, block)
+		}
+		hasOwn = true
 	}
-	for e := range b.unreadable.overlapping(block) {
-		return b.takenError(e, block)
+	for overlap, e := range b.unreadable.overlapping(block) {
+		return b.takenError(e, overlap, block)
 	}
-	return &ipam.TakenError{Block: block, Pool: b.key}
+	if hasOwn && ipam.Covers(b.pool.CIDR, block) && !b.pool.Withheld.Overlaps(block) && !b.hasGatewayIn(block) {
+		return nil
+	}
+	return &ipam.TakenError{Block: block, Pool: b.pool.Key}
 }
 
 // checkHolders returns an error that names the holder of a part of the block, or nil if there is
 // none.
 func (b *poolView) checkHolders(block netip.Prefix) error {
-	for e := range b.overlapping(block) {
-		return b.takenError(e, block)
+	for overlap, e := range b.overlapping(block) {
+		return b.takenError(e, overlap, block)
 	}
 	return nil
 }
 
-func (b *poolView) takenError(e *entry, block netip.Prefix) *ipam.TakenError {
-	return &ipam.TakenError{Block: block, Pool: b.key, Holder: e.holder(), Overlap: e.block}
+func (b *poolView) takenError(e *entry, overlap, block netip.Prefix) *ipam.TakenError {
+	return &ipam.TakenError{Block: block, Pool: b.pool.Key, Holder: e.holder(), Overlap: overlap}
 }
 
 // Confirm waits until the watch has shown the record that was created with this UID, and reports
@@ -328,8 +351,9 @@ type Ask struct {
 	// Bits is the prefix length.
 	Bits     int
 	Strategy ipam.Strategy
-	// Block is the requested block, or the zero Prefix.
-	Block netip.Prefix
+	// Block is the requested block, or the zero Prefix. AdditionalBlocks are requested with it.
+	Block            netip.Prefix
+	AdditionalBlocks []netip.Prefix
 	// InUse reports that the holder has the block already: withheld space and an unknown pool do not
 	// matter.
 	InUse bool
@@ -338,6 +362,8 @@ type Ask struct {
 	// Record is the name under which the block will be recorded, and Holder its holder.
 	Record ipam.Name
 	Holder ipam.Holder
+	// HolderUID is that of a stored pool: what its own records have of the blocks is no obstacle.
+	HolderUID string
 	// UnclaimedLimit bounds the unclaimed records of the holder's namespace, and those of its
 	// project. Zero means no bound, not even by their share of the pool.
 	UnclaimedLimit int
@@ -370,10 +396,18 @@ func (a Ask) gatewayFor(b *poolView, block netip.Prefix) netip.Addr {
 	}
 }
 
+// blocks returns all requested blocks.
+func (a Ask) blocks() []netip.Prefix { return append([]netip.Prefix{a.Block}, a.AdditionalBlocks...) }
+
+// isOwn reports whether an entry is an own record of the stored pool that asks.
+func (a Ask) isOwn(e *entry) bool {
+	return a.HolderUID != "" && a.HolderUID == e.holderUID && a.Holder == e.holder() && a.Holder.IsPool()
+}
+
 // usageIn returns the usage of the requested block.
 func (a Ask) usageIn(b *poolView) ipam.Usage {
 	if a.Block.IsValid() {
-		return ipam.UsageOf(a.Block)
+		return ipam.UsageOf(a.blocks()...)
 	}
 	return ipam.UsageOf(netip.PrefixFrom(b.pool.CIDR.Addr(), a.Bits))
 }

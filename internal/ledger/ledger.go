@@ -260,7 +260,8 @@ func (l *Ledger) Describe(pool ipam.Pool) {
 		return
 	}
 	b := l.poolViewFor(pool.Key)
-	b.describe(pool)
+	b.stated = pool.Withheld
+	b.describe(l.withUncovered(pool, b.stated))
 	l.confirmBlocks(b)
 }
 
@@ -269,7 +270,7 @@ func (l *Ledger) Forget(key ipam.PoolKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.poolViews[key]; b != nil {
-		b.space, b.pool = nil, ipam.Pool{}
+		b.space, b.pool = nil, ipam.Pool{Key: key}
 		l.prune(b)
 	}
 }
@@ -292,7 +293,7 @@ func (l *Ledger) emptyPoolView(key ipam.PoolKey) *poolView {
 
 func (l *Ledger) prune(b *poolView) {
 	if b.isEmpty() {
-		delete(l.poolViews, b.key)
+		delete(l.poolViews, b.pool.Key)
 		l.pruned = max(l.pruned, b.frees)
 	}
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"net/netip"
 
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
@@ -31,9 +32,10 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 
 // capacity leaves out the largest free block.
 func (b *poolView) capacity() Capacity {
+	outside := b.outside()
 	c := Capacity{
-		Total: b.space.Total(), Available: b.space.Free(),
-		Withheld: b.pool.Withheld.Size(), OutOfRange: b.outOfRange,
+		Total: b.space.Total().Sub(outside), Available: b.space.Free(),
+		Withheld: b.pool.Withheld.Size().Sub(outside), OutOfRange: b.outOfRange,
 		Records: b.records,
 	}
 	for gateway := range b.formerGateways() {
@@ -46,6 +48,11 @@ func (b *poolView) capacity() Capacity {
 	return c
 }
 
+// outside returns the number of addresses of its CIDR that the pool does not occupy.
+func (b *poolView) outside() space.Count {
+	return b.space.Total().Sub(b.pool.Size())
+}
+
 // Utilized returns the share of a pool that cannot be handed out, from 0 to 1; 1 for an unknown
 // pool.
 func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
@@ -55,7 +62,8 @@ func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
 	if b == nil || b.space == nil {
 		return 1
 	}
-	return b.space.Used().Float64() / b.space.Total().Float64()
+	outside := b.outside()
+	return b.space.Used().Sub(outside).Float64() / b.space.Total().Sub(outside).Float64()
 }
 
 // Records returns the number of blocks that are recorded in a pool.
@@ -87,25 +95,34 @@ func (l *Ledger) Stats() Stats {
 
 // PoolState represents a pool's ability to hand out blocks.
 type PoolState struct {
-	// Record is the pool's own record, zero if its CIDR is not recorded.
+	// Record is the own record of what the pool holds by its spec, zero if there is none.
 	Record ipam.Record
+	// Former are its other own records, which were made before its ranges were edited.
+	Former []ipam.Record
 	// Rival overlaps the pool's own record, which is not confirmed: the pool is in conflict.
 	Rival *ipam.Record
 	// Open reports whether the pool can hand out blocks.
 	Open bool
 }
 
-// State returns the state of a pool whose own record has the given name.
-func (l *Ledger) State(pool ipam.Pool, record ipam.Name) PoolState {
+// State returns the state of a pool.
+func (l *Ledger) State(pool ipam.Pool) PoolState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byName.find(record)
-	if e == nil || e.pool() != pool.Home || e.block != pool.CIDR {
-		return PoolState{}
+	var state PoolState
+	for e := range l.byHolder.findAll(convert.HolderOfPool(pool.Key)) {
+		switch isUsable := e.pool() == pool.Home && e.purpose() == ipam.PurposePool; {
+		case isUsable && e.hasBlocks(pool.Blocks()):
+			state.Record = e.record()
+			if rival, _ := l.poolViews[pool.Home].rival(e); rival != nil && !e.confirmed {
+				state.Rival = new(rival.record())
+			}
+		case isUsable && e.holderUID != "" && e.holderUID == pool.Spec.UID:
+			state.Former = append(state.Former, e.record())
+		}
 	}
-	state := PoolState{Record: e.record(), Open: l.isOpen(pool.Key)}
-	if rival := l.poolViews[pool.Home].rival(e.block, record); rival != nil && !e.confirmed {
-		state.Rival = new(rival.record())
+	for range l.openRecords(pool.Key, &pool) {
+		state.Open = true
 	}
 	return state
 }
@@ -130,8 +147,8 @@ func (l *Ledger) FewRecords(pool ipam.PoolKey, limit int) []ipam.Record {
 		return nil
 	}
 	var records []ipam.Record
-	for e := range chained(b.blocks.All()) {
-		if e.hold == nil {
+	for block, e := range chained(b.blocks.All()) {
+		if e.hold == nil && block == e.block {
 			records = append(records, e.record())
 		}
 	}
@@ -155,11 +172,11 @@ func (l *Ledger) Occupants(pool ipam.PoolKey, limit int) (occupants []Occupant, 
 	if b == nil {
 		return nil, 0
 	}
-	for e := range chained(b.blocks.AllSorted()) {
+	for block, e := range chained(b.blocks.AllSorted()) {
 		if len(occupants) == limit {
 			break
 		}
-		if e.hold == nil && !e.isReleased() {
+		if e.hold == nil && !e.isReleased() && block == e.block {
 			isClaimed := e.claimed || e.holderUID != "" || e.purpose() == ipam.PurposePool
 			occupants = append(occupants, Occupant{Record: e.record(), Claimed: isClaimed})
 		}

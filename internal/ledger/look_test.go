@@ -183,27 +183,26 @@ func TestOccupantsKeepPoolInUse(t *testing.T) {
 func TestPoolState(t *testing.T) {
 	l := newLedger(1)
 	pool := ipam.Pool{Key: key, Home: home, CIDR: small}
-	record := ipam.Name{Namespace: "system", Name: "ippool.p"}
-	if state := l.State(pool, record); state.Record.UID != "" || state.Open {
+	if state := l.State(pool); state.Record.UID != "" || state.Open {
 		t.Errorf("without a record it is %+v", state)
 	}
 	must(t, feed{l}.Replace(recordList(), "0"))
-	if state := l.State(pool, record); state.Record.UID != "uid-of-p" || !state.Open || state.Rival != nil {
+	if state := l.State(pool); state.Record.UID != "uid-of-p" || !state.Open || state.Rival != nil {
 		t.Errorf("with its record it is %+v", state)
 	}
 	must(t, feed{l}.Add(poolRecord(ipam.PoolNamed("q"), "10.0.0.0/16")))
-	if state := l.State(pool, record); !state.Open || state.Rival != nil {
+	if state := l.State(pool); !state.Open || state.Rival != nil {
 		t.Errorf("with a rival that came later it is %+v", state)
 	}
 	other := ipam.Pool{Key: ipam.PoolNamed("q"), Home: home, CIDR: netip.MustParsePrefix("10.0.0.0/16")}
-	if state := l.State(other, ipam.Name{Namespace: "system", Name: "ippool.q"}); state.Open || state.Rival == nil || state.Rival.UID != "uid-of-p" {
+	if state := l.State(other); state.Open || state.Rival == nil || state.Rival.UID != "uid-of-p" {
 		t.Errorf("that rival is %+v", state)
 	}
 	for name, changed := range map[string]ipam.Pool{
 		"another CIDR":           {Key: key, Home: home, CIDR: netip.MustParsePrefix("10.0.0.0/25")},
 		"another routing domain": {Key: key, Home: ipam.DomainNamed("lab", ipam.IPv4), CIDR: small},
 	} {
-		if state := l.State(changed, record); state.Record.UID != "" {
+		if state := l.State(changed); state.Record.UID != "" {
 			t.Errorf("with %s it is %+v", name, state)
 		}
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"net/netip"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -48,7 +47,7 @@ func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.U
 	a := e.shared.Value()
 	for _, pool := range []ipam.PoolKey{{}, a.pool} {
 		for _, key := range sharesOf(a.holderNamespace, a.project, pool) {
-			countBlock(l.unclaimed, key, op, e.block)
+			countUsed(l.unclaimed, key, op, e.usage())
 		}
 	}
 }
@@ -68,15 +67,15 @@ func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage
 	if a.project == "" {
 		return
 	}
-	countBlock(usage, account{project: a.project, pool: a.pool}, op, e.block)
+	countUsed(usage, account{project: a.project, pool: a.pool}, op, e.usage())
 	if a.class != "" {
-		countBlock(usage, account{project: a.project, class: a.class}, op, e.block)
+		countUsed(usage, account{project: a.project, class: a.class}, op, e.usage())
 	}
 }
 
-// countBlock changes the usage of a key by one block, and removes a key that has no usage.
-func countBlock[K comparable](usage map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, block netip.Prefix) {
-	if usage[key] = op(usage[key], ipam.UsageOf(block)); usage[key] == (ipam.Usage{}) {
+// countUsed changes the usage of a key by that of a record, and removes a key that has no usage.
+func countUsed[K comparable](usage map[K]ipam.Usage, key K, op func(ipam.Usage, ipam.Usage) ipam.Usage, used ipam.Usage) {
+	if usage[key] = op(usage[key], used); usage[key] == (ipam.Usage{}) {
 		delete(usage, key)
 	}
 }
@@ -110,37 +109,53 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 // checkLimits refuses a request that would exceed the limit of the pool or class. Holds count like
 // records, so that the requests of this process refuse each other before they are recorded.
 func (l *Ledger) checkLimits(ask Ask, b *poolView) error {
-	usageOf := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]) }
+	earlier := l.usageOfOthers(ask.isOwn, ask.Holder, account{project: ask.Project, pool: ask.Pool})
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]).Sub(earlier) }
 	return l.checkLimitsWith(b, ask, usageOf, ask.usageIn(b))
+}
+
+// usageOfOthers returns the usage by the records of an edited pool that the edit will release: they do
+// not count beside the new one.
+func (l *Ledger) usageOfOthers(isOther func(*entry) bool, holder ipam.Holder, a account) ipam.Usage {
+	var total ipam.Usage
+	if !holder.IsPool() {
+		return total
+	}
+	for e := range l.byHolder.findAll(holder) {
+		if shared := e.shared.Value(); isOther(e) && shared.project == a.project && shared.pool == a.pool {
+			total = total.Add(e.usage())
+		}
+	}
+	return total
 }
 
 // checkHoldLimits returns a *ipam.LimitError if the project of a record has more than it can have
 // in the view. All counted blocks were recorded before this one, or are of the same list.
-func (l *Ledger) checkHoldLimits(h *Hold, e *entry) error {
-	return l.checkRecorded(l.poolViews[e.pool()], h.ask, e.block)
-}
+func (l *Ledger) checkHoldLimits(h *Hold, e *entry) error { return l.checkRecorded(h.ask, e) }
 
 // CheckRecordLimits returns a *ipam.LimitError if a project has more of a record's pool, or of its
 // class, than it can have. It is then unknown which of the project's records came last.
 func (l *Ledger) CheckRecordLimits(record ipam.Record, class ipam.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.poolViews[record.Pool]
-	if b == nil {
+	e := l.byUID.find(record.UID)
+	if e == nil {
 		return nil
 	}
-	return l.checkRecorded(b, Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, record.Block)
+	return l.checkRecorded(Ask{Project: record.Project, Class: record.Class, ClassLimit: class}, e)
 }
 
-func (l *Ledger) checkRecorded(b *poolView, ask Ask, block netip.Prefix) error {
-	ownUsage := ipam.UsageOf(block)
-	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(ownUsage) }
-	return l.checkLimitsWith(b, ask, usageOf, ownUsage)
+func (l *Ledger) checkRecorded(ask Ask, e *entry) error {
+	isOther := func(other *entry) bool { return other != e && !e.excludes(other) }
+	ownUsage := e.usage()
+	counted := ownUsage.Add(l.usageOfOthers(isOther, e.holder(), account{project: ask.Project, pool: e.pool()}))
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(counted) }
+	return l.checkLimitsWith(l.poolViews[e.pool()], ask, usageOf, ownUsage)
 }
 
 func (l *Ledger) checkLimitsWith(b *poolView, ask Ask, usageOf func(account) ipam.Usage, extra ipam.Usage) error {
-	pool := account{project: ask.Project, pool: b.key}
-	if err := b.pool.Limit.Check(b.key.String(), ask.Project, usageOf(pool), extra); err != nil && !ask.Unlimited {
+	pool := account{project: ask.Project, pool: b.pool.Key}
+	if err := b.pool.Limit.Check(b.pool.Key.String(), ask.Project, usageOf(pool), extra); err != nil && !ask.Unlimited {
 		return pool.addAwaited(err)
 	}
 	class := account{project: ask.Project, class: ask.Class}
@@ -244,6 +259,6 @@ func (l *Ledger) count(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 	l.countUnclaimed(e, op)
 	if e.hold == nil {
 		usage := &l.poolViews[e.pool()].usageByStanding[e.standing()]
-		*usage = op(*usage, ipam.UsageOf(e.block))
+		*usage = op(*usage, e.usage())
 	}
 }
