@@ -18,6 +18,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.ipFamily) || (has(self.ipFamily) && self.ipFamily == oldSelf.ipFamily)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.ipFamily
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.routingDomain) || (has(self.routingDomain) && self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.routingDomain
 // +kubebuilder:validation:XValidation:rule="has(self.network) == has(oldSelf.network)",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.network
+// +kubebuilder:validation:XValidation:rule="(has(self.occupies) ? self.occupies : 'CIDR') == (has(oldSelf.occupies) ? oldSelf.occupies : 'CIDR')",message="is immutable: make a new pool",reason=FieldValueForbidden,fieldPath=.occupies
+// +kubebuilder:validation:XValidation:rule="!has(self.occupies) || self.occupies != 'Ranges' || has(self.cidr)",message="a pool that occupies its ranges needs the subnet in which they lie: set cidr",reason=FieldValueRequired,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="!has(self.occupies) || self.occupies != 'Ranges' || (has(self.ranges) && size(self.ranges) > 0)",message="a pool that occupies its ranges needs at least one: set ranges, or leave out occupies",reason=FieldValueRequired,fieldPath=.ranges
+// +kubebuilder:validation:XValidation:rule="!has(self.occupies) || self.occupies != 'Ranges' || !has(self.prefixLength)",message="is not for a pool that occupies its ranges: remove it, and set cidr",reason=FieldValueForbidden,fieldPath=.prefixLength
 type PoolSpec struct {
 	// cidr is the space of the pool, in canonical form with no host bits set (10.0.0.0/8,
 	// 2001:db8::/32). Required for a root pool; for a child pool the block of its parent,
@@ -65,9 +69,16 @@ type PoolSpec struct {
 	// +optional
 	ClassNames []string `json:"classNames,omitempty"`
 
+	// occupies defines what the pool holds of its parent or routing domain: all of its cidr, or only
+	// its ranges. With Ranges, cidr is the subnet, other pools can have the rest of it, and the
+	// ranges make at most 64 CIDR blocks. Immutable. Default: CIDR.
+	// +optional
+	Occupies PoolOccupies `json:"occupies,omitempty"`
+
 	// ranges restricts allocation to addresses inside one of its entries. Each is a range
 	// (10.0.0.10-10.0.0.20), a CIDR or a single address, inside cidr. Default: all of cidr.
-	// Mutable: used blocks that an edit excludes are kept until they are released.
+	// Mutable: used blocks that an edit excludes are kept until they are released. If the pool
+	// occupies its ranges, addresses that an edit adds are allocated when no other pool has them.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=91
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isIP(r) || isCIDR(r) || (r.indexOf('-') > 0 && isIP(r.substring(0, r.indexOf('-'))) && isIP(r.substring(r.indexOf('-') + 1))))",message="has an entry that cannot be read: write each as a range of two addresses (10.0.0.10-10.0.0.20), a CIDR (10.0.0.16/28) or a single address",reason=FieldValueInvalid
@@ -123,6 +134,16 @@ type PoolSpec struct {
 	// +optional
 	RetentionPeriod *metav1.Duration `json:"retentionPeriod,omitempty"`
 }
+
+// PoolOccupies defines what a pool holds of its parent or routing domain.
+// +kubebuilder:validation:Enum=CIDR;Ranges
+type PoolOccupies string
+
+// What a pool holds: all of its CIDR, or its ranges alone.
+const (
+	OccupiesCIDR   PoolOccupies = "CIDR"
+	OccupiesRanges PoolOccupies = "Ranges"
+)
 
 // PoolNetwork describes the subnet to which the addresses of a pool belong.
 type PoolNetwork struct {
@@ -260,7 +281,8 @@ type PoolStatus struct {
 	// +optional
 	Phase PoolPhase `json:"phase,omitempty"`
 
-	// allocatedCIDR is the space that is recorded for this pool.
+	// allocatedCIDR is the space that is recorded for this pool; its cidr if it occupies ranges of
+	// that.
 	// +optional
 	AllocatedCIDR string `json:"allocatedCIDR,omitempty"`
 

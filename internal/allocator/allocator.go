@@ -39,6 +39,8 @@ type Options struct {
 	Client client.Client
 	// UnclaimedLimit bounds the records of a namespace, and of a project, that are unclaimed.
 	UnclaimedLimit int
+	// PoolRanges lets pools occupy their ranges alone. Every replica must know such records.
+	PoolRanges bool
 	Metrics        *metrics.Instruments
 	// History records grants and releases of blocks; nil: nothing is recorded.
 	History *history.Recorder
@@ -201,7 +203,8 @@ func (a *Allocator) Consider(order Order, limit int) []ipam.PoolResult {
 func (a *Allocator) ask(order Order, pool ipam.Pool) ledger.Ask {
 	ask := ledger.Ask{
 		Pool: pool.Key, Bits: order.Terms.Length, Block: order.Terms.Block,
-		Strategy: pool.Strategy, Record: order.Record, Holder: order.Holder,
+		AdditionalBlocks: order.AdditionalBlocks,
+		Strategy:         pool.Strategy, Record: order.Record, Holder: order.Holder, HolderUID: order.HolderUID,
 		Turn: a.Queue.Turn(pool, order.Holder, order.Waiting),
 	}
 	a.setAccount(&ask, order)

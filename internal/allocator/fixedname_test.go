@@ -120,7 +120,7 @@ type testOptions struct {
 // newAllocator returns an allocator with a new catalog and queue.
 func newAllocator(o testOptions) *Allocator {
 	return New(o.Ledger, inventory.Options{Namespace: "system"}, queue.Options{Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace}, Options{
-		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit,
+		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, PoolRanges: true,
 		Metrics: metrics.New(clock.RealClock{}), History: history.New(history.Options{Clock: clock.RealClock{}}), Log: logr.Discard(),
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
@@ -39,8 +40,13 @@ type Order struct {
 	Holder ipam.Holder
 	// HolderUID is the holder's UID with OriginController, otherwise empty.
 	HolderUID string
+	// AdditionalBlocks are requested together with the block of the terms.
+	AdditionalBlocks []netip.Prefix
 	// Record is the name of the record to make. Zero: it follows from holder and origin.
 	Record ipam.Name
+	// Edit is the name of the record of a stored pool that has another one, from before its ranges
+	// were edited; zero for a pool that occupies all of its CIDR.
+	Edit ipam.Name
 	// RequestedBy is the user that created the holder.
 	RequestedBy string
 	// PoolUnknown reports whether it is still to be judged if the holder can use the pool.
@@ -77,8 +83,15 @@ func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
 	if waiter, ok := a.Queue.Waiter(order.Holder); ok {
 		order.Waiting = waiter
 	}
+	if blocks := pool.Blocks(); len(blocks) > 1 {
+		order.AdditionalBlocks = blocks[1:]
+	}
+	order.Edit = a.Catalog.RecordOfEdit(pool)
 	var err error
 	order.Resolution, err = a.Catalog.ResolvePool(pool)
+	if err == nil && pool.Occupied != nil && !a.PoolRanges {
+		err = &ipam.PolicyError{Field: "spec.occupies", Value: v1alpha1.OccupiesRanges, Remedy: "the feature gate PoolRanges is off: leave it out, or have --feature-gates=PoolRanges=true set on all replicas"}
+	}
 	return order, err
 }
 
@@ -120,7 +133,7 @@ func (o Order) isUnclaimed() bool { return o.Origin != OriginController && o.Hol
 
 func (o Order) recordOf(pool ipam.Pool, block netip.Prefix) ipam.Record {
 	return ipam.Record{
-		Name: o.Record, Block: block, Pool: pool.Key, Class: o.Terms.Class,
+		Name: o.Record, Block: block, AdditionalBlocks: o.AdditionalBlocks, Pool: pool.Key, Class: o.Terms.Class,
 		Holder: o.Holder, HolderUID: o.HolderUID, Purpose: o.purpose(),
 		Reclaim: o.Terms.Reclaim, State: ipam.StateBound, RequestedBy: o.RequestedBy, Sticky: o.Sticky, PoolUnknown: o.PoolUnknown,
 	}
@@ -147,7 +160,7 @@ func (o Order) matchesRecord(r ipam.Record) bool {
 		return false
 	}
 	if o.Terms.Block.IsValid() {
-		return r.Block == o.Terms.Block
+		return r.Block == o.Terms.Block && slices.Equal(r.AdditionalBlocks, o.AdditionalBlocks)
 	}
 	return r.Block.Bits() == o.Terms.Length
 }
@@ -167,14 +180,29 @@ func (o Order) blockField() string {
 	return "spec.cidr"
 }
 
-// carve records and confirms a pool's own CIDR. It takes over an existing record of the pool's name
+// earlierRecord returns the own record of a pool that matches the order, or else the one of the name that
+// the order then has: the first name, or that of an edit if there is a record from before.
+func (a *Allocator) earlierRecord(order *Order) (ipam.Record, bool) {
+	for _, record := range a.Ledger.HeldBy(order.Holder) {
+		if order.matchesRecord(record) {
+			order.Record = record.Name
+			return record, true
+		}
+		if order.Edit != (ipam.Name{}) && record.IsStamped() && record.HolderUID == order.HolderUID {
+			order.Record = order.Edit
+		}
+	}
+	return a.Ledger.Record(order.Record)
+}
+
+// carve records and confirms a pool's own CIDR or ranges. It takes over an existing record of the pool's name
 // that matches the order, and otherwise gives it up: it was left behind by a former pool, or by an
 // attempt that was too late. If blocks of a former pool are recorded, its record stays, and a pool
 // of the same CIDR takes it over. If the pool does not exist, a record without UID may be that of
 // another request, which may have been answered: the error is then ipam.ErrUnconfirmed, until the
 // pool exists or the record is collected.
 func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error) {
-	if earlier, ok := a.Ledger.Record(order.Record); ok {
+	if earlier, ok := a.earlierRecord(&order); ok {
 		switch {
 		case order.matchesRecord(earlier) && earlier.MayBeOf(order.HolderUID):
 			return a.takeOver(ctx, earlier, order.HolderUID)

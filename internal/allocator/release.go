@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"gomodules.xyz/jsonpatch/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,15 +55,15 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 }
 
 // MarkReleasing writes into a pool's own record that it is being released, waits until this
-// process's own watch shows that, and then looks for blocks of the pool: a replica that records one
-// later sees the mark, and gives way. If there is one, MarkReleasing removes the mark, and the
+// process's own watch shows that, and then looks for blocks of the pool that need this record: a replica
+// that records one later sees the mark, and gives way. If there is one, MarkReleasing removes the mark, and the
 // error is ipam.ErrPoolInUse. Otherwise the record may be deleted in the returned version. A mark
 // that stayed because its writer died is removed by the pool's controller, if the pool stays.
 func (a *Allocator) MarkReleasing(ctx context.Context, poolRecord ipam.Record) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	pool, previousVersion := convert.PoolOf(poolRecord.Holder), poolRecord.Version
-	if a.Ledger.Records(pool) > 0 && poolRecord.State != ipam.StateReleasing {
+	if poolRecord.State != ipam.StateReleasing && a.Ledger.IsNeeded(poolRecord, pool) {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
 	marked := poolRecord
@@ -225,7 +226,12 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 		holder, recordRef = claim, func() string { return claim.Spec.AllocationName }
 	case record.Holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
-		holder, recordRef = pool, func() string { return pool.PoolSpec().CIDR }
+		holder, recordRef = pool, func() string {
+			if slices.Equal(convert.BlocksOf(pool), record.Blocks()) {
+				return record.Name.Name
+			}
+			return pool.PoolSpec().CIDR
+		}
 	case record.Holder.Kind == convert.AddressClaimKind:
 		claim := addressObject(convert.AddressClaimKind)
 		holder, recordRef = claim, func() string { return addressOf(claim) }

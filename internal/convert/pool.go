@@ -105,6 +105,9 @@ func poolSpec(namespace string, spec *v1alpha1.PoolSpec) (ipam.Pool, field.Error
 	if len(errs) > 0 {
 		return pool, errs
 	}
+	if errs := poolOccupies(path, spec); len(errs) > 0 {
+		return pool, errs
+	}
 	withheld, errs := poolNetwork(path.Child("network"), spec.Network, &pool)
 	errs = append(errs, poolWithheld(path, spec, withheld, &pool)...)
 	errs = append(errs, poolLengths(path.Child("allocation"), spec.Allocation, &pool)...)
@@ -153,6 +156,35 @@ func poolHome(namespace string, spec *v1alpha1.PoolSpec, family ipam.Family) (ip
 	return ipam.LocalDomainNamed(namespace, cmp.Or(spec.RoutingDomain, v1alpha1.DefaultRoutingDomain), family), nil
 }
 
+// poolOccupies returns the errors of a pool that occupies its ranges, without a field that it needs.
+func poolOccupies(path *field.Path, spec *v1alpha1.PoolSpec) (errs field.ErrorList) {
+	switch {
+	case spec.Occupies == "" || spec.Occupies == v1alpha1.OccupiesCIDR:
+		return nil
+	case spec.Occupies != v1alpha1.OccupiesRanges:
+		return field.ErrorList{field.NotSupported(path.Child("occupies"), spec.Occupies, []v1alpha1.PoolOccupies{v1alpha1.OccupiesCIDR, v1alpha1.OccupiesRanges})}
+	case spec.CIDR == "":
+		errs = append(errs, field.Required(path.Child("cidr"), "a pool that occupies its ranges needs the subnet in which they lie: set cidr"))
+	}
+	if len(spec.Ranges) == 0 {
+		errs = append(errs, field.Required(path.Child("ranges"), "a pool that occupies its ranges needs at least one: set ranges, or leave out occupies"))
+	}
+	if spec.PrefixLength != nil {
+		errs = append(errs, field.Forbidden(path.Child("prefixLength"), "is not for a pool that occupies its ranges: remove it, and set cidr"))
+	}
+	return errs
+}
+
+// BlocksOf returns what a pool holds of its home by its spec; nil if that cannot be read, or while it
+// has no CIDR.
+func BlocksOf(obj v1alpha1.Pool) []netip.Prefix {
+	pool, errs := poolSpec(obj.GetNamespace(), obj.PoolSpec())
+	if len(errs) > 0 {
+		return nil
+	}
+	return pool.Blocks()
+}
+
 // poolWithheld computes the addresses that are never handed out; network holds the ranges that the
 // subnet withholds. A child without a CIDR has no addresses yet, and its ranges are read again when
 // it has a CIDR.
@@ -161,6 +193,13 @@ func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Ran
 	reserved, more := spans(path.Child("reserved"), spec.Reserved, pool.CIDR)
 	if errs = append(errs, more...); len(errs) > 0 || !pool.CIDR.IsValid() {
 		return errs
+	}
+	if spec.Occupies == v1alpha1.OccupiesRanges {
+		pool.Occupied = space.NewRanges(pool.CIDR, ranges)
+		if blocks := len(pool.Blocks()); blocks > v1alpha1.MaxRecordBlocks {
+			return field.ErrorList{field.Invalid(path.Child("ranges"), len(spec.Ranges), fmt.Sprintf("the entries make %d CIDR blocks, and a pool that occupies its ranges can have %d: let them begin and end at multiples of larger powers of two, or divide them among pools",
+				blocks, v1alpha1.MaxRecordBlocks))}
+		}
 	}
 	withheld := slices.Concat(reserved, network)
 	if len(spec.Ranges) > 0 {

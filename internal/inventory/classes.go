@@ -139,16 +139,16 @@ func (c *Catalog) PoolReady(pool ipam.Pool) error {
 	if reason := c.clusterPauses(pool); reason != "" {
 		return notReadyError(ipam.Paused, "%s: %s", pool.Key, reason)
 	}
-	state := c.PoolState(pool)
-	switch {
+	if c.ledger.IsOpen(pool) {
+		return nil
+	}
+	switch state := c.PoolState(pool); {
 	case state.Rival != nil:
 		return notReadyError(ipam.NotReady, "the CIDR of %s conflicts with another allocation: have one of the two released, or use another pool", pool.Key)
 	case state.Record.State == ipam.StateReleasing || state.Record.Terminating:
 		return notReadyError(ipam.Terminating, "%s is being released: use another pool", pool.Key)
-	case !state.Open:
-		return notReadyError(ipam.NotReady, "the CIDR of %s is not recorded yet: wait until it is, or use another pool", pool.Key)
 	}
-	return nil
+	return notReadyError(ipam.NotReady, "the CIDR of %s is not recorded yet: wait until it is, or use another pool", pool.Key)
 }
 
 func notReadyError(verdict ipam.Verdict, format string, args ...any) *ipam.MissingError {
@@ -162,7 +162,16 @@ func (c *Catalog) PoolState(pool ipam.Pool) ledger.PoolState {
 	return c.ledger.State(pool)
 }
 
-// RecordOfPool returns the name of a pool's own record.
+// RecordOfPool returns the name of a pool's first own record.
 func (c *Catalog) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 	return convert.RecordOfPool(c.namespace, pool)
+}
+
+// RecordOfEdit returns the name of the own record that an edit makes of a stored pool; the zero Name for
+// a pool that occupies all of its CIDR.
+func (c *Catalog) RecordOfEdit(pool ipam.Pool) ipam.Name {
+	if pool.Occupied == nil || pool.Spec.UID == "" {
+		return ipam.Name{}
+	}
+	return convert.RecordOfEdit(c.namespace, pool.Key, pool.Spec.UID, pool.Blocks())
 }

@@ -224,6 +224,9 @@ func (c *Catalog) TermsOfAddress(addr netip.Addr, class string) ipam.Terms {
 // the terms.
 func (c *Catalog) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	res := Resolution{Terms: ipam.Terms{Family: pool.Family, Length: pool.Length, Block: pool.CIDR, Reclaim: ipam.ReclaimDelete}}
+	if blocks := pool.Blocks(); pool.Occupied != nil {
+		res.Terms.Block, res.Terms.Length = blocks[0], blocks[0].Bits()
+	}
 	if !pool.IsChild() {
 		res.Pools = []ipam.Pool{{Key: pool.Home, CIDR: pool.Family.All(), Family: pool.Family}}
 		return res, nil
@@ -239,11 +242,15 @@ func (c *Catalog) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	if res.Terms.Family == "" {
 		res.Terms.Family = parent.Family
 	}
-	if err := allOfParent(res.Terms, parent); err != nil {
+	if err := allOfParent(res.Terms, parent); err != nil && pool.Occupied == nil {
 		return res, err
 	}
 	if err := c.PoolReady(parent); err != nil {
 		return res, missingError(v1alpha1.ReasonParentNotReady, "%s", err.Error())
+	}
+	if pool.Occupied != nil { // ranges have no length that the parent could bound
+		res.Pools = []ipam.Pool{parent}
+		return res, rangesInParent(pool, parent)
 	}
 	pools, _, err := res.Terms.Fitting([]ipam.Pool{parent})
 	if err == nil {
@@ -259,6 +266,16 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 		return nil
 	}
 	return &ipam.PolicyError{Field: "spec.prefixLength", Value: terms.Length, Remedy: "is all of the parent " + parent.CIDR.String() + ": ask for a smaller block"}
+}
+
+// rangesInParent returns a *ipam.PolicyError for a child pool that occupies ranges outside its parent.
+func rangesInParent(pool, parent ipam.Pool) error {
+	for _, block := range pool.Blocks() {
+		if !parent.Has(block) {
+			return &ipam.PolicyError{Field: "spec.ranges", Value: block, Remedy: fmt.Sprintf("lies outside the parent %s, which is %s: remove it, or name another parent", parent.Key, parent.CIDR)}
+		}
+	}
+	return nil
 }
 
 // Descends reports whether a pool is the ancestor or descends from it, as far as this process has

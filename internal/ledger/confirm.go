@@ -259,8 +259,11 @@ func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.P
 func (l *Ledger) IsNeeded(own ipam.Record, pool ipam.PoolKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.byUID.find(own.UID)
-	return e != nil && l.isNeeded(e, l.poolViews[pool])
+	b := l.poolViews[pool]
+	if e := l.byUID.find(own.UID); e != nil {
+		return l.isNeeded(e, b)
+	}
+	return b != nil && b.records > 0
 }
 
 // Frees counts the blocks that the pools have freed so far, for AwaitRelease.

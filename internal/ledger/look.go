@@ -101,8 +101,19 @@ type PoolState struct {
 	Former []ipam.Record
 	// Rival overlaps the pool's own record, which is not confirmed: the pool is in conflict.
 	Rival *ipam.Record
-	// Open reports whether the pool can hand out blocks.
-	Open bool
+	// Recorded reports whether Record is confirmed and not being released; Open whether any own record
+	// is, so that the pool can hand out blocks of it.
+	Recorded, Open bool
+}
+
+// IsOpen reports whether a pool can hand out blocks.
+func (l *Ledger) IsOpen(pool ipam.Pool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range l.openRecords(pool.Key, &pool) {
+		return true
+	}
+	return false
 }
 
 // State returns the state of a pool.
@@ -121,8 +132,9 @@ func (l *Ledger) State(pool ipam.Pool) PoolState {
 			state.Former = append(state.Former, e.record())
 		}
 	}
-	for range l.openRecords(pool.Key, &pool) {
+	for own := range l.openRecords(pool.Key, &pool) {
 		state.Open = true
+		state.Recorded = state.Recorded || own.uid == state.Record.UID
 	}
 	return state
 }

@@ -129,7 +129,7 @@ func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.C
 	}
 	waiting := queue.Options{Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace}
 	op.allocator = allocator.New(view, catalog, waiting, allocator.Options{
-		Client: c, UnclaimedLimit: o.UnclaimedLimit, Metrics: op.metrics, History: op.history, Tracer: tracer, Log: log,
+		Client: c, UnclaimedLimit: o.UnclaimedLimit, PoolRanges: o.isEnabled(PoolRanges), Metrics: op.metrics, History: op.history, Tracer: tracer, Log: log,
 	})
 	op.catalog, op.queue = op.allocator.Catalog, op.allocator.Queue
 	return op, nil

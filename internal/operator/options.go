@@ -12,7 +12,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/cadastre-dev/cadastre/internal/certs"
@@ -54,6 +56,8 @@ type Options struct {
 	OrphanGrace                  time.Duration
 	UnclaimedLimit, WaitingLimit int
 	Workers                      int
+	// Features has the features that are turned on or off. Nil: their defaults.
+	Features featuregate.FeatureGate
 
 	// TracingEndpoint is empty if nothing is traced.
 	TracingEndpoint     string
@@ -84,6 +88,10 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WaitingLimit, "waiting-limit", 1000, "How many claims of a namespace may wait for a block; beyond it creates that would wait are answered with 429. 0: any number.")
 	fs.IntVar(&o.Workers, "workers", 8, "How many claims are reconciled at a time.")
 
+	features := newFeatures()
+	features.AddFlag(fs)
+	o.Features = features
+
 	// Cluster API's providers have these in common.
 	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use regardless of its holder's namespace. Default: all.")
 	fs.StringVar(&o.WatchFilter, "watch-filter", "", "Value of the label cluster.x-k8s.io/watch-filter of the IPAddressClaims that the controllers reconcile. Default: any, or none.")
@@ -105,6 +113,26 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	o.History.bind(fs)
 	fs.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of the collector to which traces are sent by OTLP over gRPC, such as https://collector.example.com:4317; with http:// the connection is without TLS. The environment variables of OpenTelemetry's exporter, such as OTEL_EXPORTER_OTLP_HEADERS, say the rest. Default: nothing is traced.")
 	fs.IntVar(&o.TracingSamplingRate, "tracing-sampling-rate-per-million", 0, "How many in a million of the traces that begin in the operator, in its controllers, are sent. For requests that the API server traces, the API server decides. 0: none begins here.")
+}
+
+// PoolRanges is the feature of pools that occupy their ranges. Their records hold several blocks, of
+// which replicas of older versions know only the first: turn it on when none is left.
+const PoolRanges featuregate.Feature = "PoolRanges"
+
+func newFeatures() featuregate.MutableFeatureGate {
+	features := featuregate.NewFeatureGate()
+	utilruntime.Must(features.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		PoolRanges: {Default: false, PreRelease: featuregate.Alpha},
+	}))
+	return features
+}
+
+// isEnabled reports whether a feature is turned on.
+func (o *Options) isEnabled(feature featuregate.Feature) bool {
+	if o.Features == nil {
+		return newFeatures().Enabled(feature)
+	}
+	return o.Features.Enabled(feature)
 }
 
 // normalize gives a flag one name: Cluster API's providers and operators made with

@@ -132,9 +132,9 @@ func (q *Queue) followPool(obj v1alpha1.Pool, exists bool) {
 }
 
 // awaitsParent reports whether a pool waits for any block, or, returning from a backup, for its
-// own.
+// own. One that occupies its ranges does not: its controller tries again.
 func awaitsParent(obj v1alpha1.Pool, pool ipam.Pool) bool {
-	return !pool.CIDR.IsValid() || pool.IsChild() && obj.PoolStatus().AllocatedCIDR == ""
+	return !pool.CIDR.IsValid() || pool.IsChild() && pool.Occupied == nil && obj.PoolStatus().AllocatedCIDR == ""
 }
 
 // WaiterOfPool returns the waiter of a pool that was created at the given time.

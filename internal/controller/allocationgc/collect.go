@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 	case holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(holder.Kind))
 		isHolder, err := findHolder(ctx, reader, record, pool)
-		return isHolder && pool.PoolSpec().CIDR == record.Block.String(), err
+		return isHolder && c.isOwn(pool, record), err
 	}
 	c.mu.Lock()
 	judge := c.judges[record.Holder.Kind]
@@ -37,6 +38,20 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 		return true, nil // it is not known at the moment
 	}
 	return judge(ctx, reader, record)
+}
+
+// isOwn reports whether a record is what a pool holds by its spec, or has what it held before an edit
+// and the edit is not recorded yet.
+func (c *Controller) isOwn(obj v1alpha1.Pool, record ipam.Record) bool {
+	blocks := convert.BlocksOf(obj)
+	if blocks == nil {
+		return obj.PoolSpec().CIDR == record.Block.String()
+	}
+	if slices.Equal(blocks, record.Blocks()) {
+		return true
+	}
+	pool, errs := convert.Pool(obj)
+	return len(errs) == 0 && pool.Occupied != nil && record.IsStamped() && !c.Catalog.PoolState(pool).Recorded
 }
 
 // findHolder reads the object that the record names, and reports whether it exists and has the

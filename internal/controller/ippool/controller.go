@@ -123,8 +123,14 @@ type scope struct {
 	pool ipam.Pool
 	// record is the pool's own record, set by secure.
 	record ipam.Record
+	// open reports whether the pool can hand out blocks, set by secure: it also can by a record from
+	// before an edit of its ranges.
+	open bool
 	// grantRetry is the time until the right to use the parent is asked for again, set by requestGrant.
 	grantRetry time.Duration
+	// former is the number of own records from before an edit of the ranges that blocks of the pool
+	// still need, set by secure.
+	former int
 	// retry is the time until the pool is tried again, set by secure if the pool has lost its turn.
 	retry time.Duration
 }

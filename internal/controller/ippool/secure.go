@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,22 +30,80 @@ func (c *Controller) read(s *scope) error {
 // secure ensures that the pool's own CIDR is recorded, and that the record carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
 	state := c.Catalog.PoolState(s.pool)
-	s.record = state.Record
+	s.record, s.open = state.Record, state.Open
 	switch {
 	case state.Rival != nil:
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
-	case state.Record.UID == "" || !state.Open || !state.Record.MayBeOf(string(s.obj.GetUID())):
-		err := c.carve(ctx, s)
-		if s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err); err != nil {
+	case !state.Recorded || !state.Record.MayBeOf(string(s.obj.GetUID())):
+		if err := c.carveOrYield(ctx, s); err != nil {
 			return err
 		}
-		return c.writeSpec(ctx, s, s.record)
+		if err := c.writeSpec(ctx, s, s.record); err != nil {
+			return err
+		}
 	case !state.Record.IsStamped():
 		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
 			return err
 		}
 	}
-	return c.ensureFinalizer(ctx, s)
+	if err := c.ensureFinalizer(ctx, s); err != nil {
+		return err
+	}
+	return c.releaseFormer(ctx, s)
+}
+
+// recheck is the time after which a pool that occupies its ranges is tried again: it is in no queue.
+const recheck = 5 * time.Second
+
+// carveOrYield records what the pool holds. A pool without turn in the queue for its parent leaves
+// it to others.
+func (c *Controller) carveOrYield(ctx context.Context, s *scope) error {
+	if s.pool.Occupied == nil {
+		err := c.carve(ctx, s)
+		s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err)
+		return err
+	}
+	if err := c.stampFirst(ctx, s); err != nil {
+		return err
+	}
+	err := c.carve(ctx, s)
+	if err != nil {
+		s.retry = recheck
+	}
+	return err
+}
+
+// stampFirst writes the pool's UID into a record that its create made, and whose blocks were edited
+// since: only then is it no rival of the record of the edit.
+func (c *Controller) stampFirst(ctx context.Context, s *scope) error {
+	for _, record := range c.Ledger.HeldBy(convert.HolderOfPool(s.pool.Key)) {
+		if record.IsStamped() || slices.Equal(record.Blocks(), s.pool.Blocks()) || c.Allocator.CheckConfirmed(record) != nil {
+			continue
+		}
+		if _, err := c.Allocator.Stamp(ctx, record, s.obj); err != nil {
+			return err
+		}
+		return ipam.ErrUnconfirmed // until the view shows it
+	}
+	return nil
+}
+
+// releaseFormer releases the own records that the pool had before its ranges were edited, once no block
+// of the pool needs them. What only they have is withheld already.
+func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
+	s.former = 0
+	for _, former := range c.Catalog.PoolState(s.pool).Former {
+		err := c.Allocator.Release(ctx, former)
+		if errors.Is(err, ipam.ErrPoolInUse) {
+			s.former++
+			s.retry = recheck
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("releasing what the pool held before: %w", err)
+		}
+	}
+	return nil
 }
 
 // ensureFinalizer adds the finalizer again if it was removed from a pool: without it, deleting the
@@ -96,7 +156,9 @@ func (c *Controller) requestGrant(ctx context.Context, s *scope) (err error) {
 // still as it was read.
 func (c *Controller) writeSpec(ctx context.Context, s *scope, record ipam.Record) error {
 	before, spec := copyOf(s.obj), s.obj.PoolSpec()
-	spec.CIDR = record.Block.String()
+	if s.pool.Occupied == nil {
+		spec.CIDR = record.Block.String()
+	}
 	spec.IPFamily = v1alpha1.IPFamily(ipam.FamilyOf(record.Block))
 	isAdded := controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool)
 	if equality.Semantic.DeepEqual(before.PoolSpec(), spec) && !isAdded {
@@ -145,12 +207,17 @@ func (c *Controller) closePool(ctx context.Context, s *scope) (inUse bool, err e
 	if c.Ledger.Records(s.pool.Key) > 0 {
 		return true, nil
 	}
-	if s.record.UID == "" {
-		return false, nil
+	state := c.Catalog.PoolState(s.pool)
+	for _, own := range append(state.Former, state.Record) {
+		if own.UID == "" {
+			continue
+		}
+		switch _, err := c.Allocator.MarkReleasing(ctx, own); {
+		case errors.Is(err, ipam.ErrPoolInUse):
+			return true, nil
+		case err != nil && !kubeutil.IsNotFound(err):
+			return false, err
+		}
 	}
-	_, err = c.Allocator.MarkReleasing(ctx, s.record)
-	if errors.Is(err, ipam.ErrPoolInUse) {
-		return true, nil
-	}
-	return false, kubeutil.IgnoreNotFound(err)
+	return false, nil
 }

@@ -39,7 +39,10 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	status.ObservedGeneration = s.obj.GetGeneration()
 	status.IPFamily = v1alpha1.IPFamily(s.pool.Family)
 	status.AllocatedCIDR = ""
-	if s.record.Block.IsValid() {
+	switch {
+	case s.pool.Occupied != nil && (s.open || s.record.Block.IsValid()):
+		status.AllocatedCIDR = s.pool.CIDR.String()
+	case s.record.Block.IsValid():
 		status.AllocatedCIDR = s.record.Block.String()
 	}
 	exhausted := c.count(s)
@@ -108,9 +111,16 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 		meta.SetStatusCondition(&s.obj.PoolStatus().Conditions, condition)
 	}
 	isRecorded := current == readyReason{}
-	if isRecorded {
+	switch {
+	case isRecorded && s.former > 0:
+		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's ranges are recorded; what it had before stays recorded too, until the blocks outside the ranges are released")
+	case isRecorded && s.pool.Occupied != nil:
+		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's ranges are recorded")
+	case isRecorded:
 		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's CIDR is recorded")
-	} else {
+	case s.open:
+		set(v1alpha1.ConditionAllocated, false, current.reason, current.message+"; until then the pool hands out what it had before")
+	default:
 		set(v1alpha1.ConditionAllocated, false, current.reason, current.message)
 	}
 	if exhausted {
@@ -123,7 +133,7 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, but "+current.message)
 	case s.pool.Terminating:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted: delete what holds its blocks, or wait until the last one is released")
-	case !isRecorded:
+	case !isRecorded && !s.open:
 		set(v1alpha1.ConditionReady, false, current.reason, current.message)
 	case s.pool.Paused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))

@@ -215,6 +215,9 @@ const calmLease = 4 * time.Second
 
 func (c *Cluster) managerArgs() []string {
 	var args []string
+	if c.options.ManagerBinary == "" { // another version may not know the flag
+		args = append(args, "--feature-gates=PoolRanges=true")
+	}
 	if !c.options.OwnLease {
 		args = append(args, "--leader-elect-lease-duration="+calmLease.String())
 	}

@@ -57,7 +57,7 @@ func New(o Options) Replica {
 	r.History = history.New(history.Options{Sinks: o.Sinks, Clock: o.Clock, Lost: r.Metrics.HistoryLost, Log: logr.Discard()})
 	catalog, waiting := inventory.Options{Namespace: o.Namespace, Clock: o.Clock}, queue.Options{Limit: o.WaitingLimit}
 	r.Allocator = allocator.New(o.Ledger, catalog, waiting, allocator.Options{
-		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, Metrics: r.Metrics, History: r.History, Log: logr.Discard(),
+		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, PoolRanges: true, Metrics: r.Metrics, History: r.History, Log: logr.Discard(),
 	})
 	r.Catalog, r.Queue = r.Allocator.Catalog, r.Allocator.Queue
 	return r
