@@ -41,7 +41,7 @@ type Options struct {
 	UnclaimedLimit int
 	// PoolRanges lets pools occupy their ranges alone. Every replica must know such records.
 	PoolRanges bool
-	Metrics        *metrics.Instruments
+	Metrics    *metrics.Instruments
 	// History records grants and releases of blocks; nil: nothing is recorded.
 	History *history.Recorder
 	// Tracer starts a span for each allocation, its steps, and each release. Nil: no spans.

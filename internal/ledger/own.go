@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// openRecords returns the own records of a pool in which blocks of the pool can be confirmed: those
+// that are confirmed and not being released. If the pool is known, they have the blocks that it states, or
+// were made for an earlier state of it.
+func (l *Ledger) openRecords(key ipam.PoolKey, pool *ipam.Pool) iter.Seq[*entry] {
+	isOwn := func(own *entry) bool {
+		isEarlier := pool != nil && own.holderUID != "" && own.holderUID == pool.Spec.UID
+		return pool == nil || own.pool() == pool.Home && (isEarlier || own.hasBlocks(pool.Blocks()))
+	}
+	return func(yield func(*entry) bool) {
+		for own := range l.byHolder.findAll(convert.HolderOfPool(key)) {
+			isBound := own.state() == ipam.StateBound && !own.terminating
+			if own.purpose() == ipam.PurposePool && own.confirmed && isBound && isOwn(own) && !yield(own) {
+				return
+			}
+		}
+	}
+}
+
+// known returns the pool as its spec states it, or nil if that is not known.
+func (l *Ledger) known(key ipam.PoolKey) *ipam.Pool {
+	if b := l.poolViews[key]; b != nil && b.space != nil {
+		return &b.pool
+	}
+	return nil
+}
+
+// isCovered reports whether each block of a record lies in one of its pool's open records. A routing
+// domain has all addresses.
+func (l *Ledger) isCovered(e *entry) bool {
+	return !e.pool().Kind.IsPool() || isCoveredBy(l.openRecords(e.pool(), l.known(e.pool())), e)
+}
+
+func isCoveredBy(openRecords iter.Seq[*entry], e *entry) bool {
+	for part := range e.all() {
+		if !coversBlock(openRecords, part.block) {
+			return false
+		}
+	}
+	return true
+}
+
+func coversBlock(openRecords iter.Seq[*entry], block netip.Prefix) bool {
+	for own := range openRecords {
+		for part := range own.all() {
+			if ipam.Covers(part.block, block) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isNeeded reports whether records of a pool lie in an own record of it, and in no other open one. If
+// there is no other, that is any record of the pool.
+func (l *Ledger) isNeeded(own *entry, b *poolView) bool {
+	if b == nil || b.records == 0 {
+		return false
+	}
+	others := slices.DeleteFunc(slices.Collect(l.openRecords(b.pool.Key, l.known(b.pool.Key))), func(e *entry) bool { return e == own })
+	if len(others) == 0 {
+		return true
+	}
+	for _, e := range b.overlappingRecords(own) {
+		if !isCoveredBy(slices.Values(others), e) {
+			return true
+		}
+	}
+	return false
+}
+
+// updatePoolOf hands out the space of the pool whose own record has changed, as far as it is covered,
+// and confirms the records there.
+func (l *Ledger) updatePoolOf(poolEntry *entry) {
+	if poolEntry.purpose() != ipam.PurposePool {
+		return
+	}
+	b := l.poolViews[convert.PoolOf(poolEntry.holder())]
+	if b == nil {
+		return
+	}
+	if b.space != nil && b.pool.Occupied != nil {
+		b.describe(l.withUncovered(b.pool, b.stated))
+	}
+	l.confirmBlocks(b)
+}
+
+// withUncovered returns a pool that occupies its ranges with all addresses withheld that none of its
+// own records covers: an edit has added them, and another holder may have them.
+func (l *Ledger) withUncovered(pool ipam.Pool, stated *space.Ranges) ipam.Pool {
+	if pool.Occupied == nil {
+		return pool
+	}
+	var covered []space.Range
+	for own := range l.openRecords(pool.Key, &pool) {
+		for part := range own.all() {
+			covered = append(covered, space.RangeOf(part.block))
+		}
+	}
+	pool.Withheld = space.NewRanges(pool.CIDR, slices.AppendSeq(convert.Outside(pool.CIDR, covered), stated.All()))
+	return pool
+}
