@@ -1,0 +1,332 @@
+package ledger
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"unsafe"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+var (
+	// subnet is what the pool r of these tests occupies ranges of.
+	subnet = netip.MustParsePrefix("10.9.0.0/24")
+	ranges = ipam.PoolNamed("r")
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	blocks := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		blocks[i] = netip.MustParsePrefix(text)
+	}
+	return blocks
+}
+
+// rangesPool returns the pool r, which occupies some blocks of the subnet.
+func rangesPool(uid string, blocks ...string) ipam.Pool {
+	var occupied []space.Range
+	for _, block := range prefixes(blocks...) {
+		occupied = append(occupied, space.RangeOf(block))
+	}
+	return ipam.Pool{
+		Key: ranges, Spec: ipam.Revision{UID: uid}, Home: home, CIDR: subnet, Family: ipam.IPv4,
+		Occupied: space.NewRanges(subnet, occupied), Withheld: space.NewRanges(subnet, convert.Outside(subnet, occupied)),
+	}
+}
+
+// ownRecord returns a record of what a pool holds in the routing domain, with the UID of the pool.
+func ownRecord(pool ipam.PoolKey, name, poolUID string, blocks ...string) *v1alpha1.IPAllocation {
+	all := prefixes(blocks...)
+	return convert.Allocation(ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: name}, UID: "uid-of-" + name, Version: "1",
+		Block: all[0], AdditionalBlocks: all[1:], Pool: home, Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+		Holder: convert.HolderOfPool(pool), HolderUID: poolUID,
+	})
+}
+
+// inRanges returns the record of a claim's block of r.
+func inRanges(name, block string) *v1alpha1.IPAllocation {
+	o := allocation(name, "uid-of-"+name, "1", block)
+	o.Spec.PoolRef = convert.PoolReference(ranges)
+	return o
+}
+
+func isFreeIn(l *Ledger, pool ipam.PoolKey, block string) (isFree bool) {
+	l.Inspect(pool, func(r Room) { isFree = r.IsFree(netip.MustParsePrefix(block)) })
+	return isFree
+}
+
+func TestEntryHasRoomForSharedFieldsOnly(t *testing.T) {
+	if size := unsafe.Sizeof(entry{}); size > 224 { // the size class of Go's allocator
+		t.Errorf("an entry takes %d bytes, want 224 at most", size)
+	}
+}
+
+func TestAllBlocksOfRecordAreHeld(t *testing.T) {
+	l := newListedLedger(t)
+	blocks := []string{"10.9.0.10/31", "10.9.0.12/30", "10.9.0.16/28"}
+	own := ownRecord(ranges, "a", "1", blocks...)
+	show(t, l, own)
+	for _, block := range blocks {
+		inside := askInDomain("default", netip.PrefixFrom(netip.MustParsePrefix(block).Addr(), 32).String())
+		_, err := l.Hold(inside)
+		if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || taken.Overlap.String() != block || taken.Holder.Name != "r" {
+			t.Errorf("a part of %s: %v, want that pool r holds that block", block, err)
+		}
+		around := askInDomain("default", "10.9.0.0/24")
+		around.Bits = 24
+		if _, err := l.Hold(around); err == nil {
+			t.Error("the subnet is handed out around the blocks")
+		}
+	}
+	between := mustHold(t, l, askInDomain("default", "10.9.0.32/27"))
+	if record, _ := l.Record(ipam.Name{Namespace: "system", Name: "a"}); len(record.Blocks()) != 3 || record.Blocks()[2].String() != blocks[2] {
+		t.Errorf("the view has %v, want all blocks", record.Blocks())
+	}
+	if got := l.Records(home); got != 2 {
+		t.Errorf("%d records, want one with three blocks, and that of p", got)
+	}
+	if held := l.poolViews[home].usageByStanding[Bound]; held.Blocks != space.CountOf64(4) || held.Addresses != space.CountOf64(2+4+16+256) {
+		t.Errorf("the usage is %v, want each block", held)
+	}
+	between.Drop()
+	must(t, feed{l}.Delete(own))
+	for _, block := range append(blocks, subnet.String()) {
+		if !isFreeIn(l, home, block) {
+			t.Errorf("%s is in use after the record is gone", block)
+		}
+	}
+	if held := l.poolViews[home].usageByStanding[Bound]; held.Blocks != space.CountOf64(1) {
+		t.Errorf("the usage is %v after the record is gone", held)
+	}
+}
+
+func TestUnreadableRecordHoldsAllItsBlocks(t *testing.T) {
+	l := newListedLedger(t)
+	bad := ownRecord(ranges, "a", "1", "10.9.0.0/30", "10.9.0.8/30", "10.9.0.16/30")
+	bad.Spec.AdditionalCIDRs[0] = "somewhere"
+	if err := (feed{l}).Add(bad); err == nil {
+		t.Fatal("it can be read")
+	}
+	check := func(when string, want bool) {
+		t.Helper()
+		for _, block := range []string{"10.9.0.0/30", "10.9.0.16/30"} {
+			if isFreeIn(l, home, block) != want {
+				t.Errorf("%s it is %t that %s is free", when, !want, block)
+			}
+		}
+	}
+	check("as long as it cannot be read", false)
+	_ = feed{l}.Delete(bad)
+	check("when it is gone", true)
+}
+
+func TestOwnRecordsOfOneStoredPoolAreNoRivals(t *testing.T) {
+	for name, c := range map[string]struct {
+		second  *v1alpha1.IPAllocation
+		isRival bool
+	}{
+		"of the same UID":                   {ownRecord(ranges, "b", "1", "10.9.0.0/29"), false},
+		"of another UID":                    {ownRecord(ranges, "b", "2", "10.9.0.0/29"), true},
+		"without UID":                       {ownRecord(ranges, "b", "", "10.9.0.0/29"), true},
+		"of another pool with the same UID": {ownRecord(ipam.PoolNamed("q"), "b", "1", "10.9.0.0/29"), true},
+		"in an additional block":            {ownRecord(ipam.PoolNamed("q"), "b", "9", "10.9.0.64/29", "10.9.0.10/31"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newListedLedger(t)
+			show(t, l, ownRecord(ranges, "a", "1", "10.9.0.0/30", "10.9.0.8/29"), c.second)
+			_, isTaken := errors.AsType[*ipam.TakenError](l.CheckConfirmed(recordOf(t, c.second)))
+			if isTaken != c.isRival {
+				t.Errorf("it is %t that it has lost, want %t", isTaken, c.isRival)
+			}
+		})
+	}
+	unnamed := newListedLedger(t)
+	show(t, unnamed, ownRecord(ranges, "a", "", "10.9.0.0/30"), ownRecord(ranges, "b", "", "10.9.0.0/29"))
+	if _, isTaken := errors.AsType[*ipam.TakenError](unnamed.CheckConfirmed(recordOf(t, ownRecord(ranges, "b", "", "10.9.0.0/29")))); !isTaken {
+		t.Error("two creates of one name both get space")
+	}
+}
+
+func TestBlockIsConfirmedOnlyInsideOpenRecord(t *testing.T) {
+	first, edited := ownRecord(ranges, "a", "1", "10.9.0.0/30"), ownRecord(ranges, "b", "1", "10.9.0.0/29")
+	claim := inRanges("c", "10.9.0.4/30")
+	check := func(l *Ledger, when string, want error) {
+		t.Helper()
+		if got := l.CheckConfirmed(recordOf(t, claim)); !errors.Is(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	l := newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	show(t, l, first, claim)
+	check(l, "outside of what the pool holds", ErrPoolClosed)
+	show(t, l, edited)
+	check(l, "inside of what an edit has added", nil)
+
+	l = newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	play(t, l, adds(first), adds(edited), updates(markForRelease(edited, "2")), adds(claim))
+	check(l, "inside of a record that is being released", ErrPoolClosed)
+
+	l = newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	show(t, l, ownRecord(ipam.PoolNamed("q"), "q", "2", "10.9.0.7/32"), first, edited, claim)
+	check(l, "inside of a record that has lost", ErrPoolClosed)
+}
+
+// TestSpaceIsHandedOutOnceItIsRecorded grows and shrinks the ranges of a pool.
+func TestSpaceIsHandedOutOnceItIsRecorded(t *testing.T) {
+	l := newListedLedger(t)
+	check := func(when string, total, available int, free ...string) {
+		t.Helper()
+		capacity, _ := l.Capacity(ranges)
+		if capacity.Total != space.CountOf64(uint64(total)) || capacity.Available != space.CountOf64(uint64(available)) {
+			t.Errorf("%s %s of %s addresses are available, want %d of %d", when, capacity.Available, capacity.Total, available, total)
+		}
+		if capacity.Total != capacity.Allocated.Add(capacity.Available).Add(capacity.Withheld).Sub(capacity.OutOfRange) {
+			t.Errorf("%s the counts %+v do not add up", when, capacity)
+		}
+		for _, block := range []string{"10.9.0.0/30", "10.9.0.4/30", "10.9.0.8/30"} {
+			want := len(free) > 0 && free[0] == block
+			if want {
+				free = free[1:]
+			}
+			if got := isFreeIn(l, ranges, block); got != want {
+				t.Errorf("%s it is %t that %s is free, want %t", when, got, block, want)
+			}
+		}
+	}
+	l.Describe(rangesPool("1", "10.9.0.0/30", "10.9.0.8/30"))
+	check("without record", 8, 0)
+	first := ownRecord(ranges, "a", "1", "10.9.0.0/30", "10.9.0.8/30")
+	show(t, l, first)
+	check("recorded", 8, 8, "10.9.0.0/30", "10.9.0.8/30")
+	if used := l.Utilized(ranges); used != 0 {
+		t.Errorf("%v of an empty pool is used", used)
+	}
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	check("when the edit is not recorded", 8, 4, "10.9.0.0/30")
+	edited := ownRecord(ranges, "b", "1", "10.9.0.0/29")
+	show(t, l, edited, inRanges("c", "10.9.0.4/31"))
+	check("when it is", 8, 6, "10.9.0.0/30")
+	must(t, feed{l}.Update(markForRelease(edited, "2")))
+	check("when that is being released", 8, 4, "10.9.0.0/30")
+	must(t, feed{l}.Delete(edited))
+	check("when that is gone", 8, 4, "10.9.0.0/30")
+	must(t, feed{l}.Delete(first))
+	check("when nothing is recorded", 8, 0)
+}
+
+func TestOwnRecordIsNeededForWhatNoOtherCovers(t *testing.T) {
+	first, edited := ownRecord(ranges, "a", "1", "10.9.0.0/29"), ownRecord(ranges, "b", "1", "10.9.0.0/30")
+	kept, removed := inRanges("kept", "10.9.0.0/31"), inRanges("removed", "10.9.0.4/31")
+	for name, c := range map[string]struct {
+		shown []*v1alpha1.IPAllocation
+		want  ReleaseVerdict
+	}{
+		"nothing is in use":                       {[]*v1alpha1.IPAllocation{edited}, Unused},
+		"only what remains is in use":             {[]*v1alpha1.IPAllocation{edited, kept}, Unused},
+		"what was removed is in use":              {[]*v1alpha1.IPAllocation{edited, kept, removed}, InUse},
+		"the other is being released, too":        {[]*v1alpha1.IPAllocation{markForRelease(edited, "1"), kept}, InUse},
+		"there is no other":                       {[]*v1alpha1.IPAllocation{kept}, InUse},
+		"the other is of an earlier pool":         {[]*v1alpha1.IPAllocation{ownRecord(ranges, "b", "0", "10.9.0.0/30"), kept}, InUse},
+		"a block in use lies in neither of them":  {[]*v1alpha1.IPAllocation{edited, inRanges("outside", "10.9.0.128/31")}, Unused},
+		"there is no other, and one lies outside": {[]*v1alpha1.IPAllocation{inRanges("outside", "10.9.0.128/31")}, InUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newListedLedger(t)
+			l.Describe(rangesPool("1", "10.9.0.0/30"))
+			show(t, l, append([]*v1alpha1.IPAllocation{first}, c.shown...)...)
+			if got := l.IsNeeded(recordOf(t, first), ranges); got != (c.want == InUse) {
+				t.Errorf("it is %t that the record is needed", got)
+			}
+			marked := markForRelease(first, "2")
+			must(t, feed{l}.Update(marked))
+			if got := l.Release(recordOf(t, marked), "1", ranges); got != c.want {
+				t.Errorf("the verdict is %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// TestEditHoldsWhatIsItsOwnAlready asks for other blocks for a pool that has some.
+func TestEditHoldsWhatIsItsOwnAlready(t *testing.T) {
+	edit := func(poolUID string, blocks ...string) Ask {
+		a, all := askInDomain("default", blocks[0]), prefixes(blocks...)
+		a.Record, a.Holder, a.HolderUID = ipam.Name{Namespace: "system", Name: "edit"}, convert.HolderOfPool(ranges), poolUID
+		a.AdditionalBlocks = all[1:]
+		return a
+	}
+	l := newListedLedger(t)
+	show(t, l, ownRecord(ranges, "a", "1", "10.9.0.0/30"), ownRecord(ipam.PoolNamed("q"), "q", "2", "10.9.0.16/30"))
+	for name, c := range map[string]struct {
+		ask   Ask
+		taken string
+	}{
+		"it grows":                 {edit("1", "10.9.0.0/29"), ""},
+		"it grows elsewhere":       {edit("1", "10.9.0.0/30", "10.9.0.64/30"), ""},
+		"it shrinks":               {edit("1", "10.9.0.0/31"), ""},
+		"another pool has a part":  {edit("1", "10.9.0.0/30", "10.9.0.16/31"), "10.9.0.16/30"},
+		"a pool made again asks":   {edit("3", "10.9.0.0/29"), "10.9.0.0/30"},
+		"a pool not stored asks":   {edit("", "10.9.0.0/29"), "10.9.0.0/30"},
+		"it grows into both sides": {edit("1", "10.9.0.0/27"), "10.9.0.16/30"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hold, err := l.Hold(c.ask)
+			taken, isTaken := errors.AsType[*ipam.TakenError](err)
+			switch {
+			case c.taken == "" && err != nil:
+				t.Fatalf("got %v", err)
+			case c.taken == "":
+				hold.Drop()
+			case !isTaken || taken.Overlap.String() != c.taken:
+				t.Errorf("got %v, want that %s is in the way", err, c.taken)
+			}
+		})
+	}
+	if !isFreeIn(l, home, "10.9.0.64/30") || isFreeIn(l, home, "10.9.0.0/30") {
+		t.Error("after the holds are dropped the space is not as before")
+	}
+	hold := mustHold(t, l, edit("1", "10.9.0.0/30", "10.9.0.64/30"))
+	if isFreeIn(l, home, "10.9.0.64/32") {
+		t.Error("an additional block is not held")
+	}
+	show(t, l, ownRecord(ranges, "edit", "1", "10.9.0.0/30", "10.9.0.128/30"))
+	if err := hold.Confirm(t.Context(), "uid-of-edit"); !errors.Is(err, ErrLost) {
+		t.Errorf("a record of other blocks: %v, want that it is not ours", err)
+	}
+}
+
+// TestEditCountsOnceForItsProject edits a LocalIPPool at the limit of its project.
+func TestEditCountsOnceForItsProject(t *testing.T) {
+	local := ipam.LocalPoolNamed("ns", "r")
+	own := func(name, project string, blocks ...string) *v1alpha1.IPAllocation {
+		o := ownRecord(local, name, "1", blocks...)
+		o.Spec.RoutingDomain, o.Spec.PoolRef, o.Spec.Project = "", convert.PoolReference(key), project
+		return o
+	}
+	l := newListedLedger(t)
+	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(8)}}})
+	show(t, l, own("a", "red", "10.0.0.0/29"))
+	edit := Ask{
+		Pool: key, Block: netip.MustParsePrefix("10.0.0.0/30"), AdditionalBlocks: prefixes("10.0.0.8/30"), Project: "red",
+		Record: ipam.Name{Namespace: "system", Name: "b"}, Holder: convert.HolderOfPool(local), HolderUID: "1",
+	}
+	hold := mustHold(t, l, edit)
+	show(t, l, own("b", "red", "10.0.0.0/30", "10.0.0.8/30"))
+	if err := hold.Confirm(t.Context(), "uid-of-b"); err != nil {
+		t.Errorf("as much as before: %v", err)
+	}
+	edit.Record.Name, edit.Block = "c", netip.MustParsePrefix("10.0.0.0/29")
+	if _, err := l.Hold(edit); !isLimit(err) {
+		t.Errorf("more than the limit: %v", err)
+	}
+	edit.Project, edit.Block = "blue", netip.MustParsePrefix("10.0.0.16/29")
+	edit.AdditionalBlocks = nil
+	mustHold(t, l, edit) // what is counted for another project is not subtracted
+}
