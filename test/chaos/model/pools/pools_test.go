@@ -37,7 +37,7 @@ var scenarios = []Scenario{
 	{Name: "a parent goes while a child is made, and another pool on its CIDR", Replicas: 2, Force: true,
 		Pools: []Pool{there, childOf0(made), made}, Claims: []Claim{claimIn(1, Whole), claimIn(2, Half)}},
 	{Name: "three claims of a project in a pool, of which it may have two", Replicas: 3, PerPool: 2,
-		Pools: []Pool{stays}, Claims: []Claim{claimIn(0, 0b001), claimIn(0, 0b010), claimIn(0, 0b100)}},
+		Pools: []Pool{{Block: 0b111, There: true, Stays: true}}, Claims: []Claim{claimIn(0, 0b001), claimIn(0, 0b010), claimIn(0, 0b100)}},
 	{Name: "two claims of a project in a pool, of which it may have one, a crash and a relist", Replicas: 3, PerPool: 1, Relists: 1, Crashes: 1,
 		Pools: []Pool{stays}, Claims: []Claim{{Block: 0b001, Requests: 2}, claimIn(0, 0b010)}},
 	{Name: "three claims of two projects in two pools, of which each may have one overall", Replicas: 3, Overall: 1,

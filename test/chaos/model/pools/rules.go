@@ -3,7 +3,7 @@ package pools
 import "github.com/cadastre-dev/cadastre/test/chaos/model/explore"
 
 // Rules holds the rules that are kept, one bit each.
-type Rules uint8
+type Rules uint16
 
 // The rules about pools and limits.
 const (
@@ -28,6 +28,14 @@ const (
 	GiveUpMarked
 	// LimitAtConfirm: a limit is judged when the view shows the record, not only before it is made.
 	LimitAtConfirm
+	// Coverage: the pool's own record counts only for blocks that it covers as a whole: after an
+	// edit, a pool has several.
+	Coverage
+	// NewFirst: another own record of the pool counts in place of one only once it is confirmed.
+	NewFirst
+	// Replaced: an own record of a pool that exists is deleted only if the view shows another one,
+	// confirmed and not marked.
+	Replaced
 
 	allRules = 1<<iota - 1
 )
@@ -36,6 +44,8 @@ func ruleNames() []string {
 	return []string{
 		"the pool's own record", "the pool's own record is confirmed itself", "mark before deletion", "wait for the mark in one's own watch",
 		"delete the version that was judged", "take the mark off", "give a pool's own record up as it is released", "limits at confirmation",
+		"an own record of the pool that covers the block",
+		"the new own record is confirmed before the old one is marked", "an own record is deleted only if another stays",
 	}
 }
 
@@ -55,11 +65,16 @@ type Scenario struct {
 	Crashes, Relists uint8
 	// Force lets pools with blocks in them be removed by force.
 	Force bool
-	// Mistakes bounds how often a pool that exists is taken for gone, and its record marked.
+	// Mistakes bounds how often a pool that exists is taken for gone, and its record marked; and the
+	// writes that follow from the block that a pool had before its last edit.
 	Mistakes uint8
 	// PerPool and Overall limit the live claims of one project, in each pool and in
 	// all of them; 0: no limit.
 	PerPool, Overall uint8
+	// Lag bounds how many events a view may be behind; 0: as many as there are.
+	Lag uint8
+	// Twins lets two replicas make an own record each after an edit: their names differ.
+	Twins bool
 }
 
 // Pool holds a pool of a scenario.
@@ -72,6 +87,8 @@ type Pool struct {
 	There, Stays bool
 	// Requests bounds how often it is created.
 	Requests uint8
+	// Edits holds the blocks that clients give it, one after the other, each time that it is made.
+	Edits []uint8
 }
 
 // Claim holds a claim of a scenario.

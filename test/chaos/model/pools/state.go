@@ -7,9 +7,11 @@ import (
 const (
 	maxReplicas = 3
 	maxHolders  = 6
-	maxRecords  = 6
+	maxRecords  = 7
 	maxLog      = 20
 	maxVersion  = 7
+	maxEdits    = 15
+	maxLives    = 3
 )
 
 // state holds everything that the model stores. It is a value: steps make new ones.
@@ -28,8 +30,11 @@ type state struct {
 // holder represents a pool or a claim as the API server has it.
 type holder struct {
 	phase    holderPhase
-	record   uint8 // by which it holds its block, when it is live
+	record   uint8 // claims alone: by which it holds its block, when it is live
 	requests uint8 // that are left
+	// edit is the number of edits that a pool has had since it was made, and life the number of
+	// times that it was made: its UID.
+	edit, life uint8
 }
 
 type holderPhase uint8
@@ -45,6 +50,13 @@ const (
 type record struct {
 	phase  recordPhase
 	holder uint8
+	// block holds its addresses. A pool's own record has the name that follows from the pool's
+	// when it is first, and another if it was made after an edit.
+	block uint8
+	first bool
+	// uid is the holder's, of a pool's own record. 0: it was made before the pool, which is not
+	// stored yet.
+	uid uint8
 	event
 }
 
@@ -102,8 +114,8 @@ func (m *Model) initial() state {
 	for p, pool := range m.scenario.Pools {
 		s.holders[p].requests = pool.Requests
 		if pool.There {
-			s.holders[p].phase, s.holders[p].record = live, made
-			s.records[made] = record{phase: present, holder: uint8(p), event: event{record: made}}
+			s.holders[p].phase, s.holders[p].life = live, 1
+			s.records[made] = record{phase: present, holder: uint8(p), block: pool.Block, first: true, uid: 1, event: event{record: made}}
 			made++
 		}
 	}
@@ -128,7 +140,7 @@ func (m *Model) holders() uint8 {
 
 func (m *Model) isPool(h uint8) bool { return int(h) < len(m.scenario.Pools) }
 
-// block returns the block that a holder asks for.
+// block returns the block that a holder asks for when it is created.
 func (m *Model) block(h uint8) uint8 {
 	if m.isPool(h) {
 		return m.scenario.Pools[h].Block
@@ -157,73 +169,27 @@ func (s *state) write(n uint8) {
 	s.logged++
 }
 
-// tidy brings states without a significant difference to one form.
-func (m *Model) tidy(s *state) {
-	first, referred := s.logged, uint8(0)
-	for i := range s.stage {
-		r := &s.stage[i]
-		if r.down {
-			continue
-		}
-		first = min(first, r.at)
-		referred |= r.seen
-		if r.task.doing != nothing {
-			referred |= bit(r.task.record)
-		}
-	}
-	copy(s.log[:], s.log[first:])
-	s.logged -= first
-	clear(s.log[s.logged:])
-	for i := range s.stage {
-		if !s.stage[i].down {
-			s.stage[i].at -= first
-		}
-	}
-	for _, e := range s.log[:s.logged] {
-		referred |= bit(e.record)
-	}
-	for n := range s.records {
-		if s.records[n].phase == deleted && referred&bit(uint8(n)) == 0 {
-			s.records[n] = record{phase: deleted}
-		}
-	}
-	if m.symmetric {
-		m.sort(s)
-	}
-}
-
-// sort puts the replicas, of which none is special, in order.
-func (m *Model) sort(s *state) {
-	for i := 1; i < m.scenario.Replicas; i++ {
-		for j := i; j > 0 && s.stage[j].packed() < s.stage[j-1].packed(); j-- {
-			s.stage[j], s.stage[j-1] = s.stage[j-1], s.stage[j]
-		}
-	}
-}
-
 // key holds a state in few bytes; two states have the same only if they are equal.
-type key [2 + maxHolders + 2*maxRecords + maxLog + 7*maxReplicas]byte
+type key [2 + 2*maxHolders + 3*maxRecords + maxLog + 8*maxReplicas]byte
 
 func (s *state) key() (k key) {
 	k[0] = s.logged
 	k[1] = s.crashes | s.relists<<2 | s.mistakes<<4
 	at := k[2:]
 	for i, h := range s.holders {
-		at[i] = uint8(h.phase) | h.record<<2 | h.requests<<5
+		at[2*i], at[2*i+1] = uint8(h.phase)|h.record<<2|h.requests<<5, h.edit|h.life<<4
 	}
-	at = at[maxHolders:]
+	at = at[2*maxHolders:]
 	for i, r := range s.records {
-		at[2*i], at[2*i+1] = uint8(r.phase)|r.holder<<2, r.packed()
+		at[3*i], at[3*i+1], at[3*i+2] = uint8(r.phase)|r.holder<<2|flag(r.first)<<5|r.uid<<6, r.block, r.packed()
 	}
-	at = at[2*maxRecords:]
+	at = at[3*maxRecords:]
 	for i, e := range s.log[:s.logged] {
 		at[i] = e.packed()
 	}
 	at = at[maxLog:]
 	for i := range s.stage {
-		var packed [8]byte
-		binary.LittleEndian.PutUint64(packed[:], s.stage[i].packed())
-		copy(at[7*i:], packed[:7])
+		binary.LittleEndian.PutUint64(at[8*i:], s.stage[i].packed())
 	}
 	return k
 }
@@ -232,12 +198,12 @@ func (e event) packed() uint8 {
 	return e.record | e.version<<3 | flag(e.marked)<<6 | flag(e.deleted)<<7
 }
 
-// packed returns the replica as one number of 53 bits.
+// packed returns the replica as one number of 59 bits.
 func (r *replica) packed() uint64 {
 	n := uint64(flag(r.down))
 	for _, f := range []struct{ value, bits uint8 }{
 		{r.at, 5}, {r.seen, maxRecords}, {r.marked, maxRecords}, {r.confirmed, maxRecords},
-		{r.versions[0], 3}, {r.versions[1], 3}, {r.versions[2], 3}, {r.versions[3], 3}, {r.versions[4], 3}, {r.versions[5], 3},
+		{r.versions[0], 3}, {r.versions[1], 3}, {r.versions[2], 3}, {r.versions[3], 3}, {r.versions[4], 3}, {r.versions[5], 3}, {r.versions[6], 3},
 		{uint8(r.task.doing), 2}, {r.task.holder, 3}, {r.task.record, 3}, {r.task.version, 3},
 	} {
 		n = n<<f.bits | uint64(f.value)

@@ -32,6 +32,10 @@ const (
 	deletes
 	deletesHolder
 	forces
+	edits
+	records
+	recordsFormer
+	takesFormer
 )
 
 // texts returns the descriptions of steps, for the number of a replica or holder, and that of the
@@ -50,12 +54,16 @@ func texts() map[what]string {
 		timesOut:      "replica %d gives up waiting for record %d",
 		collects:      "replica %d deletes record %d, which has no holder",
 		finalizes:     "replica %d sees no block in pool %d, which is being deleted, and removes its finalizer",
-		marks:         "replica %d sees no block in the pool of record %d, and marks that as releasing",
+		marks:         "replica %d sees no block that only the pool's own record %d covers, and marks that as releasing",
 		mistakes:      "replica %d takes the pool of record %d for gone, and marks that as releasing",
 		unmarks:       "replica %d removes the mark of record %d",
-		deletes:       "replica %d sees no block in the pool of record %d, and deletes that",
+		deletes:       "replica %d sees no block that only the pool's own record %d covers, and deletes that",
 		deletesHolder: "a client deletes holder %d",
 		forces:        "a person forces pool %d away",
+		edits:         "a client edits pool %d",
+		records:       "replica %d sees no own record of pool %d with its present block, and records one",
+		recordsFormer: "replica %d records an own record of pool %d with its former block: its cache is behind",
+		takesFormer:   "replica %d marks the own record %d as releasing, as the pool has another with its former block: its cache is behind",
 	}
 }
 
@@ -73,8 +81,9 @@ func (m *Model) next(s *state, emit func(step, state)) {
 	to := func(t step, change func(n *state)) {
 		n := *s
 		change(&n)
-		m.tidy(&n)
-		emit(t, n)
+		if m.tidy(&n); m.scenario.Lag == 0 || n.logged <= m.scenario.Lag {
+			emit(t, n)
+		}
 	}
 	for i := range m.scenario.Replicas {
 		r, who := &s.stage[i], uint8(i)
@@ -91,6 +100,7 @@ func (m *Model) next(s *state, emit func(step, state)) {
 			continue
 		}
 		m.requests(s, i, to)
+		m.records(s, i, to)
 		m.releases(s, i, to)
 	}
 	m.people(s, to)
@@ -120,55 +130,72 @@ func (m *Model) requests(s *state, i int, to move) {
 		if !m.mayBeAsked(s, h) {
 			continue
 		}
-		own, ok := m.own(s, r, h)
+		own, ok := m.first(s, r, h)
 		switch {
 		case m.isPool(h) && ok && r.marked&bit(own) == 0:
 			to(step{adopts, who, h}, func(n *state) {
 				n.holders[h].requests--
 				if n.update(own, r.versions[own], false) {
+					n.records[own].uid = 0
 					n.stage[i].task = task{doing: awaiting, holder: h, record: own, version: r.versions[own] + 1}
 				}
 			})
 		case m.isPool(h) && ok:
-		case !m.rival(s, r, h, maxRecords) && (m.isPool(h) || m.within(s, r, h, 1)):
+		case !m.rival(s, r, m.newRecord(h), maxRecords) && (m.isPool(h) || m.within(s, r, h, 1)):
 			m.creates(s, i, h, to)
 		}
 	}
 }
 
 // mayBeAsked reports whether a client may create a holder: it does not exist, and its pool has
-// existed at some time.
+// existed at some time, with the block.
 func (m *Model) mayBeAsked(s *state, h uint8) bool {
 	home, phase := m.home(h), s.holders[h].phase
 	return s.holders[h].requests > 0 && (phase == absent || phase == gone) &&
-		(home == 0 || s.holders[home-1].phase != absent)
+		(home == 0 || s.holders[home-1].phase != absent && m.hasHad(s, home-1, m.block(h)))
 }
 
 // creates emits the results of the create call.
 func (m *Model) creates(s *state, i int, h uint8, to move) {
-	who, free := uint8(i), uint8(maxRecords)
+	who := uint8(i)
 	for n := range uint8(maxRecords) {
-		r := &s.records[n]
-		if r.phase == unmade && free == maxRecords {
-			free = n
-		}
-		if m.isPool(h) && r.phase == present && r.holder == h {
+		if r := &s.records[n]; m.isPool(h) && r.phase == present && r.holder == h && r.first {
 			to(step{findsName, who, h}, func(n *state) { n.holders[h].requests-- })
 			return
 		}
 	}
 	to(step{asks, who, h}, func(n *state) {
 		n.holders[h].requests--
-		n.records[free] = record{phase: present, holder: h, event: event{record: free}}
-		n.write(free)
-		n.stage[i].task = task{doing: awaiting, holder: h, record: free}
+		n.stage[i].task = task{doing: awaiting, holder: h, record: n.record(m.newRecord(h))}
 	})
+}
+
+// newRecord returns the record of a holder that is to be created.
+func (m *Model) newRecord(h uint8) record {
+	return record{phase: present, holder: h, block: m.block(h), first: m.isPool(h)}
+}
+
+// record stores a new record, and returns its number.
+func (s *state) record(r record) uint8 {
+	free := uint8(0)
+	for s.records[free].phase != unmade {
+		if free++; free == maxRecords {
+			panic("more records than a key tells apart")
+		}
+	}
+	r.event = event{record: free}
+	s.records[free] = r
+	s.write(free)
+	return free
 }
 
 // people emits the deletions of existing holders.
 func (m *Model) people(s *state, to move) {
 	for h := range m.holders() {
 		isPool, phase := m.isPool(h), s.holders[h].phase
+		if isPool && phase == live && int(s.holders[h].edit) < len(m.scenario.Pools[h].Edits) {
+			to(step{what: edits, who: h}, func(n *state) { n.holders[h].edit++ })
+		}
 		if m.stays(h) {
 			continue
 		}

@@ -29,27 +29,41 @@ func (m *Model) releases(s *state, i int, to move) {
 // write is one that sees nothing new in that time; that the pool does not exist stays true, as to
 // make it again takes another version of the record.
 func (m *Model) releasesPool(s *state, i int, n uint8, to move) {
-	r, who, h := &s.stage[i], uint8(i), s.records[n].holder
-	exists, used, version := s.holders[h].phase == live, !m.empty(s, r, h), r.versions[n]
+	r, who, version := &s.stage[i], uint8(i), s.stage[i].versions[n]
 	write := func(what what, marked bool, also func(*state)) {
 		if s.records[n].phase == present && s.records[n].version == version {
 			to(step{what, who, n}, func(next *state) { next.update(n, version, marked); also(next) })
 		}
 	}
-	switch {
-	case r.marked&bit(n) != 0 && (exists || used):
-		if m.rules&Unmark != 0 {
-			write(unmarks, false, func(*state) {})
-		}
-	case r.marked&bit(n) != 0:
+	if r.marked&bit(n) != 0 {
+		m.looks(s, i, n, write, to)
+		return
+	}
+	hurries := func(next *state) { m.hurries(next, i, n) }
+	switch goes := !m.exists(s, n) || m.replaced(s, r, n); {
+	case m.needed(s, r, n) || m.underWay(s, n):
+	case goes && m.rules&MarkFirst == 0:
 		m.deletes(s, i, n, to)
-	case used || m.underWay(s, n):
-	case m.rules&MarkFirst == 0 && !exists:
-		m.deletes(s, i, n, to)
-	case !exists:
-		write(marks, true, func(next *state) { m.hurries(next, i, n) })
+	case goes:
+		write(marks, true, hurries)
+	case s.mistakes > 0 && m.has(s, r, n, m.former(s, s.records[n].holder)):
+		write(takesFormer, true, func(next *state) { next.mistakes--; hurries(next) })
 	case s.mistakes > 0:
-		write(mistakes, true, func(next *state) { next.mistakes--; m.hurries(next, i, n) })
+		write(mistakes, true, func(next *state) { next.mistakes--; hurries(next) })
+	}
+}
+
+// looks emits the steps on a pool's own record that the view shows as marked: it is deleted, or its
+// mark is removed. If the pool exists, a replica that does not know its present block may delete
+// it, too, as long as another own record stays.
+func (m *Model) looks(s *state, i int, n uint8, write func(what, bool, func(*state)), to move) {
+	r, exists := &s.stage[i], m.exists(s, n)
+	mayGo := !m.needed(s, r, n) && (!exists || m.rules&Replaced == 0 || m.has(s, r, n, anyBlock))
+	if m.rules&Unmark != 0 && (!mayGo || exists && !m.replaced(s, r, n)) {
+		write(unmarks, false, func(*state) {})
+	}
+	if mayGo {
+		m.deletes(s, i, n, to)
 	}
 }
 
@@ -89,7 +103,7 @@ func (m *Model) goesOn(s *state, i int, to move) {
 		to(step{answers, who, t.record}, func(n *state) {
 			done(n)
 			if h := &n.holders[t.holder]; h.phase != live && h.phase != terminating {
-				h.phase, h.record = live, t.record
+				m.stores(n, t)
 			}
 		})
 		to(step{refuses, who, t.record}, done)
@@ -101,6 +115,19 @@ func (m *Model) goesOn(s *state, i int, to move) {
 			}
 		})
 	}
+}
+
+// stores stores the holder of a task, which is answered. A pool's own record is stamped with its
+// UID at the same time.
+func (m *Model) stores(s *state, t task) {
+	h := &s.holders[t.holder]
+	h.phase = live
+	if !m.isPool(t.holder) {
+		h.record = t.record
+		return
+	}
+	h.life, h.edit = h.life+1, 0
+	s.records[t.record].uid = h.life
 }
 
 // update writes a record, on condition that it has that version.

@@ -75,49 +75,73 @@ func (m *Model) resolve(s *state, r *replica) {
 // confirms reports whether the block of a record is the holder's, by a view that shows the record.
 func (m *Model) confirms(s *state, r *replica, n uint8) bool {
 	h := s.records[n].holder
-	if r.marked&bit(n) != 0 || !m.stands(s, r, n) {
+	if m.isPool(h) {
+		return (r.confirmed&^r.marked)&bit(n) != 0
+	}
+	if !m.stands(s, r, n) {
 		return false
 	}
-	return m.isPool(h) || m.rules&LimitAtConfirm == 0 || m.within(s, r, h, 0)
+	return m.rules&LimitAtConfirm == 0 || m.within(s, r, h, 0)
 }
 
 // stands reports whether nothing excludes a record: no other one that overlaps it, and
-// no lack of its pool's own record.
+// no lack of an own record of its pool that covers it.
 func (m *Model) stands(s *state, r *replica, n uint8) bool {
-	h := s.records[n].holder
-	if m.rival(s, r, h, n) {
+	if m.rival(s, r, s.records[n], n) {
 		return false
 	}
-	return m.rules&OwnRecord == 0 || m.home(h) == 0 || m.open(s, r, m.home(h)-1)
+	home := m.home(s.records[n].holder)
+	return m.rules&OwnRecord == 0 || home == 0 || m.open(s, r, home-1, s.records[n].block)
 }
 
-// open reports whether a view has a pool's own record, so that blocks of the pool can
-// be confirmed.
-func (m *Model) open(s *state, r *replica, pool uint8) bool {
-	n, ok := m.own(s, r, pool)
-	return ok && r.marked&bit(n) == 0 && (m.rules&OwnConfirmed == 0 || r.confirmed&bit(n) != 0)
+// open reports whether a view has an own record of a pool that covers a block, so that the block
+// can be confirmed.
+func (m *Model) open(s *state, r *replica, pool, block uint8) bool {
+	counts := r.seen &^ r.marked
+	if m.rules&OwnConfirmed != 0 {
+		counts &= r.confirmed
+	}
+	if m.rules&Coverage == 0 {
+		block = 0
+	}
+	return m.covered(s, pool, block, counts)
 }
 
-// own returns a pool's own record as a view has it.
-func (m *Model) own(s *state, r *replica, pool uint8) (uint8, bool) {
+// covered reports whether one of these records is an own record of the pool that covers the whole
+// block.
+func (m *Model) covered(s *state, pool, block, among uint8) bool {
 	for n := range uint8(maxRecords) {
-		if r.seen&bit(n) != 0 && s.records[n].holder == pool {
+		if r := &s.records[n]; among&bit(n) != 0 && r.holder == pool && block&^r.block == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// first returns the own record with the name that follows from the pool's, as a view has it.
+func (m *Model) first(s *state, r *replica, pool uint8) (uint8, bool) {
+	for n := range uint8(maxRecords) {
+		if r.seen&bit(n) != 0 && s.records[n].holder == pool && s.records[n].first {
 			return n, true
 		}
 	}
 	return 0, false
 }
 
-// rival reports whether a view has a record, but for one, that overlaps the block that a holder
-// asks for, in the same home.
-func (m *Model) rival(s *state, r *replica, h, but uint8) bool {
+// rival reports whether a view has a record, but for one, that overlaps another in the same home.
+// Own records of a pool with one UID are not rivals.
+func (m *Model) rival(s *state, r *replica, record record, but uint8) bool {
 	for n := range uint8(maxRecords) {
-		other := s.records[n].holder
-		if n != but && r.seen&bit(n) != 0 && m.home(other) == m.home(h) && m.block(other)&m.block(h) != 0 {
+		if n != but && r.seen&bit(n) != 0 && m.rivals(&s.records[n], &record) {
 			return true
 		}
 	}
 	return false
+}
+
+func (m *Model) rivals(a, b *record) bool {
+	isSame := m.isPool(a.holder) && a.holder == b.holder && a.uid != 0 && a.uid == b.uid
+	return a.block&b.block != 0 && m.home(a.holder) == m.home(b.holder) && !isSame
 }
 
 // within reports whether a project is within its limits by a view, with so many more.
