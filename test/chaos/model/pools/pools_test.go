@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ var scenarios = []Scenario{
 		Pools: []Pool{stays, {Block: 0b1100, There: true, Stays: true}}, Claims: []Claim{claimIn(0, Half), claimIn(1, 0b0100), {Pool: 1, Block: 0b1000, Project: 1, Requests: 1}}},
 }
 
-// large are the scenarios of more than 700,000 states but the first, which go test
+// large are the scenarios of more than 650,000 states but the first, which go test
 // -short leaves out.
 var large = map[string]bool{
 	"the same, crashes and a relist":                                    true,
@@ -52,11 +53,15 @@ var large = map[string]bool{
 	"a pool goes, and is made again under its own name":                 true,
 	"a child pool goes, and another is made on its CIDR":                true,
 	"a parent goes while a child is made, and another pool on its CIDR": true,
+	"the same, claims of the whole block and of what stays":             true,
+	"the same, a crash and a relist":                                    true,
+	"the same, and made again under its own name":                       true,
+	"the same, and a cache is behind":                                   true,
 }
 
 func TestNoBlockOfDeletedPoolHasTwoHolders(t *testing.T) {
 	begin, states, steps := time.Now(), 0, 0
-	for _, s := range scenarios {
+	for _, s := range slices.Concat(scenarios, editScenarios) {
 		if testing.Short() && large[s.Name] {
 			continue
 		}
@@ -73,13 +78,16 @@ func TestNoBlockOfDeletedPoolHasTwoHolders(t *testing.T) {
 	t.Logf("explored completely: %d states, %d steps, in %.1f s", states, steps, time.Since(begin).Seconds())
 }
 
+// withoutRule holds a rule, and a scenario in which it is needed.
+type withoutRule struct {
+	rule Rules
+	Scenario
+}
+
 // TestEveryPoolRuleIsNeeded leaves one out at a time.
 func TestEveryPoolRuleIsNeeded(t *testing.T) {
 	remade := Scenario{Replicas: 2, Force: true, Pools: []Pool{there, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}
-	for _, c := range []struct {
-		rule Rules
-		Scenario
-	}{
+	for _, c := range append([]withoutRule{
 		{OwnRecord, remade},
 		{OwnConfirmed, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}},
 		{MarkFirst, remade},
@@ -88,19 +96,29 @@ func TestEveryPoolRuleIsNeeded(t *testing.T) {
 		{Unmark, remade},
 		{GiveUpMarked, Scenario{Replicas: 2, Force: true, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}},
 		{LimitAtConfirm, Scenario{Replicas: 2, PerPool: 1, Pools: []Pool{stays}, Claims: []Claim{claimIn(0, Half), claimIn(0, Other)}}},
-	} {
-		t.Run("without: "+c.rule.String(), func(t *testing.T) {
+	}, withoutEditRules...) {
+		t.Run(strings.TrimSuffix("without: "+c.rule.String()+"; "+c.Name, "; "), func(t *testing.T) {
 			found := New(c.Scenario, c.rule).Explore()
 			if found.Violation == "" {
 				t.Fatalf("%d states, and no violation", found.States)
 			}
-			t.Logf("without %q %s, found among %d states:\n  %s", c.rule, found.Violation, found.States, strings.Join(found.Trace, "\n  "))
+			t.Logf("without %q %s, after %d steps, found among %d states:\n  %s", c.rule, found.Violation, len(found.Trace), found.States, strings.Join(found.Trace, "\n  "))
 		})
 	}
 }
 
 func TestKeysDistinguishStates(t *testing.T) {
-	m := New(Scenario{Replicas: 3, Force: true, Crashes: 1, Relists: 1, Mistakes: 1, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}, SeeMark)
+	for _, m := range []*Model{
+		New(Scenario{Replicas: 3, Force: true, Crashes: 1, Relists: 1, Mistakes: 1, Pools: []Pool{again, made}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}}, SeeMark),
+		New(Scenario{Replicas: 2, Lag: 4, Twins: true, Force: true, Mistakes: 1, Relists: 1, Pools: []Pool{edited(again, Half), onRest}, Claims: rest[:1]}, GiveUpMarked),
+		New(Scenario{Replicas: 3, Lag: 4, Crashes: 1, Force: true, Pools: []Pool{edited(again, Half, Other), onRest}, Claims: rest}, 0),
+	} {
+		keysDistinguishStates(t, m)
+	}
+}
+
+func keysDistinguishStates(t *testing.T, m *Model) {
+	t.Helper()
 	begin := m.initial()
 	states, work := map[key]state{begin.key(): begin}, []state{begin}
 	for len(work) > 0 && len(states) < 100_000 {
