@@ -34,11 +34,21 @@ import (
 //
 // The block is free when the watch shows the deletion. A pool's own record is released in two steps
 // (MarkReleasing); if blocks of the pool are recorded the error is ipam.ErrPoolInUse.
-func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error) {
+func (a *Allocator) Release(ctx context.Context, record ipam.Record) error {
+	return a.release(ctx, record, false)
+}
+
+// ReleaseFormer releases an own record of a pool that stays, and has another one since its ranges were
+// edited. If there is no other, or blocks of the pool need this one, the error is ipam.ErrPoolInUse.
+func (a *Allocator) ReleaseFormer(ctx context.Context, record ipam.Record) error {
+	return a.release(ctx, record, true)
+}
+
+func (a *Allocator) release(ctx context.Context, record ipam.Record, poolStays bool) (err error) {
 	ctx, span := a.beginRelease(ctx, record)
 	defer func() { endRelease(span, err) }()
 	if record.Purpose == ipam.PurposePool {
-		marked, err := a.MarkReleasing(ctx, record)
+		marked, err := a.markReleasing(ctx, record, poolStays)
 		if err != nil {
 			return ignoreGone(err)
 		}
@@ -60,10 +70,14 @@ func (a *Allocator) Release(ctx context.Context, record ipam.Record) (err error)
 // error is ipam.ErrPoolInUse. Otherwise the record may be deleted in the returned version. A mark
 // that stayed because its writer died is removed by the pool's controller, if the pool stays.
 func (a *Allocator) MarkReleasing(ctx context.Context, poolRecord ipam.Record) (ipam.Record, error) {
+	return a.markReleasing(ctx, poolRecord, false)
+}
+
+func (a *Allocator) markReleasing(ctx context.Context, poolRecord ipam.Record, poolStays bool) (ipam.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	pool, previousVersion := convert.PoolOf(poolRecord.Holder), poolRecord.Version
-	if poolRecord.State != ipam.StateReleasing && a.Ledger.IsNeeded(poolRecord, pool) {
+	if poolRecord.State != ipam.StateReleasing && a.Ledger.IsNeeded(poolRecord, pool, poolStays) {
 		return ipam.Record{}, ipam.ErrPoolInUse
 	}
 	marked := poolRecord
@@ -75,7 +89,7 @@ func (a *Allocator) MarkReleasing(ctx context.Context, poolRecord ipam.Record) (
 	}
 	verdict := ledger.NotShown
 	a.Ledger.Await(ctx, []ipam.PoolKey{poolRecord.Pool}, func() bool {
-		verdict = a.Ledger.Release(marked, previousVersion, pool)
+		verdict = a.Ledger.Release(marked, previousVersion, pool, poolStays)
 		return verdict != ledger.NotShown
 	})
 	switch verdict {

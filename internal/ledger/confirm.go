@@ -130,15 +130,15 @@ const (
 )
 
 // Release returns the state in the view of a pool's own record that was marked after
-// previousVersion.
-func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.PoolKey) ReleaseVerdict {
+// previousVersion. poolStays means that the pool is to keep another own record.
+func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.PoolKey, poolStays bool) ReleaseVerdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.byUID.find(marked.UID)
 	switch {
 	case e == nil:
 		return Overtaken
-	case e.version == marked.Version && l.isNeeded(e, l.poolViews[pool]):
+	case e.version == marked.Version && l.isNeeded(e, pool, poolStays):
 		return InUse
 	case e.version == marked.Version:
 		return Unused
@@ -148,16 +148,16 @@ func (l *Ledger) Release(marked ipam.Record, previousVersion string, pool ipam.P
 	return Overtaken
 }
 
-// IsNeeded reports whether a pool's own record cannot be released: there are records of the pool that
-// lie in no other own record of it.
-func (l *Ledger) IsNeeded(own ipam.Record, pool ipam.PoolKey) bool {
+// IsNeeded reports whether a pool's own record cannot be released now: it covers records of the pool that
+// no other own record covers, or none would be left of a pool that stays.
+func (l *Ledger) IsNeeded(own ipam.Record, pool ipam.PoolKey, poolStays bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.poolViews[pool]
 	if e := l.byUID.find(own.UID); e != nil {
-		return l.isNeeded(e, b)
+		return l.isNeeded(e, pool, poolStays)
 	}
-	return b != nil && b.records > 0
+	b := l.poolViews[pool]
+	return poolStays || b != nil && b.records > 0
 }
 
 // Frees counts the blocks that the pools have freed so far, for AwaitRelease.

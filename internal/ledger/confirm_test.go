@@ -72,7 +72,7 @@ func TestMarkedEmptyPoolRecordCanBeReleased(t *testing.T) {
 	record, _ := convert.Record(markForRelease(pools, "2"))
 	check := func(when string, want ReleaseVerdict) {
 		t.Helper()
-		if got := l.Release(record, "1", key); got != want {
+		if got := l.Release(record, "1", key, false); got != want {
 			t.Errorf("%s: got %d, want %d", when, got, want)
 		}
 	}

@@ -111,11 +111,13 @@ func TestAddressUsedAsEarlierGatewayIsNotConfirmed(t *testing.T) {
 		bits  int
 		first bool
 		want  error
+		more  []netip.Prefix
 	}{
-		"the other was first":               {"10.0.0.0/32", 32, true, ErrLost},
-		"the other came later":              {"10.0.0.0/32", 32, false, nil},
-		"the other was first, and a block":  {"10.0.0.0/28", 28, true, ErrLost},
-		"the other came later, and a block": {"10.0.0.0/28", 28, false, nil},
+		"the other was first":                                {"10.0.0.0/32", 32, true, ErrLost, nil},
+		"the other came later":                               {"10.0.0.0/32", 32, false, nil, nil},
+		"the other was first, and a block":                   {"10.0.0.0/28", 28, true, ErrLost, nil},
+		"the other came later, and a block":                  {"10.0.0.0/28", 28, false, nil, nil},
+		"the other was first, and is in an additional block": {"10.0.0.96/28", 28, true, ErrLost, prefixes("10.0.0.0/28")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(1)
@@ -123,12 +125,19 @@ func TestAddressUsedAsEarlierGatewayIsNotConfirmed(t *testing.T) {
 			must(t, feed{l}.Replace(recordList(), "1"))
 			a := ask("a")
 			a.Bits = tc.bits
+			if a.AdditionalBlocks = tc.more; tc.more != nil {
+				a.Block = netip.MustParsePrefix(tc.block)
+			}
 			h := mustHold(t, l, a)
 			other := addressWithGateway("other", "10.0.0.77", "10.0.0.0")
 			if tc.first {
 				must(t, feed{l}.Add(other))
 			}
-			must(t, feed{l}.Add(allocation("a", "uid-a", "2", tc.block)))
+			recorded := allocation("a", "uid-a", "2", tc.block)
+			for _, block := range tc.more {
+				recorded.Spec.AdditionalCIDRs = append(recorded.Spec.AdditionalCIDRs, block.String())
+			}
+			must(t, feed{l}.Add(recorded))
 			if !tc.first {
 				must(t, feed{l}.Add(other))
 			}
@@ -213,6 +222,10 @@ func TestHolderAtSearchesWholeRoutingDomain(t *testing.T) {
 		if record, ok := l.HolderAt(pool, netip.MustParseAddr(addr)); record.Holder.Name != want || ok != (want != "") {
 			t.Errorf("%s: got %q, want %q", addr, record.Holder.Name, want)
 		}
+	}
+	pool.CIDR, pool.Occupied = small, space.NewRanges(small, []space.Range{space.RangeOf(pool.CIDR)})
+	if record, _ := l.HolderAt(pool, netip.MustParseAddr("10.0.0.200")); record.Holder.Name != "b" {
+		t.Errorf("an address of the subnet that a pool of ranges does not occupy has the holder %q, want b", record.Holder.Name)
 	}
 	if _, ok := l.HolderAt(ipam.Pool{Key: ipam.PoolNamed("other"), Home: ipam.PoolNamed("unknown")}, small.Addr()); ok {
 		t.Error("a pool of which the parent is not known has a holder")

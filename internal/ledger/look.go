@@ -121,15 +121,23 @@ func (l *Ledger) State(pool ipam.Pool) PoolState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var state PoolState
+	var current *entry
+	blocks := pool.Blocks()
 	for e := range l.byHolder.findAll(convert.HolderOfPool(pool.Key)) {
-		switch isUsable := e.pool() == pool.Home && e.purpose() == ipam.PurposePool; {
-		case isUsable && e.hasBlocks(pool.Blocks()):
-			state.Record = e.record()
-			if rival, _ := l.poolViews[pool.Home].rival(e); rival != nil && !e.confirmed {
-				state.Rival = new(rival.record())
-			}
-		case isUsable && e.holderUID != "" && e.holderUID == pool.Spec.UID:
+		if e.pool() != pool.Home || e.purpose() != ipam.PurposePool {
+			continue
+		}
+		if e.hasBlocks(blocks) && (current == nil || e.name < current.name) { // every replica keeps the same one
+			current, e = e, current
+		}
+		if e != nil && e.holderUID != "" && e.holderUID == pool.Spec.UID {
 			state.Former = append(state.Former, e.record())
+		}
+	}
+	if current != nil {
+		state.Record = current.record()
+		if rival, _ := l.poolViews[pool.Home].rival(current); rival != nil && !current.confirmed {
+			state.Rival = new(rival.record())
 		}
 	}
 	for own := range l.openRecords(pool.Key, &pool) {

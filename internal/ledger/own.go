@@ -62,14 +62,19 @@ func coversBlock(openRecords iter.Seq[*entry], block netip.Prefix) bool {
 	return false
 }
 
-// isNeeded reports whether records of a pool lie in an own record of it, and in no other open one. If
-// there is no other, that is any record of the pool.
-func (l *Ledger) isNeeded(own *entry, b *poolView) bool {
-	if b == nil || b.records == 0 {
+// isNeeded reports whether an own record cannot be released: records of the pool lie in it, and in no
+// other open one. If there is no other, that is any record of the pool. The own record of a pool that
+// stays also needs another open one of the same UID to be in its place, or the pool would hold nothing.
+func (l *Ledger) isNeeded(own *entry, pool ipam.PoolKey, poolStays bool) bool {
+	others := slices.DeleteFunc(slices.Collect(l.openRecords(pool, l.known(pool))), func(e *entry) bool { return e == own })
+	isReplaced := slices.ContainsFunc(others, func(e *entry) bool { return e.holderUID == own.holderUID })
+	b := l.poolViews[pool]
+	switch {
+	case poolStays && !isReplaced:
+		return true
+	case b == nil || b.records == 0:
 		return false
-	}
-	others := slices.DeleteFunc(slices.Collect(l.openRecords(b.pool.Key, l.known(b.pool.Key))), func(e *entry) bool { return e == own })
-	if len(others) == 0 {
+	case len(others) == 0:
 		return true
 	}
 	for _, e := range b.overlappingRecords(own) {

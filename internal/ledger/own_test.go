@@ -3,8 +3,11 @@ package ledger
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 	"unsafe"
+
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -83,6 +86,12 @@ func TestAllBlocksOfRecordAreHeld(t *testing.T) {
 			t.Error("the subnet is handed out around the blocks")
 		}
 	}
+	if few := l.FewRecords(home, 4); len(few) != 2 {
+		t.Errorf("the routing domain has %v, want each record once", few)
+	}
+	if occupants, total := l.Occupants(home, 4); len(occupants) != 2 || total != 2 {
+		t.Errorf("the occupants are %v of %d, want each record once", occupants, total)
+	}
 	between := mustHold(t, l, askInDomain("default", "10.9.0.32/27"))
 	if record, _ := l.Record(ipam.Name{Namespace: "system", Name: "a"}); len(record.Blocks()) != 3 || record.Blocks()[2].String() != blocks[2] {
 		t.Errorf("the view has %v, want all blocks", record.Blocks())
@@ -147,8 +156,26 @@ func TestOwnRecordsOfOneStoredPoolAreNoRivals(t *testing.T) {
 	}
 	unnamed := newListedLedger(t)
 	show(t, unnamed, ownRecord(ranges, "a", "", "10.9.0.0/30"), ownRecord(ranges, "b", "", "10.9.0.0/29"))
+	twice := askInDomain("default", "10.9.0.0/29")
+	twice.Holder = convert.HolderOfPool(ranges)
+	if _, err := unnamed.Hold(twice); err == nil {
+		t.Error("a second create of the name holds space")
+	}
 	if _, isTaken := errors.AsType[*ipam.TakenError](unnamed.CheckConfirmed(recordOf(t, ownRecord(ranges, "b", "", "10.9.0.0/29")))); !isTaken {
 		t.Error("two creates of one name both get space")
+	}
+}
+
+func TestOwnRecordsOfOneStoredPoolAreNoConflict(t *testing.T) {
+	l := newListedLedger(t)
+	lost, edited := ownRecord(ranges, "a", "1", "10.9.0.0/30"), ownRecord(ranges, "b", "1", "10.9.0.2/31")
+	show(t, l, ownRecord(ipam.PoolNamed("q"), "q", "9", "10.9.0.0/31"), lost, edited)
+	l.options.Clock.(*clocktesting.FakeClock).Step(conflictAfter)
+	if err := l.Conflict(recordOf(t, lost)); err == nil || err.Holder.Name != "q" {
+		t.Errorf("the record that overlaps another pool's: %v", err)
+	}
+	if err := l.Conflict(recordOf(t, edited)); err != nil {
+		t.Errorf("the record that overlaps only its own pool's: %v", err)
 	}
 }
 
@@ -177,6 +204,11 @@ func TestBlockIsConfirmedOnlyInsideOpenRecord(t *testing.T) {
 	l.Describe(rangesPool("1", "10.9.0.0/29"))
 	show(t, l, ownRecord(ipam.PoolNamed("q"), "q", "2", "10.9.0.7/32"), first, edited, claim)
 	check(l, "inside of a record that has lost", ErrPoolClosed)
+
+	l = newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	show(t, l, ownRecord(ranges, "a", "0", "10.9.0.0/28"), claim)
+	check(l, "inside of other ranges of an earlier pool", ErrPoolClosed)
 }
 
 // TestSpaceIsHandedOutOnceItIsRecorded grows and shrinks the ranges of a pool.
@@ -229,6 +261,7 @@ func TestOwnRecordIsNeededForWhatNoOtherCovers(t *testing.T) {
 		shown []*v1alpha1.IPAllocation
 		want  ReleaseVerdict
 	}{
+		"there is nothing else":                   {nil, Unused},
 		"nothing is in use":                       {[]*v1alpha1.IPAllocation{edited}, Unused},
 		"only what remains is in use":             {[]*v1alpha1.IPAllocation{edited, kept}, Unused},
 		"what was removed is in use":              {[]*v1alpha1.IPAllocation{edited, kept, removed}, InUse},
@@ -242,16 +275,75 @@ func TestOwnRecordIsNeededForWhatNoOtherCovers(t *testing.T) {
 			l := newListedLedger(t)
 			l.Describe(rangesPool("1", "10.9.0.0/30"))
 			show(t, l, append([]*v1alpha1.IPAllocation{first}, c.shown...)...)
-			if got := l.IsNeeded(recordOf(t, first), ranges); got != (c.want == InUse) {
+			if got := l.IsNeeded(recordOf(t, first), ranges, false); got != (c.want == InUse) {
 				t.Errorf("it is %t that the record is needed", got)
 			}
 			marked := markForRelease(first, "2")
 			must(t, feed{l}.Update(marked))
-			if got := l.Release(recordOf(t, marked), "1", ranges); got != c.want {
+			if got := l.Release(recordOf(t, marked), "1", ranges, false); got != c.want {
 				t.Errorf("the verdict is %d, want %d", got, c.want)
 			}
 		})
 	}
+}
+
+func TestPoolThatStaysKeepsOneOwnRecord(t *testing.T) {
+	first, edited := ownRecord(ranges, "a", "1", "10.9.0.0/29"), ownRecord(ranges, "b", "1", "10.9.0.64/30")
+	for name, c := range map[string]struct {
+		shown []*v1alpha1.IPAllocation
+		want  ReleaseVerdict
+	}{
+		"there is no other":                {nil, InUse},
+		"there is another":                 {[]*v1alpha1.IPAllocation{edited}, Unused},
+		"the other is being released, too": {[]*v1alpha1.IPAllocation{markForRelease(edited, "1")}, InUse},
+		"the other is of an earlier pool":  {[]*v1alpha1.IPAllocation{ownRecord(ranges, "b", "0", "10.9.0.64/30")}, InUse},
+		"the other has lost":               {[]*v1alpha1.IPAllocation{ownRecord(ipam.PoolNamed("q"), "q", "9", "10.9.0.64/30"), ownRecord(ranges, "b", "1", "10.9.0.64/29")}, InUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newListedLedger(t)
+			l.Describe(rangesPool("1", "10.9.0.64/30"))
+			marked := markForRelease(first, "2")
+			show(t, l, append([]*v1alpha1.IPAllocation{first}, c.shown...)...)
+			must(t, feed{l}.Update(marked))
+			if got := l.Release(recordOf(t, marked), "1", ranges, true); got != c.want {
+				t.Errorf("the verdict is %d, want %d", got, c.want)
+			}
+		})
+	}
+	if !newListedLedger(t).IsNeeded(recordOf(t, first), ranges, true) {
+		t.Error("a record that the view does not show is not needed")
+	}
+}
+
+func TestPoolStateDistinguishesEditedRanges(t *testing.T) {
+	pool := rangesPool("1", "10.9.0.0/30")
+	first, edited := ownRecord(ranges, "a", "1", "10.9.0.0/29"), ownRecord(ranges, "c", "1", "10.9.0.0/30")
+	l := newListedLedger(t)
+	l.Describe(pool)
+	check := func(when, record string, former []string, isRecorded, isOpen bool) {
+		t.Helper()
+		state := l.State(pool)
+		var got []string
+		for _, r := range state.Former {
+			got = append(got, r.Name.Name)
+		}
+		if state.Record.Name.Name != record || !slices.Equal(got, former) || state.Recorded != isRecorded || state.Open != isOpen || l.IsOpen(pool) != isOpen {
+			t.Errorf("%s the record is %q, the former ones are %v, recorded %t, open %t", when, state.Record.Name.Name, got, state.Recorded, state.Open)
+		}
+	}
+	check("at first", "", nil, false, false)
+	show(t, l, first)
+	check("before the edit is recorded", "", []string{"a"}, false, true)
+	show(t, l, edited)
+	check("after that", "c", []string{"a"}, true, true)
+	must(t, feed{l}.Update(markForRelease(edited, "2")))
+	check("while that is marked", "c", []string{"a"}, false, true)
+	must(t, feed{l}.Update(versioned(edited, "3")))
+	show(t, l, ownRecord(ranges, "b", "1", "10.9.0.0/30"))
+	check("with two of the same blocks", "b", []string{"c", "a"}, true, true)
+	must(t, feed{l}.Delete(first))
+	show(t, l, ownRecord(ranges, "d", "0", "10.9.0.64/30"))
+	check("with one of an earlier pool", "b", []string{"c"}, true, true)
 }
 
 // TestEditHoldsWhatIsItsOwnAlready asks for other blocks for a pool that has some.
@@ -288,6 +380,15 @@ func TestEditHoldsWhatIsItsOwnAlready(t *testing.T) {
 				t.Errorf("got %v, want that %s is in the way", err, c.taken)
 			}
 		})
+	}
+	withheldIn := edit("1", "10.0.0.32/27")
+	withheldIn.Pool = key
+	inPool := ownRecord(ranges, "in-p", "1", "10.0.0.48/28")
+	inPool.Spec.RoutingDomain, inPool.Spec.PoolRef = "", convert.PoolReference(key)
+	show(t, l, inPool)
+	_, err := l.Hold(withheldIn)
+	if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || !taken.IsWithheld() {
+		t.Errorf("what the parent reserves: %v, want that it is not handed out", err)
 	}
 	if !isFreeIn(l, home, "10.9.0.64/30") || isFreeIn(l, home, "10.9.0.0/30") {
 		t.Error("after the holds are dropped the space is not as before")
@@ -326,7 +427,11 @@ func TestEditCountsOnceForItsProject(t *testing.T) {
 	if _, err := l.Hold(edit); !isLimit(err) {
 		t.Errorf("more than the limit: %v", err)
 	}
-	edit.Project, edit.Block = "blue", netip.MustParsePrefix("10.0.0.16/29")
-	edit.AdditionalBlocks = nil
-	mustHold(t, l, edit) // what is counted for another project is not subtracted
+	other := ownRecord(ipam.LocalPoolNamed("ns", "other"), "other", "2", "10.0.0.64/28")
+	other.Spec.RoutingDomain, other.Spec.PoolRef, other.Spec.Project = "", convert.PoolReference(key), "blue"
+	show(t, l, other)
+	edit.Project, edit.AdditionalBlocks = "blue", nil // the namespace has another project now, for which the earlier record does not count
+	if _, err := l.Hold(edit); !isLimit(err) {
+		t.Errorf("with as much of another pool: %v", err)
+	}
 }

@@ -139,7 +139,11 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	if isReleased {
 		return nil
 	}
-	if err := c.Allocator.Release(ctx, record); err != nil {
+	release := c.Allocator.Release
+	if record.Purpose == ipam.PurposePool && c.poolStays(record) {
+		release = c.Allocator.ReleaseFormer
+	}
+	if err := release(ctx, record); err != nil {
 		return err
 	}
 	reason := c.reasonOf(record)
@@ -149,6 +153,12 @@ func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	defer c.mu.Unlock()
 	c.releases[record.Name] = lastRelease{uid: record.UID, at: c.Clock.Now()}
 	return nil
+}
+
+// poolStays reports whether the pool of an own record exists, as far as this process has seen.
+func (c *Controller) poolStays(record ipam.Record) bool {
+	pool, ok := c.Catalog.Pool(convert.PoolOf(record.Holder))
+	return ok && pool.Occupied != nil && record.HolderUID == pool.Spec.UID && !pool.Terminating && !c.sawDeletion(record)
 }
 
 // reasonOf returns the reason why a record is released.

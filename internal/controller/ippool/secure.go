@@ -93,7 +93,7 @@ func (c *Controller) stampFirst(ctx context.Context, s *scope) error {
 func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
 	s.former = 0
 	for _, former := range c.Catalog.PoolState(s.pool).Former {
-		err := c.Allocator.Release(ctx, former)
+		err := c.Allocator.ReleaseFormer(ctx, former)
 		if errors.Is(err, ipam.ErrPoolInUse) {
 			s.former++
 			s.retry = recheck
