@@ -68,7 +68,7 @@ type Allocator struct {
 	// ones have been.
 	claimsSynced     atomic.Pointer[func() bool]
 	areWaitersListed atomic.Bool
-	// takenVersions holds the version in which takeOver wrote a record, by its UID, while it exists.
+	// takenVersions holds the version in which TakeOver wrote a record, by its UID, while it exists.
 	takenVersions sync.Map
 	// background counts records that are being given up.
 	background sync.WaitGroup
@@ -134,7 +134,7 @@ func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Reco
 func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) {
 	for _, record := range a.Ledger.HeldBy(order.Holder) {
 		if record.HolderUID == order.HolderUID && record.State == ipam.StateBound && !record.Terminating {
-			return a.takeOver(ctx, record, order.HolderUID)
+			return a.TakeOver(ctx, record, order.HolderUID)
 		}
 	}
 	record, err := a.retakeOrFind(ctx, order)

@@ -186,7 +186,7 @@ func TestTakeoverSkipsUnseenRecord(t *testing.T) {
 		record := api.stores(t, heldBlock("x", "10.0.0.0/28"))
 		record.UID = "not seen"
 		calls := api.calls(nil)
-		if _, err := a.takeOver(t.Context(), record, "uid"); !errors.Is(err, ipam.ErrUnconfirmed) {
+		if _, err := a.TakeOver(t.Context(), record, "uid"); !errors.Is(err, ipam.ErrUnconfirmed) {
 			t.Errorf("taken over: got %v", err)
 		}
 		if got := calls(); len(got) > 0 {

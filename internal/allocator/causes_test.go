@@ -81,7 +81,7 @@ func TestLateReleaseKeepsBlockOfAnotherRecord(t *testing.T) {
 		if !s.isStored(second) {
 			t.Fatal("the release of a record that was gone freed the one that has its name")
 		}
-		_, err := s.allocator.takeOver(s.t.Context(), second, second.HolderUID)
+		_, err := s.allocator.TakeOver(s.t.Context(), second, second.HolderUID)
 		must(t, err)
 		if err := s.allocator.Release(s.t.Context(), second); !apierrors.IsConflict(err) || !s.isStored(second) {
 			t.Errorf("the release by a maker that gave up freed an adopted block: %v", err)

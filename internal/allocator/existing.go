@@ -121,9 +121,9 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 	return a.updateRecord(ctx, record, judged)
 }
 
-// takeOver adopts a record for the holder of that UID. It gives up one that is not confirmed, or
+// TakeOver adopts a record for the holder of that UID. It gives up one that is not confirmed, or
 // exceeds a limit.
-func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
+func (a *Allocator) TakeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	err := a.checkConfirmedNow(record)
 	if err == nil {
 		err = a.checkRecordLimits(record)

@@ -51,7 +51,7 @@ func TestHistoryHasEachEntryOfBlockOnce(t *testing.T) {
 		must(t, err)
 		expectRecorded(t, recorded, "Granted 10.0.0.0/28 TakenOver")
 
-		record, err = a.takeOver(ctx, record, record.HolderUID)
+		record, err = a.TakeOver(ctx, record, record.HolderUID)
 		must(t, err)
 		expectRecorded(t, recorded, "Granted 10.0.0.0/28 Adopted")
 

@@ -180,24 +180,33 @@ func (o Order) blockField() string {
 	return "spec.cidr"
 }
 
-// earlierRecord returns the own record of a pool that matches the order, or else the one of the name that
-// the order then has: the first name, or that of an edit if there is a record from before.
+// earlierRecord returns the own record of a pool that matches the order, or else the one of the order's
+// name. If a pool that occupies its ranges has a record of others, the name is that of an edit, which
+// is for a pool that exists; any such record is returned for one that does not.
 func (a *Allocator) earlierRecord(order *Order) (ipam.Record, bool) {
+	var former []ipam.Record
 	for _, record := range a.Ledger.HeldBy(order.Holder) {
 		if order.matchesRecord(record) {
 			order.Record = record.Name
 			return record, true
 		}
-		if order.Edit != (ipam.Name{}) && record.IsStamped() && record.HolderUID == order.HolderUID {
-			order.Record = order.Edit
+		if order.Edit != (ipam.Name{}) {
+			former = append(former, record)
 		}
+	}
+	switch {
+	case len(former) > 0 && order.Origin == OriginAdmission:
+		return former[0], true
+	case len(former) > 0:
+		order.Record = order.Edit
 	}
 	return a.Ledger.Record(order.Record)
 }
 
-// carve records and confirms a pool's own CIDR or ranges. It takes over an existing record of the pool's name
+// carve records and confirms what a pool holds. It takes over an existing record of the pool's name
 // that matches the order, and otherwise gives it up: it was left behind by a former pool, or by an
-// attempt that was too late. If blocks of a former pool are recorded, its record stays, and a pool
+// attempt that was too late. The controller of a pool that occupies its ranges has taken over what a
+// former one held, and releases it later. If blocks of a former pool are recorded, its record stays, and a pool
 // of the same CIDR takes it over. If the pool does not exist, a record without UID may be that of
 // another request, which may have been answered: the error is then ipam.ErrUnconfirmed, until the
 // pool exists or the record is collected.
@@ -205,13 +214,15 @@ func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error)
 	if earlier, ok := a.earlierRecord(&order); ok {
 		switch {
 		case order.matchesRecord(earlier) && earlier.MayBeOf(order.HolderUID):
-			return a.takeOver(ctx, earlier, order.HolderUID)
+			return a.TakeOver(ctx, earlier, order.HolderUID)
 		case order.Origin == OriginAdmission && !earlier.IsStamped():
 			return ipam.Record{}, fmt.Errorf("another request for %s is under way: %w", order.Holder, ipam.ErrUnconfirmed)
+		case order.Origin == OriginAdmission && order.Edit != (ipam.Name{}) && !order.matchesRecord(earlier):
+			return ipam.Record{}, &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotReady, Message: "an earlier pool of this name holds other blocks: wait until this one has taken them over"}
 		}
 		err := a.giveUp(ctx, earlier, nil)
 		if errors.Is(err, ipam.ErrPoolInUse) && order.matchesRecord(earlier) {
-			return a.takeOver(ctx, earlier, order.HolderUID)
+			return a.TakeOver(ctx, earlier, order.HolderUID)
 		}
 		if err != nil {
 			return ipam.Record{}, err

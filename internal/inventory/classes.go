@@ -170,7 +170,7 @@ func (c *Catalog) RecordOfPool(pool ipam.PoolKey) ipam.Name {
 // RecordOfEdit returns the name of the own record that an edit makes of a stored pool; the zero Name for
 // a pool that occupies all of its CIDR.
 func (c *Catalog) RecordOfEdit(pool ipam.Pool) ipam.Name {
-	if pool.Occupied == nil || pool.Spec.UID == "" {
+	if pool.Occupied == nil {
 		return ipam.Name{}
 	}
 	return convert.RecordOfEdit(c.namespace, pool.Key, pool.Spec.UID, pool.Blocks())

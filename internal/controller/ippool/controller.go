@@ -123,8 +123,8 @@ type scope struct {
 	pool ipam.Pool
 	// record is the pool's own record, set by secure.
 	record ipam.Record
-	// open reports whether the pool can hand out blocks, set by secure: it also can by a record from
-	// before an edit of its ranges.
+	// open reports whether a pool that occupies its ranges can hand out blocks, set by secure: it also
+	// can by a record from before an edit of them.
 	open bool
 	// grantRetry is the time until the right to use the parent is asked for again, set by requestGrant.
 	grantRetry time.Duration

@@ -61,6 +61,18 @@ func TestPools(t *testing.T) {
 		"a pool of which all is withheld states so":                                       withheldPool,
 		"a pool that has lost its block has none":                                         lostBlock,
 		"the status of a former pool is replaced":                                         restoredChild,
+		"two pools share a subnet":                                                        sharedSubnet,
+		"a child has ranges of all of its parent":                                         childOfRanges,
+		"a pool whose ranges grow":                                                        grownRanges,
+		"a pool whose ranges shrink keeps what is in use":                                 shrunkRanges,
+		"a pool whose ranges grow into those of another":                                  contestedRanges,
+		"a pool whose ranges shrink and grow again":                                       regrownRanges,
+		"a pool that is edited before its record has its UID":                             unstampedRanges,
+		"a pool is deleted after an edit":                                                 deletedEdited,
+		"a pool is forced away after an edit, and made again":                             remadeEdited,
+		"a pool is made again while its ranges are edited":                                editedReplaced,
+		"a pool whose ranges are edited, of which a call fails":                           editedFails,
+		"pools that occupy their ranges while the feature is off":                         featureOff,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newPoolStory(t, plane)) })
 	}

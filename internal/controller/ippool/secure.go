@@ -1,6 +1,7 @@
 package ippool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (c *Controller) read(s *scope) error {
 // secure ensures that the pool's own CIDR is recorded, and that the record carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
 	state := c.Catalog.PoolState(s.pool)
-	s.record, s.open = state.Record, state.Open
+	s.record, s.open = state.Record, state.Open && s.pool.Occupied != nil
 	switch {
 	case state.Rival != nil:
 		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
@@ -63,7 +64,7 @@ func (c *Controller) carveOrYield(ctx context.Context, s *scope) error {
 		s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err)
 		return err
 	}
-	if err := c.stampFirst(ctx, s); err != nil {
+	if err := c.takeOverFormer(ctx, s); err != nil {
 		return err
 	}
 	err := c.carve(ctx, s)
@@ -73,17 +74,21 @@ func (c *Controller) carveOrYield(ctx context.Context, s *scope) error {
 	return err
 }
 
-// stampFirst writes the pool's UID into a record that its create made, and whose blocks were edited
-// since: only then is it no rival of the record of the edit.
-func (c *Controller) stampFirst(ctx context.Context, s *scope) error {
+// takeOverFormer makes the pool the holder of every own record of other blocks: one that its create
+// made, and whose ranges were edited since, or one of an earlier pool of its name. Only then is that no
+// rival of the record to be made, and is released after it.
+func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
+	uid := string(s.obj.GetUID())
 	for _, record := range c.Ledger.HeldBy(convert.HolderOfPool(s.pool.Key)) {
-		if record.IsStamped() || slices.Equal(record.Blocks(), s.pool.Blocks()) || c.Allocator.CheckConfirmed(record) != nil {
+		switch {
+		case record.Pool != s.pool.Home || record.HolderUID == uid || slices.Equal(record.Blocks(), s.pool.Blocks()):
 			continue
+		case record.IsStamped():
+			_, err = c.Allocator.TakeOver(ctx, record, uid)
+		default:
+			_, err = c.Allocator.Stamp(ctx, record, s.obj)
 		}
-		if _, err := c.Allocator.Stamp(ctx, record, s.obj); err != nil {
-			return err
-		}
-		return ipam.ErrUnconfirmed // until the view shows it
+		return cmp.Or(err, ipam.ErrUnconfirmed) // until the view shows it
 	}
 	return nil
 }

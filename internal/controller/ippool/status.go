@@ -159,7 +159,7 @@ func phase(s *scope, current readyReason, exhausted bool) v1alpha1.PoolPhase {
 	switch {
 	case s.pool.Terminating:
 		return v1alpha1.PoolTerminating
-	case current != readyReason{}:
+	case current != readyReason{} && !s.open:
 		return v1alpha1.PoolPending
 	case s.pool.Paused:
 		return v1alpha1.PoolPaused

@@ -81,6 +81,12 @@ func (b *PoolBuilder) Ranges(ranges ...string) *PoolBuilder {
 	return b
 }
 
+// Occupies makes the pool occupy these ranges of its CIDR alone.
+func (b *PoolBuilder) Occupies(ranges ...string) *PoolBuilder {
+	b.obj.Spec.Occupies = v1alpha1.OccupiesRanges
+	return b.Ranges(ranges...)
+}
+
 // Reserved withholds ranges.
 func (b *PoolBuilder) Reserved(ranges ...string) *PoolBuilder {
 	b.obj.Spec.Reserved = ranges

@@ -2,6 +2,7 @@ package story
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -201,8 +202,9 @@ func (w *World) Consistent() {
 	records := w.storedRecords()
 	for i, a := range records {
 		for _, b := range records[:i] {
-			if a.Pool == b.Pool && a.Block.Overlaps(b.Block) {
-				w.t.Fatalf("the block %s of %s is held twice: by %s and by %s", a.Block, a.Pool, a.Holder, b.Holder)
+			isOnePool := a.Holder.IsPool() && a.Holder == b.Holder // its ranges were edited
+			if a.Pool == b.Pool && overlap(a.Blocks(), b.Blocks()) && !isOnePool {
+				w.t.Fatalf("blocks of %v of %s are held twice: by %s and by %s", a.Blocks(), a.Pool, a.Holder, b.Holder)
 			}
 		}
 	}
@@ -211,6 +213,10 @@ func (w *World) Consistent() {
 			w.expectRecord(obj, records)
 		}
 	}
+}
+
+func overlap(blocks, others []netip.Prefix) bool {
+	return slices.ContainsFunc(blocks, func(block netip.Prefix) bool { return slices.ContainsFunc(others, block.Overlaps) })
 }
 
 func (w *World) storedRecords() []ipam.Record {
@@ -249,32 +255,36 @@ func (w *World) listed(kind client.Object) []client.Object {
 // expectRecord expects that an object that is Ready has its record.
 func (w *World) expectRecord(obj client.Object, records []ipam.Record) {
 	w.t.Helper()
-	holder, block := w.heldBy(obj)
-	if block == "" || !meta.IsStatusConditionTrue(conditionsOf(obj), v1alpha1.ConditionReady) {
+	holder, blocks := w.heldBy(obj)
+	if blocks == "" || !meta.IsStatusConditionTrue(conditionsOf(obj), v1alpha1.ConditionReady) {
 		return
 	}
 	for _, r := range records {
-		if r.Holder == holder && r.Block.String() == block && r.MayBeOf(string(obj.GetUID())) {
+		if r.Holder == holder && fmt.Sprint(r.Blocks()) == blocks && r.MayBeOf(string(obj.GetUID())) {
 			return
 		}
 	}
-	w.t.Fatalf("%s is Ready with %s, of which there is no record for its UID %s", holder, block, obj.GetUID())
+	w.t.Fatalf("%s is Ready with %s, of which there is no record for its UID %s", holder, blocks, obj.GetUID())
 }
 
-// heldBy returns the block of an object, and the holder that the object is. The block is empty
-// if the object has none.
+// heldBy returns the blocks of an object, and the holder that the object is; "" if the object has
+// none.
 func (w *World) heldBy(obj client.Object) (ipam.Holder, string) {
 	w.t.Helper()
 	name := ipam.Name{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	switch obj := obj.(type) {
 	case *v1alpha1.IPClaim:
-		return convert.HolderOfClaim(name), obj.Spec.CIDR
+		if obj.Spec.CIDR != "" {
+			return convert.HolderOfClaim(name), "[" + obj.Spec.CIDR + "]"
+		}
 	case v1alpha1.Pool:
-		return convert.HolderOfPool(convert.KeyOf(obj)), obj.PoolSpec().CIDR
+		if blocks := convert.BlocksOf(obj); blocks != nil {
+			return convert.HolderOfPool(convert.KeyOf(obj)), fmt.Sprint(blocks)
+		}
 	case *ipamv1.IPAddressClaim:
 		address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Status.AddressRef.Name}}
 		if address.Name != "" && w.isStored(address) {
-			return convert.HolderOfAddressClaim(name), address.Spec.Address + "/32"
+			return convert.HolderOfAddressClaim(name), "[" + address.Spec.Address + "/32]"
 		}
 	}
 	return ipam.Holder{}, ""

@@ -33,8 +33,9 @@ func (w *World) Applied(objects ...client.Object) {
 			read, errs := convert.Pool(pool)
 			suite.Must(w.t, errs.ToAggregate())
 			pool.PoolSpec().IPFamily = v1alpha1.IPFamily(read.Family)
+			blocks := read.Blocks()
 			w.Recorded(ipam.Record{
-				Name: convert.RecordOfPool(System, read.Key), Block: read.CIDR, Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
+				Name: convert.RecordOfPool(System, read.Key), Block: blocks[0], AdditionalBlocks: blocks[1:], Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
 				Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 			})
 		}
