@@ -26,8 +26,8 @@ const reasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 type subject struct {
 	// group is empty if it is our own group.
 	group, kind, name string
-	// ifTaken is the advice for a block that another holder has.
-	ifTaken string
+	// blockField is the field that asks for a block, and ifTaken the advice if another holder has it.
+	blockField, ifTaken string
 }
 
 func (s subject) groupKind() schema.GroupKind {
@@ -117,7 +117,7 @@ func (s subject) resource() schema.GroupResource {
 }
 
 func (s subject) conflict(err error) error {
-	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("spec.cidr: %w: %s", err, s.ifTaken))
+	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%s: %w: %s", s.blockField, err, s.ifTaken))
 }
 
 // waitingConflict returns the refusal to delete a class for which claims wait.

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,9 +40,6 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Update {
-		if err := m.checkEdit(req); err != nil {
-			return denied(err)
-		}
 		return d.restoreResponse(req.OldObject.Raw, nil, "cidr", "ipFamily", "routingDomain")
 	}
 	obj := v1alpha1.NewPool(m.kind)
@@ -53,44 +49,19 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	obj.SetNamespace(req.Namespace) // empty for a cluster-scoped one
 	obj.SetName(nameFor(obj))
 	r := &poolRequest{createRequest{draft: d, dryRun: isDryRun(req), user: req.UserInfo, subject: poolSubject(obj)}, obj}
-	r.subject.ifTaken = "choose another cidr, make this pool a child of the other, or give it another routingDomain"
 	return m.create(ctx, r)
-}
-
-// checkEdit refuses an edit of the ranges that a pool occupies if they cannot be read, or if another
-// holder has a part of what it adds. The controller of the pool decides when it records them.
-func (m *poolMutator) checkEdit(req admission.Request) error {
-	obj, old := v1alpha1.NewPool(m.kind), v1alpha1.NewPool(m.kind)
-	if m.decoder.Decode(req, obj) != nil || m.decoder.DecodeRaw(req.OldObject, old) != nil {
-		return nil // the API server refuses it
-	}
-	spec := obj.PoolSpec()
-	if spec.CIDR = cmp.Or(spec.CIDR, old.PoolSpec().CIDR); spec.Occupies != v1alpha1.OccupiesRanges || slices.Equal(spec.Ranges, old.PoolSpec().Ranges) {
-		return nil
-	}
-	subject := poolSubject(obj)
-	subject.ifTaken = "leave it out of the ranges, or have it released"
-	pool, errs := convert.Pool(obj)
-	if len(errs) > 0 {
-		return subject.invalid(errs...)
-	}
-	order, err := m.Allocator.PoolOrder(pool)
-	if err == nil {
-		order.Origin, order.HolderUID = allocator.OriginController, string(old.GetUID())
-		_, err = m.Allocator.Preview(order)
-	}
-	var taken *ipam.TakenError
-	var policy *ipam.PolicyError
-	var limit *ipam.LimitError
-	if errors.As(err, &taken) || errors.As(err, &policy) || errors.As(err, &limit) {
-		return subject.refusal(m.Catalog.Redact(obj.GetNamespace(), err))
-	}
-	return nil
 }
 
 // poolSubject returns a pool as the subject of an answer.
 func poolSubject(obj v1alpha1.Pool) subject {
-	return subject{kind: string(obj.PoolKind()), name: obj.GetName()}
+	s := subject{
+		kind: string(obj.PoolKind()), name: obj.GetName(), blockField: "spec.cidr",
+		ifTaken: "choose another cidr, make this pool a child of the other, or give it another routingDomain",
+	}
+	if obj.PoolSpec().Occupies == v1alpha1.OccupiesRanges {
+		s.blockField, s.ifTaken = "spec.ranges", "leave it out of the ranges, or have it released"
+	}
+	return s
 }
 
 // poolRequest represents the create call of a pool.

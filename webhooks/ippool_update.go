@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -57,10 +58,33 @@ func (s *services) updatePool(before, after v1alpha1.Pool) (admission.Warnings, 
 	if len(errs) > 0 {
 		return nil, poolSubject(after).invalid(errs...)
 	}
+	if err := s.checkEdit(before, after, pool); err != nil {
+		return nil, err
+	}
 	if !slices.Equal(before.PoolSpec().ClassNames, pool.Classes) {
 		warnings = append(warnings, s.classWarnings(pool)...)
 	}
 	return append(warnings, s.networkWarnings(before.PoolSpec().Network, after.PoolSpec().Network, pool)...), nil
+}
+
+// checkEdit refuses an edit of the ranges that a pool occupies if another holder has a part of what it
+// adds. It is the controller of the pool that records them.
+func (s *services) checkEdit(before, after v1alpha1.Pool, pool ipam.Pool) error {
+	if pool.Occupied == nil || slices.Equal(before.PoolSpec().Ranges, after.PoolSpec().Ranges) {
+		return nil
+	}
+	order, err := s.Allocator.PoolOrder(pool)
+	if err == nil {
+		order.Origin, order.HolderUID = allocator.OriginController, string(before.GetUID())
+		_, err = s.Allocator.Preview(order)
+	}
+	var taken *ipam.TakenError
+	var policy *ipam.PolicyError
+	var limit *ipam.LimitError
+	if !errors.As(err, &taken) && !errors.As(err, &policy) && !errors.As(err, &limit) {
+		return nil
+	}
+	return poolSubject(after).refusal(s.Catalog.Redact(after.GetNamespace(), err))
 }
 
 // sameGateway reports whether an update leaves unchanged the gateway, and whether the addresses at
