@@ -26,7 +26,8 @@ const reasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 type subject struct {
 	// group is empty if it is our own group.
 	group, kind, name string
-	// blockField is the field that asks for a block, and ifTaken the advice if another holder has it.
+	// blockField is the field that asks for a block, by default spec.cidr, and ifTaken the advice if
+	// another holder has it.
 	blockField, ifTaken string
 }
 
@@ -117,7 +118,7 @@ func (s subject) resource() schema.GroupResource {
 }
 
 func (s subject) conflict(err error) error {
-	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%s: %w: %s", s.blockField, err, s.ifTaken))
+	return apierrors.NewConflict(s.resource(), s.name, fmt.Errorf("%s: %w: %s", cmp.Or(s.blockField, "spec.cidr"), err, s.ifTaken))
 }
 
 // waitingConflict returns the refusal to delete a class for which claims wait.

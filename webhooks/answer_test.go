@@ -28,7 +28,7 @@ func TestErrorMapsToStatusCode(t *testing.T) {
 	pool, block := ipam.PoolNamed("p"), netip.MustParsePrefix("10.0.0.0/24")
 	holder := ipam.Holder{Kind: "IPClaim", Namespace: "team", Name: "b"}
 	limit := &ipam.LimitError{Subject: "pool q", Project: "red", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}
-	claim := subject{kind: "IPClaim", name: "a", blockField: "spec.cidr", ifTaken: "leave cidr out to get a free block, or ask for another"}
+	claim := subject{kind: "IPClaim", name: "a", ifTaken: "leave cidr out to get a free block, or ask for another"}
 	var rows []messages.Row
 	for name, tc := range map[string]struct {
 		err  error

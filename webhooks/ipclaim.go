@@ -76,7 +76,7 @@ func (m *claimMutator) Handle(ctx context.Context, req admission.Request) admiss
 }
 
 func claimSubject(name string) subject {
-	return subject{kind: "IPClaim", name: name, blockField: "spec.cidr", ifTaken: "leave cidr out to get a free block, or ask for another"}
+	return subject{kind: "IPClaim", name: name, ifTaken: "leave cidr out to get a free block, or ask for another"}
 }
 
 // claimPurpose represents the reason for which the operator itself creates a claim.

@@ -55,7 +55,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 // poolSubject returns a pool as the subject of an answer.
 func poolSubject(obj v1alpha1.Pool) subject {
 	s := subject{
-		kind: string(obj.PoolKind()), name: obj.GetName(), blockField: "spec.cidr",
+		kind: string(obj.PoolKind()), name: obj.GetName(),
 		ifTaken: "choose another cidr, make this pool a child of the other, or give it another routingDomain",
 	}
 	if obj.PoolSpec().Occupies == v1alpha1.OccupiesRanges {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -41,6 +42,8 @@ func TestOrphan(t *testing.T) {
 		"the deletion of a claim's former life does not release the record its restored one has":   restoredClaim,
 		"a record is not given the UID of a claim that is gone by now":                             stampedRecord,
 		"a record that changed after it was judged is not released":                                changedAfterJudgment,
+		"what a pool held before an edit of its ranges stays until the edit is recorded":           editedPool,
+		"a pool whose ranges were edited keeps one own record":                                     editedTwice,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newOrphans(t, plane)) })
 	}
@@ -189,6 +192,67 @@ func lostBlock(e *orphans) {
 	lost := e.retainable(2, "172.16.1.0/30", "former")
 	e.controller.deletedHolders[lost.Name] = "former"
 	e.reconciledAway(lost)
+}
+
+// ranges applies a pool that occupies some ranges, edits them, and returns the record from before.
+func (e *orphans) ranges(before, after string) (pool *v1alpha1.IPPool, former ipam.Record) {
+	e.t.Helper()
+	pool = build.Pool("r").CIDR("10.0.0.0/24").Occupies(before).Obj()
+	e.Applied(pool)
+	former = e.RecordsOf(convert.HolderOfPool(ipam.PoolNamed("r")))[0]
+	_, err := e.Allocator.Stamp(e.t.Context(), former, pool)
+	suite.Must(e.t, err)
+	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Spec.Ranges = []string{after} })
+	return pool, e.RecordsOf(convert.HolderOfPool(ipam.PoolNamed("r")))[0]
+}
+
+// recordedEdit records what the pool r holds since its ranges were edited.
+func (e *orphans) recordedEdit(pool *v1alpha1.IPPool) {
+	e.t.Helper()
+	read, _ := convert.Pool(pool)
+	order, err := e.Allocator.PoolOrder(read)
+	suite.Must(e.t, err)
+	order.Origin, order.HolderUID = allocator.OriginController, string(pool.UID)
+	_, err = e.Allocator.Allocate(e.t.Context(), order)
+	suite.Must(e.t, err)
+	e.Seen()
+}
+
+func editedPool(e *orphans) {
+	pool, former := e.ranges("10.0.0.0/29", "10.0.0.0/30")
+	e.reconciled(former).After(0)
+	e.Passes(time.Hour)
+	e.reconciled(former).After(0)
+	e.stays(former)
+	e.recordedEdit(pool)
+	removed := story.Block("a", "r", "10.0.0.4/32")
+	e.Recorded(removed)
+	e.reconciled(former)
+	e.Passes(time.Hour)
+	e.reconciled(former).After(180 * time.Second)
+	e.stays(former)
+	e.Collected(removed.Holder)
+	e.reconciledAway(former)
+	if left := e.RecordsOf(former.Holder); len(left) != 1 || left[0].Block.String() != "10.0.0.0/30" {
+		e.t.Errorf("the pool holds %v, want what it has since the edit", left)
+	}
+}
+
+// editedTwice lets an edit's record lose its place between the judgment and the release.
+func editedTwice(e *orphans) {
+	pool, former := e.ranges("10.0.0.0/29", "10.0.0.0/30")
+	e.recordedEdit(pool)
+	e.reconciled(former)
+	e.Passes(time.Hour)
+	e.Meanwhile("patch IPAllocation", func() {
+		for _, record := range e.RecordsOf(former.Holder) {
+			if record.Name != former.Name {
+				e.Forced(convert.Allocation(record))
+			}
+		}
+	})
+	e.reconciled(former).After(180 * time.Second)
+	e.stays(former)
 }
 
 func releasingPool(e *orphans) {
