@@ -55,6 +55,10 @@ func TestRecordRoundTrips(t *testing.T) {
 			r.Purpose, r.Holder = ipam.PurposePool, ipam.Holder{Group: "ipam.cadastre.dev", Kind: "IPPool", Name: "q"}
 			r.Block, r.Pool = netip.MustParsePrefix("2001:db8::/32"), ipam.DomainNamed("vrf-1", ipam.IPv6)
 		},
+		"of a pool of ranges": func(r *ipam.Record) {
+			local(r)
+			r.AdditionalBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/31"), netip.MustParsePrefix("10.0.2.2/32")}
+		},
 		"of a claim in its namespace's own pool": func(r *ipam.Record) { r.Pool = ipam.LocalPoolNamed("team", "p") },
 		"of a local root pool, in a domain of its namespace's own": func(r *ipam.Record) {
 			local(r)
@@ -127,6 +131,35 @@ func TestRecord(t *testing.T) {
 		"one with an IPv4-mapped block is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "::ffff:10.0.0.0/120" },
 			refused: `spec.cidr: Invalid value: "::ffff:10.0.0.0/120": is an IPv4-mapped IPv6 block: write it as IPv4`,
+		},
+		"one with an additional block that cannot be read holds the others": {
+			edit: func(a *v1alpha1.IPAllocation) { a.Spec.AdditionalCIDRs = []string{"10.0.1.0/31", "x", "10.0.2.9/31"} },
+			want: func(r *ipam.Record) {
+				unreadableOf(r.Block)(r)
+				r.AdditionalBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/31"), netip.MustParsePrefix("10.0.2.8/31")}
+			},
+			refused: `spec.additionalCIDRs[1]: Invalid value: "x": is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64`,
+		},
+		"one whose first block cannot be read holds the others": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR, a.Spec.AdditionalCIDRs = "x", []string{"10.0.1.0/31"} },
+			want:    unreadableOf(netip.MustParsePrefix("10.0.1.0/31")),
+			refused: `spec.cidr: Invalid value: "x": is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64`,
+		},
+		"one with blocks that overlap is named": {
+			edit: func(a *v1alpha1.IPAllocation) { a.Spec.AdditionalCIDRs = []string{"10.0.1.0/24", "10.0.1.9/32"} },
+			want: func(r *ipam.Record) {
+				unreadableOf(r.Block)(r)
+				r.AdditionalBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.0.1.9/32")}
+			},
+			refused: `spec.additionalCIDRs[1]: Invalid value: "10.0.1.9/32": overlaps another block of the record: remove it`,
+		},
+		"one with a block of the other family is named": {
+			edit: func(a *v1alpha1.IPAllocation) { a.Spec.AdditionalCIDRs = []string{"2001:db8::/64"} },
+			want: func(r *ipam.Record) {
+				unreadableOf(r.Block)(r)
+				r.AdditionalBlocks = []netip.Prefix{netip.MustParsePrefix("2001:db8::/64")}
+			},
+			refused: `spec.additionalCIDRs[0]: Invalid value: "2001:db8::/64": is not of the family of 10.0.0.0/24: remove it`,
 		},
 		"one that lies nowhere is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef = nil },

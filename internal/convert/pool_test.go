@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -57,6 +58,11 @@ func TestPool(t *testing.T) {
 				p.CIDR, p.Home, p.Length, p.Lengths = netip.Prefix{}, ipam.PoolNamed("above"), 24, ipam.Lengths{Min: 0, Max: 32}
 			},
 		},
+		"a pool can occupy its ranges alone": {build.Pool("p").CIDR("10.0.0.0/24").Occupies("10.0.0.8/29", "10.0.0.16").Obj(), func(p *ipam.Pool) {
+			p.CIDR, p.Length, p.Lengths = netip.MustParsePrefix("10.0.0.0/24"), 24, ipam.Lengths{Min: 24, Max: 32}
+			occupied := []space.Range{{From: netip.MustParseAddr("10.0.0.8"), To: netip.MustParseAddr("10.0.0.16")}}
+			p.Occupied, p.Withheld = space.NewRanges(p.CIDR, occupied), space.NewRanges(p.CIDR, Outside(p.CIDR, occupied))
+		}},
 		"a child that is carved has both":    {root().Child("above", 8).Obj(), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") }},
 		"a child may ask for its CIDR alone": {root().With(above).Obj(), func(p *ipam.Pool) { p.Home = ipam.PoolNamed("above") }},
 		"bounds, strategy and exhaustion are taken over": {
@@ -158,6 +164,24 @@ func TestChangedPoolSpecIsReadAgain(t *testing.T) {
 	}
 }
 
+// everyOther returns the first even addresses of 10.0.0.0/24.
+func everyOther(n int) (addresses []string) {
+	for i := range n {
+		addresses = append(addresses, fmt.Sprintf("10.0.0.%d", 2*i))
+	}
+	return addresses
+}
+
+func TestRecordHasRoomForBlocksOfRanges(t *testing.T) {
+	pool, errs := Pool(build.Pool("p").CIDR("10.0.0.0/24").Occupies(everyOther(v1alpha1.MaxRecordBlocks)...).Obj())
+	if len(errs) > 0 || len(pool.Blocks()) != v1alpha1.MaxRecordBlocks {
+		t.Errorf("got %d blocks, %v", len(pool.Blocks()), errs)
+	}
+	if many, errs := Pool(build.Pool("p").CIDR("10.0.0.0/24").Ranges(everyOther(128)...).Obj()); len(errs) > 0 || many.Occupied != nil {
+		t.Errorf("a pool that occupies its CIDR: %v", errs)
+	}
+}
+
 func TestPoolRefuses(t *testing.T) {
 	parent := &v1alpha1.PoolReference{Name: "above"}
 	var rows []messages.Row
@@ -176,6 +200,22 @@ func TestPoolRefuses(t *testing.T) {
 		"a family that is not the CIDR's": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/8", IPFamily: v1alpha1.IPv6}},
 			[]string{`spec.ipFamily: Invalid value: "IPv6": the CIDR is IPv4: remove ipFamily, it is derived`},
+		},
+		"ranges without subnet": {
+			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{ParentRef: parent, PrefixLength: new(int32(24)), Occupies: v1alpha1.OccupiesRanges}},
+			[]string{
+				"spec.cidr: Required value: a pool that occupies its ranges needs the subnet in which they lie: set cidr",
+				"spec.ranges: Required value: a pool that occupies its ranges needs at least one: set ranges, or leave out occupies",
+				"spec.prefixLength: Forbidden: is not for a pool that occupies its ranges: remove it, and set cidr",
+			},
+		},
+		"what cannot be occupied": {
+			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/24", Occupies: "Some"}},
+			[]string{`spec.occupies: Unsupported value: "Some": supported values: "CIDR", "Ranges"`},
+		},
+		"ranges of more blocks than a record can have": {
+			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/24", Occupies: v1alpha1.OccupiesRanges, Ranges: everyOther(65)}},
+			[]string{"spec.ranges: Invalid value: 65: the entries make 65 CIDR blocks, and a pool that occupies its ranges can have 64: let them begin and end on larger CIDR boundaries, or divide them among pools"},
 		},
 		"a child of no size": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{ParentRef: parent}},

@@ -70,6 +70,8 @@ func TestPools(t *testing.T) {
 		"a pool that is edited before its record has its UID":                             unstampedRanges,
 		"a pool is deleted after an edit":                                                 deletedEdited,
 		"a pool is forced away after an edit, and made again":                             remadeEdited,
+		"a pool is forced away, and made again with other ranges":                         remadeOtherwise,
+		"the record of an edit is lost while the former one is released":                  lostEdit,
 		"a pool is made again while its ranges are edited":                                editedReplaced,
 		"a pool whose ranges are edited, of which a call fails":                           editedFails,
 		"pools that occupy their ranges while the feature is off":                         featureOff,

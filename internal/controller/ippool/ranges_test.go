@@ -174,11 +174,44 @@ func remadeEdited(e *pools) {
 	e.Recorded(story.Block("a", "nodes", "10.0.0.1/32"))
 	e.Forced(pool("nodes"))
 	e.Created(nodes("10.0.0.0/30"))
+	e.Retried("nodes").Wrote("patch IPAllocation")
 	e.Reconciled("nodes").Free("3").Ready()
 	e.holds("nodes", "10.0.0.0/30")
 	if own := e.own("nodes"); own.HolderUID != string(e.stored("nodes").UID) {
 		e.t.Errorf("the record is of the UID %s, want that of the new pool", own.HolderUID)
 	}
+}
+
+func remadeOtherwise(e *pools) {
+	e.Applied(nodes("10.0.0.0/29"))
+	e.Reconciled("nodes").Ready()
+	e.Recorded(story.Block("removed", "nodes", "10.0.0.4/32"))
+	e.Forced(pool("nodes"))
+	e.Created(nodes("10.0.0.0/30"))
+	e.Retried("nodes").Wrote("patch IPAllocation")
+	e.Reconciled("nodes").Free("4").Ready()
+	e.holds("nodes", "10.0.0.0/29", "10.0.0.0/30")
+	e.Collected(story.Claim("removed"))
+	e.Reconciled("nodes").Ready()
+	e.holds("nodes", "10.0.0.0/30")
+}
+
+// lostEdit lets the record of an edit disappear while the one from before is released.
+func lostEdit(e *pools) {
+	e.Applied(nodes("10.0.0.0/29"))
+	e.Reconciled("nodes").Ready()
+	e.edited("10.0.0.0/30")
+	e.Meanwhile("patch IPAllocation", func() {
+		for _, record := range e.RecordsOf(holder("nodes")) {
+			if record.Block.Bits() == 30 {
+				e.Forced(convert.Allocation(record))
+			}
+		}
+	})
+	e.Reconciled("nodes").Ready()
+	e.holds("nodes", "10.0.0.0/29")
+	e.Reconciled("nodes").Ready()
+	e.holds("nodes", "10.0.0.0/30")
 }
 
 // numberedRanges returns a pool of ranges that overlaps no other one, with a block in each half of them.

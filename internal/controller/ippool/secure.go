@@ -74,14 +74,16 @@ func (c *Controller) carveOrYield(ctx context.Context, s *scope) error {
 	return err
 }
 
-// takeOverFormer makes the pool the holder of every own record of other blocks: one that its create
-// made, and whose ranges were edited since, or one of an earlier pool of its name. Only then is that no
-// rival of the record to be made, and is released after it.
+// takeOverFormer makes the pool the holder of every own record of its name: one that its create made,
+// and whose ranges were edited since, or one of an earlier pool. Only then is that no rival of the
+// record to be made, and is released after it.
 func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 	uid := string(s.obj.GetUID())
 	for _, record := range c.Ledger.HeldBy(convert.HolderOfPool(s.pool.Key)) {
 		switch {
-		case record.Pool != s.pool.Home || record.HolderUID == uid || slices.Equal(record.Blocks(), s.pool.Blocks()):
+		case record.Pool != s.pool.Home || record.HolderUID == uid:
+			continue
+		case !record.IsStamped() && slices.Equal(record.Blocks(), s.pool.Blocks()):
 			continue
 		case record.IsStamped():
 			_, err = c.Allocator.TakeOver(ctx, record, uid)

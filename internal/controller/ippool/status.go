@@ -31,7 +31,7 @@ type readyReason struct{ reason, message string }
 // applyResult sets the status of a pool from the error of a pass. No other code decides the effect
 // of an error on a pool. The returned error is for the work queue, which retries with back-off.
 func (c *Controller) applyResult(s *scope, err error) error {
-	current, retry := readyReasonOf(c.Catalog.Redact(s.obj.GetNamespace(), err))
+	current, retry := readyReasonOf(s, c.Catalog.Redact(s.obj.GetNamespace(), err))
 	if retry != nil && current == (readyReason{}) {
 		return retry
 	}
@@ -52,7 +52,7 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	return retry
 }
 
-func readyReasonOf(err error) (readyReason, error) {
+func readyReasonOf(s *scope, err error) (readyReason, error) {
 	cause, ok := errors.AsType[ipam.Unserved](err)
 	if !ok {
 		return readyReason{}, err
@@ -60,13 +60,24 @@ func readyReasonOf(err error) (readyReason, error) {
 	reason, message := cause.Condition(ipam.Wording{
 		Policy: v1alpha1.ReasonInvalid, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
 		IfExhausted: "release one, or ask for a smaller one; the pool is made as soon as there is room",
-		IfTaken:     "have one of the two released; nothing is handed out before",
+		IfTaken:     ifTaken(s),
 	})
 	var retry error
 	if parked, ok := cause.(*ipam.ParkedError); ok {
 		retry = kubeutil.Reported(parked.Cause)
 	}
 	return readyReason{reason, message}, retry
+}
+
+// ifTaken returns what to do about a block that another holder has.
+func ifTaken(s *scope) string {
+	switch {
+	case s.open:
+		return "leave it out of the ranges, or have it released; until then the pool hands out what it had before"
+	case s.pool.Occupied != nil:
+		return "leave it out of the ranges, or have it released; nothing is handed out before"
+	}
+	return "have one of the two released; nothing is handed out before"
 }
 
 // count writes the pool's capacity, and reports whether no address is left.
@@ -118,8 +129,6 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's ranges are recorded")
 	case isRecorded:
 		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's CIDR is recorded")
-	case s.open:
-		set(v1alpha1.ConditionAllocated, false, current.reason, current.message+"; until then the pool hands out what it had before")
 	default:
 		set(v1alpha1.ConditionAllocated, false, current.reason, current.message)
 	}

@@ -126,6 +126,7 @@ func TestFirstReadyTimeIsSetOnce(t *testing.T) {
 func TestPoolConditionsStateRemedy(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.0.0.0/24")
 	withheld := ipam.Pool{CIDR: cidr, Withheld: space.NewRanges(cidr, []space.Range{space.RangeOf(cidr)})}
+	ranges := ipam.Pool{CIDR: cidr, Occupied: withheld.Withheld}
 	home := ipam.DomainNamed("default", ipam.IPv4)
 	paused := map[string]string{v1alpha1.AnnotationPaused: ""}
 	denied := fmt.Errorf("writing 10.0.0.0/24 into the pool: %w",
@@ -137,8 +138,14 @@ func TestPoolConditionsStateRemedy(t *testing.T) {
 		pool        ipam.Pool
 		err         error
 		exhausted   bool
+		open        bool
+		former      int
 	}{
 		{pool: ipam.Pool{CIDR: cidr}},
+		{pool: ranges},
+		{pool: ranges, former: 1},
+		{pool: ranges, err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}},
+		{pool: ranges, open: true, err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}},
 		{pool: ipam.Pool{CIDR: cidr}, exhausted: true},
 		{pool: withheld, exhausted: true},
 		{pool: ipam.Pool{CIDR: cidr, Terminating: true}},
@@ -150,12 +157,14 @@ func TestPoolConditionsStateRemedy(t *testing.T) {
 		{err: parkIfRefused(denied)},
 		{pool: ipam.Pool{CIDR: cidr, Terminating: true}, err: parkIfRefused(denied)},
 	} {
-		now, retry := readyReasonOf(test.err)
+		s := &scope{pool: test.pool, open: test.open, former: test.former}
+		now, retry := readyReasonOf(s, test.err)
 		if (retry != nil) != (errors.Is(retry, denied)) || now == (readyReason{}) != (test.err == nil) {
 			t.Fatalf("%v: got %+v, %v", test.err, now, retry)
 		}
 		obj := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: test.annotations}}
-		(&Controller{}).conditions(&scope{obj: obj, pool: test.pool}, now, test.exhausted)
+		s.obj = obj
+		(&Controller{}).conditions(s, now, test.exhausted)
 		for _, c := range obj.Status.Conditions {
 			if c.Message != "" {
 				rows = append(rows, messages.Row{Object: "IPPool", On: "condition " + c.Type, Answer: string(c.Status) + ", " + c.Reason, Message: c.Message})

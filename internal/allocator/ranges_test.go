@@ -1,0 +1,70 @@
+package allocator
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
+)
+
+// rangesOf returns a root pool that occupies one block of its CIDR.
+func rangesOf(block string) ipam.Pool {
+	cidr := netip.MustParsePrefix("10.9.0.0/24")
+	return ipam.Pool{
+		Key: ipam.PoolNamed("r"), Home: parent().Home, CIDR: cidr, Family: ipam.IPv4, Length: 24,
+		Occupied: space.NewRanges(cidr, []space.Range{space.RangeOf(netip.MustParsePrefix(block))}),
+	}
+}
+
+func TestRangesAreOccupiedOnlyIfFeatureIsOn(t *testing.T) {
+	var rows []messages.Row
+	runNamedOnReplica(t, "off", func(t *testing.T, a *Allocator, _ *steady) {
+		if _, err := a.PoolOrder(rangesOf("10.9.0.0/30")); err != nil {
+			t.Errorf("while it is on: %v", err)
+		}
+		a.PoolRanges = false
+		_, err := a.PoolOrder(rangesOf("10.9.0.0/30"))
+		policy, ok := errors.AsType[*ipam.PolicyError](err)
+		if !ok || policy.Field != "spec.occupies" {
+			t.Fatalf("got %v, want that spec.occupies is refused", err)
+		}
+		rows = append(rows, messages.Row{Object: "IPPool", On: messages.CreateOrUpdate, Answer: messages.Invalid, Message: policy.Field + ": " + policy.Remedy})
+	})
+	messages.Golden(t, rows)
+}
+
+// TestCreateLeavesFormerRangesToController creates a pool of the name of one that was forced away.
+func TestCreateLeavesFormerRangesToController(t *testing.T) {
+	var rows []messages.Row
+	runNamedOnReplica(t, "former", func(t *testing.T, a *Allocator, _ *steady) {
+		order := func(pool ipam.Pool, origin Origin, uid string) Order {
+			pool.Spec.UID = uid
+			o, err := a.PoolOrder(pool)
+			must(t, err)
+			o.Origin, o.HolderUID = origin, uid
+			return o
+		}
+		first, err := a.Allocate(t.Context(), order(rangesOf("10.9.0.0/30"), OriginController, "1"))
+		must(t, err)
+		edited, err := a.Allocate(t.Context(), order(rangesOf("10.9.0.0/29"), OriginController, "1"))
+		must(t, err)
+		if first.Name == edited.Name || convert.PoolOf(edited.Holder) != ipam.PoolNamed("r") {
+			t.Fatalf("the edit has the record %s of %s", edited.Name, edited.Holder)
+		}
+		_, err = a.Allocate(t.Context(), order(rangesOf("10.9.0.8/29"), OriginAdmission, ""))
+		missing, ok := errors.AsType[*ipam.MissingError](err)
+		if !ok {
+			t.Fatalf("a create with other ranges: %v, want that it waits", err)
+		}
+		rows = append(rows, messages.Row{Object: "IPPool", On: "create", Answer: "warning", Message: missing.Message})
+		taken, err := a.TakeOver(t.Context(), edited, "2")
+		if must(t, err); taken.UID != edited.UID || taken.HolderUID != "2" {
+			t.Errorf("its controller has %s of the UID %s, want the record that is there", taken.Name, taken.HolderUID)
+		}
+	})
+	messages.Golden(t, rows)
+}
