@@ -197,7 +197,7 @@ func poolWithheld(path *field.Path, spec *v1alpha1.PoolSpec, network []space.Ran
 	if spec.Occupies == v1alpha1.OccupiesRanges {
 		pool.Occupied = space.NewRanges(pool.CIDR, ranges)
 		if blocks := len(pool.Blocks()); blocks > v1alpha1.MaxRecordBlocks {
-			return field.ErrorList{field.Invalid(path.Child("ranges"), len(spec.Ranges), fmt.Sprintf("the entries make %d CIDR blocks, and a pool that occupies its ranges can have %d: let them begin and end on larger CIDR boundaries, or divide them among pools",
+			return field.ErrorList{field.Invalid(path.Child("ranges"), len(spec.Ranges), fmt.Sprintf("the entries make %d CIDR blocks, and a pool that occupies its ranges can have %d: use larger CIDRs, or make several pools",
 				blocks, v1alpha1.MaxRecordBlocks))}
 		}
 	}

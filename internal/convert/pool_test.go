@@ -215,7 +215,7 @@ func TestPoolRefuses(t *testing.T) {
 		},
 		"ranges of more blocks than a record can have": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{CIDR: "10.0.0.0/24", Occupies: v1alpha1.OccupiesRanges, Ranges: everyOther(65)}},
-			[]string{"spec.ranges: Invalid value: 65: the entries make 65 CIDR blocks, and a pool that occupies its ranges can have 64: let them begin and end on larger CIDR boundaries, or divide them among pools"},
+			[]string{"spec.ranges: Invalid value: 65: the entries make 65 CIDR blocks, and a pool that occupies its ranges can have 64: use larger CIDRs, or make several pools"},
 		},
 		"a child of no size": {
 			v1alpha1.IPPoolSpec{PoolSpec: v1alpha1.PoolSpec{ParentRef: parent}},
