@@ -122,14 +122,9 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 		meta.SetStatusCondition(&s.obj.PoolStatus().Conditions, condition)
 	}
 	isRecorded := current == readyReason{}
-	switch {
-	case isRecorded && s.former > 0:
-		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's ranges are recorded; what it had before stays recorded too, until the blocks outside the ranges are released")
-	case isRecorded && s.pool.Occupied != nil:
-		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's ranges are recorded")
-	case isRecorded:
-		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, "the pool's CIDR is recorded")
-	default:
+	if isRecorded {
+		set(v1alpha1.ConditionAllocated, true, v1alpha1.ReasonRecorded, recorded(s))
+	} else {
 		set(v1alpha1.ConditionAllocated, false, current.reason, current.message)
 	}
 	if exhausted {
@@ -153,6 +148,17 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "the pool hands out blocks")
 	}
+}
+
+// recorded returns what is recorded for a pool.
+func recorded(s *scope) string {
+	switch {
+	case s.former > 0:
+		return "the pool's ranges are recorded; what it had before stays recorded too, until the blocks outside the ranges are released"
+	case s.pool.Occupied != nil:
+		return "the pool's ranges are recorded"
+	}
+	return "the pool's CIDR is recorded"
 }
 
 // firstReady returns the time when a pool first handed out blocks.

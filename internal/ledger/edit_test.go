@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// TestEditHoldsWhatIsItsOwnAlready asks for other blocks for a pool that has some.
+func TestEditHoldsWhatIsItsOwnAlready(t *testing.T) {
+	edit := func(poolUID string, blocks ...string) Ask {
+		a, all := askInDomain("default", blocks[0]), prefixes(blocks...)
+		a.Record, a.Holder, a.HolderUID = ipam.Name{Namespace: "system", Name: "edit"}, convert.HolderOfPool(ranges), poolUID
+		a.AdditionalBlocks = all[1:]
+		return a
+	}
+	l := newListedLedger(t)
+	show(t, l, ownRecord(ranges, "a", "1", "10.9.0.0/30"), ownRecord(ipam.PoolNamed("q"), "q", "2", "10.9.0.16/30"))
+	for name, c := range map[string]struct {
+		ask   Ask
+		taken string
+	}{
+		"it grows":                 {edit("1", "10.9.0.0/29"), ""},
+		"it grows elsewhere":       {edit("1", "10.9.0.0/30", "10.9.0.64/30"), ""},
+		"it shrinks":               {edit("1", "10.9.0.0/31"), ""},
+		"another pool has a part":  {edit("1", "10.9.0.0/30", "10.9.0.16/31"), "10.9.0.16/30"},
+		"a pool made again asks":   {edit("3", "10.9.0.0/29"), "10.9.0.0/30"},
+		"a pool not stored asks":   {edit("", "10.9.0.0/29"), "10.9.0.0/30"},
+		"it grows into both sides": {edit("1", "10.9.0.0/27"), "10.9.0.16/30"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hold, err := l.Hold(c.ask)
+			taken, isTaken := errors.AsType[*ipam.TakenError](err)
+			switch {
+			case c.taken == "" && err != nil:
+				t.Fatalf("got %v", err)
+			case c.taken == "":
+				hold.Drop()
+			case !isTaken || taken.Overlap.String() != c.taken:
+				t.Errorf("got %v, want that %s is in the way", err, c.taken)
+			}
+		})
+	}
+	withheldIn := edit("1", "10.0.0.32/27")
+	withheldIn.Pool = key
+	inPool := ownRecord(ranges, "in-p", "1", "10.0.0.48/28")
+	inPool.Spec.RoutingDomain, inPool.Spec.PoolRef = "", convert.PoolReference(key)
+	show(t, l, inPool)
+	_, err := l.Hold(withheldIn)
+	if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || !taken.IsWithheld() {
+		t.Errorf("what the parent reserves: %v, want that it is not handed out", err)
+	}
+	if !isFreeIn(l, home, "10.9.0.64/30") || isFreeIn(l, home, "10.9.0.0/30") {
+		t.Error("after the holds are dropped the space is not as before")
+	}
+	hold := mustHold(t, l, edit("1", "10.9.0.0/30", "10.9.0.64/30"))
+	if isFreeIn(l, home, "10.9.0.64/32") {
+		t.Error("an additional block is not held")
+	}
+	show(t, l, ownRecord(ranges, "edit", "1", "10.9.0.0/30", "10.9.0.128/30"))
+	if err := hold.Confirm(t.Context(), "uid-of-edit"); !errors.Is(err, ErrLost) {
+		t.Errorf("a record of other blocks: %v, want that it is not ours", err)
+	}
+}
+
+// TestEditCountsOnceForItsProject edits a LocalIPPool at the limit of its project.
+func TestEditCountsOnceForItsProject(t *testing.T) {
+	local := ipam.LocalPoolNamed("ns", "r")
+	own := func(name, project string, blocks ...string) *v1alpha1.IPAllocation {
+		o := ownRecord(local, name, "1", blocks...)
+		o.Spec.RoutingDomain, o.Spec.PoolRef, o.Spec.Project = "", convert.PoolReference(key), project
+		return o
+	}
+	l := newListedLedger(t)
+	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(8)}}})
+	show(t, l, own("a", "red", "10.0.0.0/29"))
+	edit := Ask{
+		Pool: key, Block: netip.MustParsePrefix("10.0.0.0/30"), AdditionalBlocks: prefixes("10.0.0.8/30"), Project: "red",
+		Record: ipam.Name{Namespace: "system", Name: "b"}, Holder: convert.HolderOfPool(local), HolderUID: "1",
+	}
+	hold := mustHold(t, l, edit)
+	show(t, l, own("b", "red", "10.0.0.0/30", "10.0.0.8/30"))
+	if err := hold.Confirm(t.Context(), "uid-of-b"); err != nil {
+		t.Errorf("as much as before: %v", err)
+	}
+	edit.Record.Name, edit.Block = "c", netip.MustParsePrefix("10.0.0.0/29")
+	if _, err := l.Hold(edit); !isLimit(err) {
+		t.Errorf("more than the limit: %v", err)
+	}
+	other := ownRecord(ipam.LocalPoolNamed("ns", "other"), "other", "2", "10.0.0.64/28")
+	other.Spec.RoutingDomain, other.Spec.PoolRef, other.Spec.Project = "", convert.PoolReference(key), "blue"
+	show(t, l, other)
+	edit.Project, edit.AdditionalBlocks = "blue", nil // the namespace has another project now, for which the earlier record does not count
+	if _, err := l.Hold(edit); !isLimit(err) {
+		t.Errorf("with as much of another pool: %v", err)
+	}
+}
