@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -75,13 +76,19 @@ func releases(c Candidate, length int) []string {
 	}
 	var helping []option
 	for _, record := range c.pool.Records {
-		if !empty.IsFree(record.Block) || overlapped(record, c.pool.Records) {
-			continue // after its release, it would be withheld or still held by another record
+		if !record.IsFirst() || overlapped(record, c.pool.Records) {
+			continue // after its release, another record would still hold it
 		}
-		used.Release(record.Block)
+		isWithheld := func(block netip.Prefix) bool { return !empty.IsFree(block) }
+		blocks := slices.DeleteFunc(record.Whole().Blocks(), isWithheld)
+		for _, block := range blocks {
+			used.Release(block)
+		}
 		_, ok := used.Find(space.FirstFit, length)
-		used.Use(record.Block)
-		if ok {
+		for _, block := range blocks {
+			used.Use(block)
+		}
+		if ok && len(blocks) > 0 {
 			cost, how := release(c, record)
 			helping = append(helping, option{cost, record.Block.Bits(), how})
 		}

@@ -12,14 +12,21 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// Records returns all records, of pools and of routing domains.
+// Records returns all records, of pools and of routing domains, each once with all of its blocks.
 func (r *Register) Records() []*Record {
 	var all []*Record
+	add := func(records []*Record) {
+		for _, record := range records {
+			if record.IsFirst() {
+				all = append(all, record.Whole())
+			}
+		}
+	}
 	for _, pool := range r.Pools {
-		all = append(all, pool.Records...)
+		add(pool.Records)
 	}
 	for _, domain := range r.Domains {
-		all = append(all, domain.Records...)
+		add(domain.Records)
 	}
 	return all
 }

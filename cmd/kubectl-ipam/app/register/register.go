@@ -18,6 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // Objects holds the listed objects.
@@ -68,7 +69,7 @@ type Domain struct {
 	Key ipam.PoolKey
 	// Roots holds its root pools, in address order.
 	Roots []*Pool
-	// Records holds the records of its root pools, in address order.
+	// Records holds the records of its root pools, in address order, each once for each of its blocks.
 	Records []*Record
 }
 
@@ -86,11 +87,15 @@ type Pool struct {
 	Parent *Pool
 	// Children holds its child pools, in address order.
 	Children []*Pool
-	// Records holds the records of its blocks, in address order.
+	// Records holds the records of its blocks, in address order, each once for each of its blocks.
 	Records []*Record
 	// Waiting holds the IPClaims that hold no block and could be served from the pool, oldest
 	// first: the claims that name it, and the claims that can use it by their class or selector.
 	Waiting []*v1alpha1.IPClaim
+
+	// uncovered holds the addresses that the pool occupies by its spec, and that are not recorded
+	// for it yet.
+	uncovered []space.Range
 }
 
 // Record represents a block that is held.
@@ -100,6 +105,29 @@ type Record struct {
 	Since time.Time
 	// Child is the pool whose space the block is; nil for the block of a claim.
 	Child *Pool
+
+	// whole is the record that holds this block and others; nil if it holds no others.
+	whole *Record
+}
+
+// Whole returns the record with all of its blocks.
+func (r *Record) Whole() *Record { return cmp.Or(r.whole, r) }
+
+// IsFirst reports whether this is the first block of the record: true for one block of each record.
+func (r *Record) IsFirst() bool { return r.Block == r.Whole().Block }
+
+// Parts returns the record once for each of its blocks, with that block alone.
+func (r *Record) Parts() []*Record {
+	if len(r.AdditionalBlocks) == 0 {
+		return []*Record{r}
+	}
+	var parts []*Record
+	for _, block := range r.Blocks() {
+		part := new(*r)
+		part.Block, part.AdditionalBlocks, part.whole = block, nil, r
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // IsKnown reports whether the pool's object could be read.
@@ -135,6 +163,7 @@ func Build(objects *Objects) *Register {
 	for _, pool := range r.pools {
 		r.place(domains, pool)
 	}
+	r.withholdUncovered(domains)
 	r.cutCycles()
 	r.sort(domains)
 	r.assignWaiting(objects)
@@ -188,7 +217,7 @@ func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, record *Record) {
 	}
 	if record.Pool.Kind == ipam.PoolKindRoutingDomain {
 		domain := domainOf(domains, record.Pool)
-		domain.Records = append(domain.Records, record)
+		domain.Records = append(domain.Records, record.Parts()...)
 		return
 	}
 	pool := r.pools[record.Pool]
@@ -196,7 +225,7 @@ func (r *Register) addRecord(domains map[ipam.PoolKey]*Domain, record *Record) {
 		pool = &Pool{Pool: ipam.Pool{Key: record.Pool, Family: ipam.FamilyOf(record.Block)}}
 		r.pools[record.Pool] = pool
 	}
-	pool.Records = append(pool.Records, record)
+	pool.Records = append(pool.Records, record.Parts()...)
 }
 
 // child returns the pool whose space the record is, or nil. If the pool has no CIDR yet, the

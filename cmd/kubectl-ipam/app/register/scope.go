@@ -30,9 +30,15 @@ func once(selectors ...fields.Selector) iter.Seq[[]fields.Selector] {
 	return slices.Values([][]fields.Selector{selectors})
 }
 
-// OfPool returns the scope of the records of the pools that have the name, of any kind.
+// OfPool returns the scope of the records of the pools that have the name, of any kind, and of the
+// records that these pools have of the ranges that they occupy.
 func OfPool(name string) Scope {
-	return func(*Objects) iter.Seq[[]fields.Selector] { return once(ofPool(name)) }
+	return func(objects *Objects) iter.Seq[[]fields.Selector] {
+		if slices.ContainsFunc(understood(objects), func(p *Pool) bool { return p.Occupied != nil && p.Key.Name == name }) {
+			return once(ofPool(name), ofHolder(name))
+		}
+		return once(ofPool(name))
+	}
 }
 
 // NoneOfKnown returns the scope of no records if the caller can read all pools and each counts
@@ -75,7 +81,8 @@ const (
 
 // At returns the scope of the records that contain an address: for each pool that contains the
 // address, the record of the child pool in which it lies, else the record of the block in which
-// it lies.
+// it lies. Child pools that occupy ranges of a CIDR with the address may have it or not: At selects
+// their records by their holder, and goes on.
 //
 // A block that overlaps another one of its pool, or is larger than its pool, may be missing:
 // no such block is handed out. A block that was recorded since the operator wrote the status of
@@ -134,6 +141,11 @@ func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
 		if !pool.CIDR.IsValid() || !pool.CIDR.Contains(address) {
 			continue
 		}
+		for _, child := range all {
+			if child.Home == pool.Key && child.Occupied != nil && child.CIDR.Contains(address) {
+				result.add(ofHolder(child.Key.Name))
+			}
+		}
 		isSmall := pool.HasStatus() && pool.Object.PoolStatus().Allocations <= fewRecords
 		switch child := childAt(pool, all, address); {
 		case child != nil:
@@ -166,10 +178,11 @@ func (p *Pool) shortestHeld() int {
 	return bits
 }
 
-// childAt returns the child of a pool in which an address lies; nil if there is none.
+// childAt returns the child of a pool in whose CIDR an address lies, and that holds all of it; nil if
+// there is none.
 func childAt(pool *Pool, all []*Pool, address netip.Addr) *Pool {
 	for _, child := range all {
-		if child.IsChild() && child.Home == pool.Key && isRecorded(child) && child.CIDR.Contains(address) {
+		if child.IsChild() && child.Home == pool.Key && child.Occupied == nil && isRecorded(child) && child.CIDR.Contains(address) {
 			return child
 		}
 	}
@@ -184,12 +197,17 @@ func isRecorded(pool *Pool) bool {
 func hasRecordAt(objects *Objects, pool *Pool, address netip.Addr) bool {
 	return slices.ContainsFunc(objects.Allocations, func(a *v1alpha1.IPAllocation) bool {
 		record, err := convert.Record(a)
-		return err == nil && record.Pool == pool.Key && record.Block.Contains(address)
+		hasAddress := func(block netip.Prefix) bool { return block.Contains(address) }
+		return err == nil && record.Pool == pool.Key && slices.ContainsFunc(record.Blocks(), hasAddress)
 	})
 }
 
 func ofBlock(block netip.Prefix) fields.Selector {
 	return fields.OneTermEqualSelector("spec.cidr", block.String())
+}
+
+func ofHolder(name string) fields.Selector {
+	return fields.OneTermEqualSelector("spec.claimRef.name", name)
 }
 
 func ofPool(name string) fields.Selector {

@@ -49,7 +49,7 @@ func (s *store) read(scope Scope, objects Objects) *Register {
 func (s *store) list(selector fields.Selector) []*v1alpha1.IPAllocation {
 	var found []*v1alpha1.IPAllocation
 	for _, record := range s.records {
-		recordFields := fields.Set{"spec.cidr": record.Spec.CIDR}
+		recordFields := fields.Set{"spec.cidr": record.Spec.CIDR, "spec.claimRef.name": record.Spec.ClaimRef.Name}
 		if record.Spec.PoolRef != nil {
 			recordFields["spec.poolRef.name"] = record.Spec.PoolRef.Name
 		}

@@ -13,7 +13,8 @@ import (
 
 // Usage holds the counts of a pool's addresses by their use. Held and Carved count the addresses
 // of blocks, and Withheld counts the other addresses that are never handed out. Together with the
-// free addresses they are the total. A pool's status counts differently: its withheld are
+// free addresses they are the total, unless a claim holds an address outside the ranges that its pool
+// occupies. A pool's status counts differently: its withheld are
 // Withheld and Drained, its outOfRange is Drained, and its allocated are Held and Carved.
 type Usage struct {
 	Total, Free, Withheld space.Count
@@ -26,7 +27,8 @@ type Usage struct {
 	Retained, Cooling space.Count
 	// Used counts the held addresses of the pool and of all pools below it.
 	Used space.Count
-	// Blocks is the number of recorded blocks of the pool.
+	// Blocks is the number of records of the pool: a record of several blocks counts once, as in the
+	// pool's status.
 	Blocks int
 	// LargestFree is the length of the largest free block; ipam.NoLength if nothing is free.
 	LargestFree int
@@ -45,37 +47,40 @@ func (p *Pool) Space() *space.Space {
 // Usage counts the pool's records, which have been read, and reports whether the pool has a CIDR.
 // Without a CIDR there is no usage.
 func (p *Pool) Usage() (Usage, bool) {
-	u := Usage{Blocks: len(p.Records), LargestFree: ipam.NoLength, Used: p.used((*Pool).held)}
-	recorded := space.New(ipam.IPv6.All())
-	if p.CIDR.IsValid() {
-		recorded = space.New(p.CIDR)
-	}
+	u := Usage{LargestFree: ipam.NoLength, Used: p.used((*Pool).held)}
 	for _, record := range p.Records {
-		recorded.Use(record.Block)
-		u.Drained = u.Drained.Add(p.Withheld.SizeIn(record.Block))
-		size := space.CountOf(record.Block)
-		if record.Purpose == ipam.PurposePool {
-			u.Carved = u.Carved.Add(size)
-			continue
+		if record.IsFirst() {
+			u.Blocks++
 		}
-		u.Held = u.Held.Add(size)
-		switch record.State {
-		case ipam.StateRetained:
-			u.Retained = u.Retained.Add(size)
-		case ipam.StateCooling:
-			u.Cooling = u.Cooling.Add(size)
+		if record.Purpose != ipam.PurposePool {
+			u.addHeld(record, p.Withheld)
 		}
+	}
+	for _, block := range p.carvedBlocks() {
+		u.Carved, u.Drained = u.Carved.Add(space.CountOf(block)), u.Drained.Add(p.Withheld.SizeIn(block))
 	}
 	if !p.CIDR.IsValid() {
 		return u, false
 	}
 	used := p.Space()
-	u.Total, u.Free = used.Total(), used.Free()
+	u.Total, u.Free = p.Size(), used.Free()
 	if bits, ok := used.LargestFree(); ok {
 		u.LargestFree = bits
 	}
-	u.Withheld = used.Used().Sub(recorded.Used())
+	u.Withheld = used.Used().Sub(p.RecordedSpace().Used())
 	return u, true
+}
+
+// addHeld counts the block of a claim.
+func (u *Usage) addHeld(record *Record, withheld *space.Ranges) {
+	size := space.CountOf(record.Block)
+	u.Held, u.Drained = u.Held.Add(size), u.Drained.Add(withheld.SizeIn(record.Block))
+	switch record.State {
+	case ipam.StateRetained:
+		u.Retained = u.Retained.Add(size)
+	case ipam.StateCooling:
+		u.Cooling = u.Cooling.Add(size)
+	}
 }
 
 // UsageOfStatus returns the usage by the pool's status, and whether the status has it: see
@@ -109,7 +114,7 @@ func (p *Pool) carved() space.Count {
 	var sum space.Count
 	for _, child := range p.Children {
 		if isRecorded(child) {
-			sum = sum.Add(space.CountOf(child.CIDR))
+			sum = sum.Add(child.Size())
 		}
 	}
 	return sum
@@ -156,7 +161,7 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 	var all []Withheld
 	add := func(reason string, ranges ...space.Range) {
 		for _, r := range ranges {
-			if overlaps(r, block) {
+			if overlaps(r, block) && p.holdsAny(r) {
 				all = append(all, Withheld{r, reason})
 			}
 		}
@@ -176,7 +181,8 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 			add("reserved", r)
 		}
 	}
-	if len(spec.Ranges) > 0 {
+	add("not recorded for the pool yet", p.uncovered...)
+	if len(spec.Ranges) > 0 && p.Occupied == nil {
 		var ranges []space.Range
 		for _, text := range spec.Ranges {
 			if r, err := convert.Span(nil, text); err == nil {

@@ -72,10 +72,10 @@ func drawnPool(e *command.Env, r *register.Register, name string) (*register.Poo
 	return pool, nil
 }
 
-// drawnRange reads the flag --range: all of the pool if it is empty.
+// drawnRange reads the flag --range: from the first to the last address of the pool if it is empty.
 func drawnRange(pool *register.Pool, text string) (space.Range, error) {
 	if text == "" {
-		return space.RangeOf(pool.CIDR), nil
+		return pool.Span(), nil
 	}
 	asked, err := convert.Span(field.NewPath("--range"), text)
 	switch {
@@ -126,7 +126,10 @@ const (
 	contentDrained
 	contents // the number of constants above
 
-	contentWaiting content = iota
+	// contentOutside is no use of the pool: it does not hold these addresses of its CIDR.
+	contentOutside content = iota
+
+	contentWaiting
 	contentMixed
 	contentFull
 )
@@ -147,6 +150,7 @@ func (c content) glyph() glyph {
 		contentCooling:  {"C", command.Warning, "cooling down after release"},
 		contentWithheld: {"x", command.Withheld, "withheld: never handed out"},
 		contentDrained:  {"D", command.Bad, "drained: held, and not handed out again"},
+		contentOutside:  {"-", command.Faint, "not of this pool"},
 		contentWaiting:  {"W", command.Bad, "a claim waits for exactly this block"},
 		contentMixed:    {"+", command.Plain, "partly free"},
 		contentFull:     {"*", command.Plain, "several of these, nothing free"},
@@ -162,6 +166,9 @@ type atlas struct {
 	// blocks holds the recorded blocks by their use, and withheld the same blocks together with
 	// all withheld addresses: the difference of the two counts the addresses that are in both.
 	blocks, withheld map[content]*space.Space
+	// others has all blocks and the addresses that the pool does not hold in use, and recorded has
+	// all blocks.
+	others, recorded *space.Space
 	// waitedFor lists the blocks that claims wait for, and waiting has them in use.
 	waitedFor []netip.Prefix
 	waiting   *space.Space
@@ -172,6 +179,7 @@ func newAtlas(pool *register.Pool) *atlas {
 	a := &atlas{
 		pool: pool, waitedFor: waitedFor(pool), waiting: space.New(pool.CIDR), all: pool.Space(),
 		blocks: map[content]*space.Space{}, withheld: map[content]*space.Space{},
+		others: pool.RecordedSpace(), recorded: space.New(pool.CIDR),
 	}
 	for _, c := range []content{contentHeld, contentCarved, contentRetained, contentCooling} {
 		a.blocks[c], a.withheld[c] = space.New(pool.CIDR), space.NewWithout(pool.CIDR, pool.Withheld)
@@ -180,6 +188,7 @@ func newAtlas(pool *register.Pool) *atlas {
 		c := contentOf(record)
 		a.blocks[c].Use(record.Block)
 		a.withheld[c].Use(record.Block)
+		a.recorded.Use(record.Block)
 	}
 	for _, block := range a.waitedFor {
 		a.waiting.Use(block)
@@ -212,7 +221,7 @@ func waitedFor(pool *register.Pool) []netip.Prefix {
 	return blocks
 }
 
-// count counts the addresses of a block of the pool by their use.
+// count counts the addresses of the pool in a block of its CIDR by their use.
 func (a *atlas) count(block netip.Prefix) [contents]space.Count {
 	var counts [contents]space.Count
 	withheld := a.pool.Withheld.SizeIn(block)
@@ -222,7 +231,8 @@ func (a *atlas) count(block netip.Prefix) [contents]space.Count {
 		counts[c] = all.Sub(drained)
 		counts[contentDrained] = counts[contentDrained].Add(drained)
 	}
-	counts[contentWithheld] = withheld.Sub(counts[contentDrained])
+	outside := a.others.UsedIn(block).Sub(a.recorded.UsedIn(block))
+	counts[contentWithheld] = withheld.Sub(counts[contentDrained]).Sub(outside)
 	counts[contentFree] = space.CountOf(block).Sub(a.all.UsedIn(block))
 	return counts
 }
@@ -232,7 +242,7 @@ func (a *atlas) contentOf(block netip.Prefix) content {
 	if a.waiting.Overlaps(block) {
 		return contentWaiting
 	}
-	kinds, only := 0, contentFree
+	kinds, only := 0, contentFree // what is outside of the pool is no kind
 	counts := a.count(block)
 	for c := range contents {
 		if !counts[c].IsZero() {
@@ -241,6 +251,8 @@ func (a *atlas) contentOf(block netip.Prefix) content {
 		}
 	}
 	switch {
+	case kinds == 0:
+		return contentOutside
 	case kinds == 1:
 		return only
 	case !counts[contentFree].IsZero():

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,26 @@ func TestMapCharacterShowsContent(t *testing.T) {
 		if diff := cmp.Diff([]string{want}, lines(mapOf(t, o, bounds))); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", bounds, diff)
 		}
+	}
+}
+
+func TestMapShowsRangesThatPoolOccupies(t *testing.T) {
+	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24").Network(24, "10.0.0.1").Occupies("10.0.0.10-10.0.0.13", "10.0.0.16-10.0.0.19").Reserved("10.0.0.11")).
+		held("p", "10.0.0.12/32", ipam.StateBound).held("p", "10.0.0.15/32", ipam.StateBound) // outside since an edit
+	for bounds, want := range map[string]string{
+		"":                   "10.0.0.10 /32 .x#.-D....",
+		"10.0.0.0-10.0.0.11": "10.0.0.0 /32 ----------.x",
+	} {
+		if diff := cmp.Diff([]string{want}, lines(mapOf(t, o, bounds))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", bounds, diff)
+		}
+	}
+	var legend []string
+	for _, entry := range mapOf(t, o, "").Legend {
+		legend = append(legend, strings.TrimSpace(entry.Character+" "+entry.Addresses))
+	}
+	if want := []string{". 6", "# 1", "x 1", "D 1", "-"}; !slices.Equal(legend, want) {
+		t.Errorf("the legend is %q, want %q", legend, want)
 	}
 }
 

@@ -182,7 +182,7 @@ func (r *MapReport) addLegend(a *atlas, drawn space.Range) {
 			add(kind, sum.String())
 		}
 	}
-	for _, kind := range []content{contentWaiting, contentMixed, contentFull} {
+	for _, kind := range []content{contentOutside, contentWaiting, contentMixed, contentFull} {
 		if shown[kind] {
 			add(kind, "")
 		}

@@ -36,6 +36,16 @@ func (o *objects) carved(pool, block, child string) *objects {
 	return o.record(pool, block, ipam.StateBound, convert.HolderOfPool(ipam.PoolNamed(child)), ipam.PurposePool)
 }
 
+// occupied adds a child pool that occupies ranges of a CIDR, and its record.
+func (o *objects) occupied(parent, child, cidr, ranges string, blocks ...string) *objects {
+	pool := build.Pool(child).CIDR(cidr).Occupies(ranges)
+	o.pool(pool.With(func(s *v1alpha1.IPPoolSpec) {
+		s.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent}
+	})).carved(parent, blocks[0], child)
+	o.Allocations[len(o.Allocations)-1].Spec.AdditionalCIDRs = blocks[1:]
+	return o
+}
+
 func (o *objects) record(pool, block string, state ipam.State, holder ipam.Holder, purpose ipam.Purpose) *objects {
 	obj := convert.Allocation(ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: fmt.Sprint("r-", len(o.Allocations))}, UID: fmt.Sprint(len(o.Allocations)),

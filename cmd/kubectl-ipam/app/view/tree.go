@@ -136,7 +136,7 @@ func nodeOfDomain(domain *register.Domain, most int) TreeNode {
 func nodeOfPool(pool *register.Pool, most int) TreeNode {
 	node := TreeNode{Object: command.RefOfPool(pool.Key), readable: pool.IsKnown()}
 	if pool.CIDR.IsValid() {
-		node.CIDR = pool.CIDR.String()
+		node.CIDR, node.occupiesRanges = pool.CIDR.String(), pool.Occupied != nil
 	}
 	if pool.IsKnown() {
 		node.State = string(pool.Object.PoolStatus().Phase)
@@ -152,6 +152,7 @@ func nodeOfPool(pool *register.Pool, most int) TreeNode {
 		case record.Child != nil && pending.Has(record.Child):
 			pending.Delete(record.Child)
 			node.Children = append(node.Children, nodeOfPool(record.Child, most))
+		case record.Child != nil && record.Child.Parent == pool && record.Child.Occupied != nil: // another block of a pool that is listed
 		case leaves < most:
 			leaves++
 			node.Children = append(node.Children, nodeOfRecord(record))
@@ -205,8 +206,9 @@ type TreeNode struct {
 	Network  *command.ClusterNetwork `json:"network,omitempty"`
 	Children []TreeNode              `json:"children,omitempty"`
 
-	isBlock  bool
-	readable bool
+	isBlock, readable bool
+	// occupiesRanges is set for a pool that holds only ranges of its CIDR.
+	occupiesRanges bool
 }
 
 // addNetworks adds the networks that have the blocks, by the holders.
@@ -267,7 +269,7 @@ func (n *TreeNode) draw(t *command.Table, lead, below string, cells func(*TreeNo
 }
 
 func (n *TreeNode) cells(lead string) []command.Cell {
-	block, holder := command.OrNone(n.CIDR), command.Cell{Text: n.withNetwork(n.Object.String())}
+	block, holder := cidrText(n.CIDR, n.occupiesRanges), command.Cell{Text: n.withNetwork(n.Object.String())}
 	state := command.Cell{Text: n.State, Style: styleOfState(n.State)}
 	switch {
 	case n.Object.Kind == string(ipam.PoolKindRoutingDomain):

@@ -52,6 +52,24 @@ func TestTreeShowsPoolsAndBlocks(t *testing.T) {
 	}
 }
 
+func TestTreeShowsPoolThatOccupiesRangesOnce(t *testing.T) {
+	o := (&objects{}).
+		pool(build.Pool("root").CIDR("10.0.0.0/24")).
+		occupied("root", "a", "10.0.0.0/24", "10.0.0.10-10.0.0.19", "10.0.0.10/31", "10.0.0.12/30", "10.0.0.16/30").
+		held("root", "10.0.0.20/32", ipam.StateBound).
+		held("a", "10.0.0.13/32", ipam.StateBound)
+	want := []string{
+		"domain default, IPv4",
+		"└─ 10.0.0.0/24                IPPool root        Ready   4%",
+		"   ├─ ranges of 10.0.0.0/24   IPPool a           Ready   10%",
+		"   │  └─ 10.0.0.13/32         IPClaim team/c-2   Bound",
+		"   └─ 10.0.0.20/32            IPClaim team/c-1   Bound",
+	}
+	if diff := cmp.Diff(want, treeText(t, o, mostLeaves)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestTreeLimitsBlocksButNotPools(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("root").CIDR("10.0.0.0/16"))
 	for i := range 30 {

@@ -169,7 +169,7 @@ func placeOfPool(report *WhoReport, pool *register.Pool, asked netip.Prefix) Pla
 		RoutingDomain: pool.Domain.Name(), Pool: new(command.RefOfPool(pool.Key)), PoolPhase: idlePhase(pool),
 		Blocks: heldBlocks(pool, listed(report, pool.Overlapping(asked))), depth: pool.Depth(),
 	}
-	if !pool.CIDR.IsValid() || !pool.CIDR.Overlaps(asked) {
+	if !pool.Overlaps(asked) {
 		return place
 	}
 	place.PoolCIDR = pool.CIDR.String()

@@ -68,6 +68,27 @@ func TestWhoReportShowsHolders(t *testing.T) {
 	}
 }
 
+// TestWhoReportShowsPoolsThatOccupyRanges has two pools in one subnet.
+func TestWhoReportShowsPoolsThatOccupyRanges(t *testing.T) {
+	o := (&objects{}).
+		pool(build.Pool("root").CIDR("10.0.0.0/24")).
+		occupied("root", "a", "10.0.0.0/24", "10.0.0.10-10.0.0.19", "10.0.0.10/31", "10.0.0.12/30", "10.0.0.16/30").
+		occupied("root", "b", "10.0.0.0/24", "10.0.0.32/30", "10.0.0.32/30").
+		held("a", "10.0.0.13/32", ipam.StateBound)
+	for asked, want := range map[string][]string{
+		"10.0.0.13/32": {"root: 10.0.0.12/30 Carved", "a: 10.0.0.13/32 Bound"},
+		"10.0.0.19/32": {"root: 10.0.0.16/30 Carved", "a: 10.0.0.19/32 Free"},
+		"10.0.0.33/32": {"root: 10.0.0.32/30 Carved", "b: 10.0.0.33/32 Free"},
+		"10.0.0.20/32": {"root: 10.0.0.20/32 Free"},
+		"10.0.0.16/28": {"root: 10.0.0.16/30 Carved", "root: 12 addresses Free", "a: 4 addresses Free"},
+	} {
+		got := rowsOf(NewWhoReport(o.build(), netip.MustParsePrefix(asked), math.MaxInt))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", asked, diff)
+		}
+	}
+}
+
 func TestWhoReportLimitsBlocks(t *testing.T) {
 	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24")).pool(build.Pool("q").CIDR("10.0.1.0/24").Reserved("10.0.1.255"))
 	for i := range 30 {
