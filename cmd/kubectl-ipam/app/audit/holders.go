@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -70,12 +71,19 @@ func (p *Pool) object() Object {
 	return objectNamed(string(p.Key.Kind), ipam.Name{Namespace: p.Key.Namespace, Name: p.Key.Name}, p.UID)
 }
 
-// recordOfPool returns the record of a pool's own CIDR: a record with exactly that block before
+// hasRecord reports whether a record is what the pool holds, or what it held before its ranges were
+// edited.
+func (p *Pool) hasRecord(record *Record) bool {
+	isEarlier := p.Occupied != nil && record.IsStamped() && record.HolderUID == p.UID
+	return isEarlier || slices.Equal(record.Blocks(), p.Blocks())
+}
+
+// recordOfPool returns the record of what a pool holds: a record with exactly its blocks before
 // others.
 func (j *judgement) recordOfPool(pool *Pool) *Record {
 	var found *Record
 	for _, record := range j.holdersOf[convert.HolderOfPool(pool.Key)] {
-		if record.Purpose == ipam.PurposePool && (found == nil || record.Block == pool.CIDR) {
+		if record.Purpose == ipam.PurposePool && (found == nil || slices.Equal(record.Blocks(), pool.Blocks())) {
 			found = record
 		}
 	}
@@ -85,7 +93,9 @@ func (j *judgement) recordOfPool(pool *Pool) *Record {
 func (j *judgement) comparePool(pool *Pool, record *Record, object Object) {
 	var differs string
 	switch {
-	case record.Block.String() != pool.Recorded || record.Block != pool.CIDR:
+	case pool.Occupied != nil && !pool.hasRecord(record):
+		differs = "has " + ipam.FormatList(record.Blocks(), mostExamples, netip.Prefix.String, ", ")
+	case pool.Occupied == nil && (record.Block.String() != pool.Recorded || !pool.hasRecord(record)):
 		differs = "has " + record.Block.String()
 	case record.Pool != pool.Home:
 		differs = "names " + record.Pool.String() + " and not " + pool.Home.String()

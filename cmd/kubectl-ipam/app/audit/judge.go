@@ -14,7 +14,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -185,10 +184,12 @@ func (j *judgement) missingPool(record *Record) string {
 		return anotherOne
 	case !pool.CIDR.IsValid():
 		return "which has no CIDR"
-	case pool.CIDR != record.Block:
-		return "which has the CIDR " + pool.CIDR.String()
+	case pool.hasRecord(record):
+		return ""
+	case pool.Occupied != nil:
+		return "which occupies other ranges"
 	}
-	return ""
+	return "which has the CIDR " + pool.CIDR.String()
 }
 
 func (j *judgement) missingAddress(record *Record) string {
@@ -221,10 +222,38 @@ func (j *judgement) place(record *Record) {
 		j.addRecord(RecordWithoutPool, record, record.State == ipam.StateRetained, "%s is recorded in %s, which does not exist: make the pool again with the CIDR that it had, or delete %s",
 			record.Block, record.Pool, record.Holder)
 	case pool == nil || !pool.CIDR.IsValid():
-	case !pool.CIDR.Contains(record.Block.Addr()) || pool.CIDR.Bits() > record.Block.Bits():
-		j.addRecord(BlockOutsidePool, record, false, "%s of %s does not lie in %s, the pool's CIDR: delete %s and create it again",
-			record.Block, record.Holder, pool.CIDR, record.Holder)
+	default:
+		j.outside(pool, record)
 	}
+}
+
+// outside judges whether the blocks of a record lie in its pool.
+func (j *judgement) outside(pool *Pool, record *Record) {
+	for _, block := range record.Blocks() {
+		switch {
+		case pool.Has(block) || j.isInOwnRecord(pool, block):
+		case pool.Occupied != nil:
+			j.addRecord(BlockOutsidePool, record, false, "%s of %s does not lie in the ranges that the pool occupies: delete %s and create it again, or add the block to the ranges",
+				block, record.Holder, record.Holder)
+			return
+		default:
+			j.addRecord(BlockOutsidePool, record, false, "%s of %s does not lie in %s, the pool's CIDR: delete %s and create it again",
+				block, record.Holder, pool.CIDR, record.Holder)
+			return
+		}
+	}
+}
+
+// isInOwnRecord reports whether a pool that occupies its ranges has a block by one of its records: one
+// that was made before the ranges were edited stays until the blocks in it are released.
+func (j *judgement) isInOwnRecord(pool *Pool, block netip.Prefix) bool {
+	if pool.Occupied == nil {
+		return false
+	}
+	return slices.ContainsFunc(j.holdersOf[convert.HolderOfPool(pool.Key)], func(own *Record) bool {
+		covers := func(outer netip.Prefix) bool { return ipam.Covers(outer, block) }
+		return own.Purpose == ipam.PurposePool && own.Pool == pool.Home && own.MayBeOf(pool.UID) && slices.ContainsFunc(own.Blocks(), covers)
+	})
 }
 
 // time judges records whose time is over.
@@ -297,36 +326,6 @@ func Watch(ctx context.Context, read func(context.Context) (*Snapshot, error), o
 	pause := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 100, Cap: 4 * time.Second}
 	err = pause.DelayFunc().Until(ctx, true, true, look)
 	return last, append(findings, notes...), underWay, err
-}
-
-// overlaps finds the records that overlap another of the same pool or routing domain. It leaves
-// out a record that may be under way: the loser of a race overlaps the winner for a moment.
-func (j *judgement) overlaps() {
-	spaces := map[ipam.PoolKey][]*Record{}
-	for i := range j.Snapshot.Records {
-		if record := &j.Snapshot.Records[i]; !j.young[record.Name] {
-			spaces[record.Pool] = append(spaces[record.Pool], record)
-		}
-	}
-	for _, records := range spaces {
-		j.overlapsOf(records)
-	}
-}
-
-// overlapsOf goes through the blocks of one space. It reports a block with the smallest one that
-// contains it.
-func (j *judgement) overlapsOf(records []*Record) {
-	slices.SortFunc(records, func(a, b *Record) int {
-		return cmp.Or(a.Block.Compare(b.Block), cmp.Compare(a.Name.String(), b.Name.String()))
-	})
-	for inner, around := range register.Nested(records, func(r *Record) netip.Prefix { return r.Block }) {
-		if len(around) == 0 {
-			continue
-		}
-		outer := around[len(around)-1]
-		j.add(BlocksOverlap, inner.object(), inner.Block.String(), "%s of %s overlaps %s of %s, both in %s: delete one of the two holders and create it again",
-			inner.Block, inner.Holder, outer.Block, outer.Holder, inner.Pool).Other = new(outer.object())
-	}
 }
 
 // KindDomain is the kind of a routing domain, which has no object.

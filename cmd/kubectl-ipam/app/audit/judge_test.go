@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 const grace = time.Minute
@@ -64,6 +65,34 @@ func (s *Snapshot) record(name string) *Record {
 
 func (s *Snapshot) without(name string) {
 	s.Records = slices.DeleteFunc(s.Records, func(r Record) bool { return r.Name.Name == name })
+}
+
+// occupying adds the child o of p, which occupies 10.4.0.10-10.4.0.19 of 10.4.0.0/24, and then changes
+// the snapshot.
+func occupying(changes ...func(*Snapshot)) func(*Snapshot) {
+	return func(s *Snapshot) {
+		pool := Pool{Pool: ipam.Pool{Key: ipam.PoolNamed("o"), CIDR: netip.MustParsePrefix("10.4.0.0/24"), Home: ipam.PoolNamed("p")}, UID: "uid-o", Recorded: "10.4.0.0/24"}
+		pool.Occupied = space.NewRanges(pool.CIDR, []space.Range{{From: netip.MustParseAddr("10.4.0.10"), To: netip.MustParseAddr("10.4.0.19")}})
+		s.Pools = append(s.Pools, pool)
+		record := recordOf("ippool.o", "10.4.0.10/31", pool.Home, convert.HolderOfPool(pool.Key))
+		record.Purpose, record.Name.Namespace, record.HolderUID = ipam.PurposePool, "cadastre-system", pool.UID
+		record.AdditionalBlocks = pool.Blocks()[1:]
+		s.Records = append(s.Records, record)
+		for _, change := range changes {
+			change(s)
+		}
+	}
+}
+
+// edited adds a record of the pool o with blocks from before an edit.
+func (s *Snapshot) edited(blocks ...string) *Record {
+	record := *s.record("ippool.o")
+	record.Name.Name, record.UID, record.Block, record.AdditionalBlocks = "ippool-edit.o", "uid-edit", netip.MustParsePrefix(blocks[0]), nil
+	for _, block := range blocks[1:] {
+		record.AdditionalBlocks = append(record.AdditionalBlocks, netip.MustParsePrefix(block))
+	}
+	s.Records = append(s.Records, record)
+	return &s.Records[len(s.Records)-1]
 }
 
 func TestJudge(t *testing.T) {
@@ -158,6 +187,43 @@ func TestJudge(t *testing.T) {
 			s.record("ippool.c").State = ipam.StateReleasing
 			s.Pools[1].Terminating = true
 		}, nil},
+		"a pool that occupies ranges": {occupying(), nil},
+		"an additional block overlaps a claim": {occupying(func(s *Snapshot) {
+			s.hold("p", "x", "10.4.0.13/32")
+		}), []string{"BlocksOverlap IPAllocation team/x-record"}},
+		"two pools occupy two blocks of the same addresses": {occupying(func(s *Snapshot) {
+			other := *s.record("ippool.o")
+			other.Name.Name, other.UID, other.Holder, other.HolderUID = "ippool.z", "uid-z-record", convert.HolderOfPool(ipam.PoolNamed("z")), "uid-z"
+			pool := s.Pools[len(s.Pools)-1]
+			pool.Key, pool.UID = ipam.PoolNamed("z"), "uid-z"
+			s.Records, s.Pools = append(s.Records, other), append(s.Pools, pool)
+		}), []string{"BlocksOverlap IPAllocation cadastre-system/ippool.z"}},
+		"a pool has a record from before its ranges were edited": {occupying(func(s *Snapshot) {
+			s.edited("10.4.0.8/29", "10.4.0.16/29", "10.4.0.24/30")
+			s.hold("o", "x", "10.4.0.24/32") // outside the ranges since then
+		}), nil},
+		"a pool has a record from before alone": {occupying(func(s *Snapshot) {
+			s.edited("10.4.0.12/31")
+			s.without("ippool.o")
+		}), nil},
+		"a record from before of another pool of that name": {occupying(func(s *Snapshot) {
+			s.edited("10.4.0.24/29").HolderUID = "another"
+		}), []string{"RecordWithoutHolder IPAllocation cadastre-system/ippool-edit.o"}},
+		"records of a pool that occupies its CIDR overlap": {func(s *Snapshot) {
+			r := *s.record("ippool.c")
+			r.Name.Name, r.UID, r.Block, r.HolderUID = "ippool-edit.c", "uid-edit", netip.MustParsePrefix("10.1.0.0/24"), ""
+			s.Records = append(s.Records, r)
+		}, []string{"BlocksOverlap IPAllocation cadastre-system/ippool-edit.c", "RecordWithoutHolder IPAllocation cadastre-system/ippool-edit.c"}},
+		"a block outside the ranges": {occupying(func(s *Snapshot) {
+			s.hold("o", "x", "10.4.0.9/32")
+		}), []string{"BlockOutsidePool IPAllocation team/x-record"}},
+		"an additional block outside the parent": {occupying(func(s *Snapshot) {
+			s.record("ippool.o").AdditionalBlocks[1] = netip.MustParsePrefix("11.0.0.0/30")
+		}), []string{"BlockOutsidePool IPAllocation cadastre-system/ippool.o"}},
+		"a record lacks a block of a pool that is not its": {occupying(func(s *Snapshot) {
+			s.record("ippool.o").AdditionalBlocks = nil
+			s.record("ippool.o").HolderUID = ""
+		}), []string{"HolderDiffersFromRecord IPPool o", "RecordWithoutHolder IPAllocation cadastre-system/ippool.o"}},
 		"retained":                {retained(ipam.StateRetained, now.Add(time.Hour)), nil},
 		"retained past due":       {retained(ipam.StateRetained, now.Add(-time.Hour)), []string{"RetainedPastDue IPAllocation team/a-record"}},
 		"retained, just due":      {retained(ipam.StateRetained, now.Add(-grace+time.Second)), nil},
