@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -133,9 +134,7 @@ func (l *Live) updatePool(change *Change, pool *register.Pool, isCounted bool) {
 	now, was := poolMessage(pool), s.shown.pools[pool.Key]
 	if was != nil {
 		if was.Domain != now.Domain || was.CIDR != now.CIDR || !slices.Equal(was.Withheld, now.Withheld) {
-			for uid := range s.held[pool.Key] {
-				s.changed[uid] = true
-			}
+			maps.Copy(s.changed, s.held[pool.Key])
 			s.used[pool.Key] = true
 		}
 		now.Usage, now.UsageFrom = was.Usage, was.UsageFrom
@@ -202,16 +201,18 @@ func (l *Live) updateBlocks(change *Change) {
 	if len(s.regrouped) > 0 {
 		for uid, record := range s.records {
 			if s.regrouped[record.Holder] {
-				s.changed[uid] = true
+				s.changed[uid] = record
 			}
 		}
 	}
 	var records []*register.Record
-	for uid := range s.changed {
+	for uid, last := range s.changed {
 		if record := s.records[uid]; record != nil {
-			records = append(records, record)
-		} else {
-			change.gone.Blocks = append(change.gone.Blocks, uid)
+			records = append(records, record.Parts()...)
+			continue
+		}
+		for _, part := range last.Parts() {
+			change.gone.Blocks = append(change.gone.Blocks, blockID(part))
 		}
 	}
 	slices.SortFunc(records, register.ByBlock)
@@ -280,6 +281,15 @@ func poolID(key ipam.PoolKey) string {
 		return string(key.Kind) + "/" + key.Name
 	}
 	return string(key.Kind) + "/" + key.Namespace + "/" + key.Name
+}
+
+// blockID returns the name of a block in messages: the UID of its record, with the block if that is
+// not the first one of the record.
+func blockID(record *register.Record) string {
+	if record.IsFirst() {
+		return record.UID
+	}
+	return record.UID + "/" + record.Block.String()
 }
 
 // childOf returns the pool whose space a record represents; it is empty for the record of a

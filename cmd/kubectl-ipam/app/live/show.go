@@ -45,6 +45,9 @@ func poolMessage(pool *register.Pool) Pool {
 	message.Limits = limitsOf(pool.Limit)
 	if pool.CIDR.IsValid() {
 		message.CIDR, message.MinLength, message.MaxLength = pool.CIDR.String(), pool.Lengths.Min, pool.Lengths.Max
+		for _, r := range pool.Outside() {
+			message.Withheld = append(message.Withheld, Withheld{From: r.From.String(), To: r.To.String(), Reason: "not of this pool"})
+		}
 		for _, w := range pool.WithheldIn(pool.CIDR) {
 			message.Withheld = append(message.Withheld, Withheld{From: w.From.String(), To: w.To.String(), Reason: w.Reason})
 		}
@@ -81,11 +84,11 @@ func usageMessage(u register.Usage, isCounted bool) *Usage {
 	return usage
 }
 
-// blockMessage returns the message of a record, with its pool in a register, and the Cluster of its
+// blockMessage returns the message of one block of a record, with its pool in a register, and the Cluster of its
 // holder.
 func blockMessage(r *register.Register, record *register.Record, cluster string) Block {
 	block := Block{
-		ID: record.UID, CIDR: record.Block.String(), State: string(record.State), Child: childOf(record),
+		ID: blockID(record), CIDR: record.Block.String(), State: string(record.State), Child: childOf(record),
 		Terminating: record.Terminating,
 		Holder:      Object{Kind: record.Holder.Kind, Namespace: record.Holder.Namespace, Name: record.Holder.Name},
 		Allocation:  record.Name.String(), Cluster: cluster, Project: record.Project, Class: record.Class, RequestedBy: record.RequestedBy,

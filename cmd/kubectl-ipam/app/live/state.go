@@ -31,9 +31,9 @@ type state struct {
 	// poolRecords holds the records of pools, by UID.
 	poolRecords map[string]*register.Record
 
-	// changed holds the changed records, by UID, and used the pools of which any block has
-	// changed.
-	changed map[string]bool
+	// changed holds the changed records, by UID, as they are or were last, and used the pools of
+	// which any block has changed.
+	changed map[string]*register.Record
 	used    map[ipam.PoolKey]bool
 	// regrouped holds the claims whose Cluster has changed.
 	regrouped map[ipam.Holder]bool
@@ -71,7 +71,7 @@ func newState() state {
 		records: map[string]*register.Record{}, poolRecords: map[string]*register.Record{},
 		claims: map[string]*v1alpha1.IPClaim{}, addressClaims: map[string]*ipamv1.IPAddressClaim{},
 		invalid: map[string]error{}, held: map[ipam.PoolKey]map[string]*register.Record{},
-		clusters: map[ipam.Holder]string{}, regrouped: map[ipam.Holder]bool{}, changed: map[string]bool{}, used: map[ipam.PoolKey]bool{}, structure: true,
+		clusters: map[ipam.Holder]string{}, regrouped: map[ipam.Holder]bool{}, changed: map[string]*register.Record{}, used: map[ipam.PoolKey]bool{}, structure: true,
 		shown: shown{register: register.Build(&register.Objects{}), pools: map[ipam.PoolKey]*shownPool{}, claims: map[string]Waiting{}},
 	}
 }
@@ -84,7 +84,7 @@ func (s *state) putRecord(record *register.Record) {
 	}
 	delete(s.invalid, record.UID)
 	s.records[record.UID] = record
-	s.changed[record.UID] = true
+	s.changed[record.UID] = record
 	s.built = nil
 	if record.Purpose == ipam.PurposePool {
 		s.poolRecords[record.UID] = record
@@ -119,7 +119,7 @@ func (s *state) removeRecord(uid string) {
 		return
 	}
 	delete(s.records, uid)
-	s.changed[uid] = true
+	s.changed[uid] = record
 	s.built = nil
 	if record.Purpose == ipam.PurposePool {
 		delete(s.poolRecords, uid)
@@ -230,9 +230,25 @@ func (s *state) waiters() []*waiter {
 	return all
 }
 
+// blocks returns the records, each once for each of its blocks.
+func (s *state) blocks() []*register.Record {
+	all := make([]*register.Record, 0, len(s.records))
+	for _, record := range s.records {
+		if len(record.AdditionalBlocks) == 0 {
+			all = append(all, record)
+			continue
+		}
+		all = append(all, record.Parts()...)
+	}
+	return all
+}
+
 // counted returns a pool that has the present records, as have the pools below it, for its usage.
 func (s *state) counted(pool *register.Pool) *register.Pool {
-	counted := &register.Pool{Pool: pool.Pool, Records: slices.Collect(maps.Values(s.held[pool.Key]))}
+	counted := &register.Pool{Pool: pool.Pool}
+	for _, record := range s.held[pool.Key] {
+		counted.Records = append(counted.Records, record.Parts()...)
+	}
 	for _, child := range pool.Children {
 		counted.Children = append(counted.Children, s.counted(child))
 	}

@@ -42,7 +42,7 @@ func (l *Live) Subscribe() *Subscription {
 		Unread: l.state.shown.unread, Pools: l.shownPools(),
 		Waiting: slices.SortedFunc(maps.Values(l.state.shown.claims), bySince),
 		live:    l, register: l.state.shown.register,
-		records: slices.Collect(maps.Values(l.state.records)), clusters: maps.Clone(l.state.clusters),
+		records: l.state.blocks(), clusters: maps.Clone(l.state.clusters),
 		changes: make(chan *Change, mostChanges),
 	}
 	l.subscribers[s] = struct{}{}
