@@ -13,8 +13,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
@@ -113,14 +115,17 @@ type Entry struct {
 	Reason  Reason    `json:"reason"`
 	Message string    `json:"message,omitempty"`
 
-	Block         netip.Prefix `json:"block,omitzero"`
-	PoolKind      string       `json:"poolKind,omitempty"`
-	PoolNamespace string       `json:"poolNamespace,omitempty"`
-	Pool          string       `json:"pool,omitempty"`
-	Class         string       `json:"class,omitempty"`
-	Project       string       `json:"project,omitempty"`
-	State         string       `json:"state,omitempty"`
-	Until         time.Time    `json:"until,omitzero"`
+	Block netip.Prefix `json:"block,omitzero"`
+	// AdditionalBlocks are granted, retained or released together with Block.
+	AdditionalBlocks BlockList `json:"additionalBlocks,omitempty"`
+
+	PoolKind      string    `json:"poolKind,omitempty"`
+	PoolNamespace string    `json:"poolNamespace,omitempty"`
+	Pool          string    `json:"pool,omitempty"`
+	Class         string    `json:"class,omitempty"`
+	Project       string    `json:"project,omitempty"`
+	State         string    `json:"state,omitempty"`
+	Until         time.Time `json:"until,omitzero"`
 
 	HolderKind      string `json:"holderKind,omitempty"`
 	HolderNamespace string `json:"holderNamespace,omitempty"`
@@ -152,6 +157,7 @@ func Fields() []Field {
 		{"reason", "Why: one of the reasons below; for a refusal the reason of the Status that the client was answered.", func(e *Entry) any { return string(e.Reason) }},
 		{"message", "The answer to the client, if it was refused; at most 1,024 bytes.", func(e *Entry) any { return valueOrNil(e.Message) }},
 		{"block", "The CIDR. Of a refusal the one that was asked for; missing where none was.", blockOf},
+		{"additionalBlocks", "Further CIDRs of the same record, with spaces between them: a pool that occupies its ranges has several.", func(e *Entry) any { return valueOrNil(e.AdditionalBlocks.String()) }},
 		{"poolKind", "From where: IPPool, LocalIPPool or, for the CIDR of a root pool, RoutingDomain.", func(e *Entry) any { return valueOrNil(e.PoolKind) }},
 		{"poolNamespace", "Namespace of a LocalIPPool, or of a namespace's own routing domain.", func(e *Entry) any { return valueOrNil(e.PoolNamespace) }},
 		{"pool", "Name of the pool, or of the routing domain.", func(e *Entry) any { return valueOrNil(e.Pool) }},
@@ -199,6 +205,42 @@ func blockOf(e *Entry) any {
 		return nil
 	}
 	return e.Block.String()
+}
+
+// BlockList holds blocks. Its text, in JSON too, has spaces between them, as the log has it.
+type BlockList []netip.Prefix
+
+// String returns the blocks with spaces between them.
+func (l BlockList) String() string {
+	texts := make([]string, len(l))
+	for i, block := range l {
+		texts[i] = block.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (l BlockList) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *BlockList) UnmarshalText(text []byte) error {
+	*l = nil
+	for field := range strings.FieldsSeq(string(text)) {
+		block, err := netip.ParsePrefix(field)
+		if err != nil {
+			return fmt.Errorf("reading blocks: %w", err)
+		}
+		*l = append(*l, block)
+	}
+	return nil
+}
+
+// Blocks returns all blocks of the entry; none if it names no block.
+func (e *Entry) Blocks() []netip.Prefix {
+	if !e.Block.IsValid() {
+		return nil
+	}
+	return append([]netip.Prefix{e.Block}, e.AdditionalBlocks...)
 }
 
 // Read calls take for each entry of a history file, or of a log in JSON, in the order of the

@@ -111,7 +111,7 @@ func (r *Recorder) recordOf(record ipam.Record, action Action, reason Reason) {
 		return
 	}
 	e := Entry{
-		Action: action, Reason: reason, Block: record.Block,
+		Action: action, Reason: reason, Block: record.Block, AdditionalBlocks: record.AdditionalBlocks,
 		PoolKind: string(record.Pool.Kind), PoolNamespace: record.Pool.Namespace, Pool: record.Pool.Name,
 		Class: record.Class, Project: record.Project,
 		HolderKind: record.Holder.Kind, HolderNamespace: record.Holder.Namespace, Holder: record.Holder.Name,

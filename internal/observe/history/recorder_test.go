@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -246,6 +247,7 @@ func TestFieldsMatchJSON(t *testing.T) {
 		}
 	}
 	e.Time, e.Until, e.Block = time.Unix(1, 5).UTC(), time.Unix(2, 0).UTC(), netip.MustParsePrefix("10.0.0.0/24")
+	e.AdditionalBlocks = BlockList{netip.MustParsePrefix("10.0.1.0/30"), netip.MustParsePrefix("10.0.1.4/31")}
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
@@ -273,6 +275,41 @@ func TestFieldsMatchJSON(t *testing.T) {
 			t.Errorf("%s of an empty entry is %v, want none", f.Name, f.Value(&Entry{}))
 		}
 	}
+}
+
+// TestEntryNamesAllBlocksOfRecord reads the entries again, as a line of the file and of the log.
+func TestEntryNamesAllBlocksOfRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &sink{}
+		w := record(t, map[string]Sink{"file": to})
+		held := heldRecord(10)
+		held.AdditionalBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.0.12/30"), netip.MustParsePrefix("10.0.0.16/30")}
+		w.Granted(held, Allocated)
+		w.Released(held, HolderDeleted)
+		runFor(t, w.Recorder, func() {})
+		var lines []string
+		for i := range to.took {
+			line, err := json.Marshal(to.took[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, string(line))
+		}
+		var got []string
+		if _, err := Read(strings.NewReader(strings.Join(lines, "\n")), func(e Entry) error {
+			got = append(got, fmt.Sprint(e.Action, e.Blocks()))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"Granted[10.0.0.10/32 10.0.0.12/30 10.0.0.16/30]", "Released[10.0.0.10/32 10.0.0.12/30 10.0.0.16/30]"}
+		if !slices.Equal(got, want) {
+			t.Errorf("entries %q, want %q", got, want)
+		}
+		if other := (&Entry{}).Blocks(); other != nil {
+			t.Errorf("an entry without block has %v", other)
+		}
+	})
 }
 
 func TestReadSkipsOtherLines(t *testing.T) {

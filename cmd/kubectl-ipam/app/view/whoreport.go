@@ -307,7 +307,7 @@ func (h *WhoHistory) readFile(e *command.Env, path string, asked netip.Prefix, f
 	entries := 0
 	unreadable, err := history.Read(file, func(entry history.Entry) error {
 		entries++
-		if entry.Block.IsValid() && entry.Block.Overlaps(asked) && !entry.Time.Before(from) {
+		if slices.ContainsFunc(entry.Blocks(), asked.Overlaps) && !entry.Time.Before(from) {
 			h.Entries = append(h.Entries, entry)
 		}
 		return nil
@@ -355,11 +355,19 @@ func historyCells(entry *history.Entry, wide bool) []command.Cell {
 		why += ", until " + entry.Until.UTC().Format(time.RFC3339)
 	}
 	cells := append(command.Texts(entry.Time.UTC().Format(time.RFC3339)), whatCell(entry))
-	cells = append(cells, command.Texts(entry.Block.String(), pool, holder.String(), entry.RequestedBy, why)...)
+	cells = append(cells, command.Texts(blocksText(entry), pool, holder.String(), entry.RequestedBy, why)...)
 	if wide {
 		cells = append(cells, command.Texts(entry.Class, entry.Project, entry.Record, entry.Replica)...)
 	}
 	return cells
+}
+
+// blocksText returns the block of an entry, and the number of other blocks.
+func blocksText(entry *history.Entry) string {
+	if n := len(entry.AdditionalBlocks); n > 0 {
+		return fmt.Sprintf("%s and %d more", entry.Block, n)
+	}
+	return entry.Block.String()
 }
 
 func whatCell(entry *history.Entry) command.Cell {

@@ -24,7 +24,8 @@ func TestAddressHistoryIsSortedAndLimited(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "history.jsonl")
 	lines := []string{line(9, "Granted", "10.0.0.0/24"), line(12, "Released", "10.0.0.0/24"), line(10, "Granted", "10.0.1.0/24"), `{"time":"2026-11-26T10:00:00Z","action":"Refused","reason":"Forbidden"}`}
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	several := `{"time":"2026-11-26T08:00:00Z","action":"Granted","reason":"Allocated","block":"192.0.2.10/31","additionalBlocks":"192.0.2.12/30 192.0.2.16/30"}`
+	if err := os.WriteFile(file, []byte(strings.Join(append(lines, several), "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 26, 14, 0, 0, 0, time.UTC))
@@ -40,6 +41,8 @@ func TestAddressHistoryIsSortedAndLimited(t *testing.T) {
 		"since a moment":                {"10.0.0.7/32", "2026-11-26T12:00:00+00:00", 9, []string{"12 Released"}, 0},
 		"since a day":                   {"10.0.0.7/32", "2026-11-26", 9, []string{"09 Granted", "11 Granted", "12 Released"}, 0},
 		"the last of many":              {"10.0.0.7/32", "", 2, []string{"11 Granted", "12 Released"}, 1},
+		"an additional block":           {"192.0.2.17/32", "", 9, []string{"08 Granted"}, 0},
+		"beside additional blocks":      {"192.0.2.20/32", "", 9, []string{}, 0},
 		"a block without former holder": {"10.9.0.0/16", "", 9, []string{}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
