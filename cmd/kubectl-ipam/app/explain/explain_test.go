@@ -30,7 +30,7 @@ func (s *scene) pools(pools ...*v1alpha1.IPPool) *scene {
 		s.objects.Pools = append(s.objects.Pools, *pool)
 		if read, errs := convert.Pool(pool); len(errs) == 0 && read.CIDR.IsValid() {
 			s.records(ipam.Record{
-				Name: convert.RecordOfPool("system", read.Key), Block: read.CIDR, Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
+				Name: convert.RecordOfPool("system", read.Key), Block: read.Blocks()[0], AdditionalBlocks: read.Blocks()[1:], Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
 				Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
 			})
 		}
@@ -171,6 +171,42 @@ func TestMissingClassHasNoCandidates(t *testing.T) {
 	report := new(scene).pools(build.Pool("p").CIDR("10.0.0.0/28").Obj()).explains(t, build.Claim("team-a", "c").Class("none").Obj())
 	if len(report.Candidates)+len(report.Remedies) > 0 || report.PoolsUnread {
 		t.Errorf("got %+v", report)
+	}
+}
+
+// occupying returns a child pool of p that occupies ranges of 10.0.0.0/28.
+func occupying(ranges ...string) *v1alpha1.IPPool {
+	return build.Pool("o").CIDR("10.0.0.0/28").Occupies(ranges...).With(func(s *v1alpha1.IPPoolSpec) {
+		s.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}
+	}).Obj()
+}
+
+// TestPoolThatOccupiesRangesHoldsThemOfItsParent asks the parent and the pool itself for addresses.
+func TestPoolThatOccupiesRangesHoldsThemOfItsParent(t *testing.T) {
+	p := build.Pool("p").CIDR("10.0.0.0/28").Obj()
+	for name, c := range map[string]struct {
+		claim *v1alpha1.IPClaim
+		want  string
+	}{
+		"in an additional block":      {build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.9/32").Obj(), "InUse: 10.0.0.8/30 is held by IPPool o"},
+		"beside the ranges":           {build.Claim("team-a", "c").Pool("p").CIDR("10.0.0.15/32").Obj(), "Fits"},
+		"of the pool":                 {build.Claim("team-a", "c").Pool("o").CIDR("10.0.0.9/32").Obj(), "Fits"},
+		"of the pool, and not in it":  {build.Claim("team-a", "c").Pool("o").CIDR("10.0.0.15/32").Obj(), "OutsidePool"},
+		"a block that the parent has": {build.Claim("team-a", "c").Pool("p").Length(28).Obj(), "NoFreeBlock"},
+	} {
+		report := new(scene).pools(p, occupying("10.0.0.1-10.0.0.11")).explains(t, c.claim)
+		if len(report.Candidates) != 1 || !strings.HasPrefix(string(report.Candidates[0].Reason)+": "+report.Candidates[0].Message, c.want) {
+			t.Errorf("%s: got %+v, want %s", name, report.Candidates, c.want)
+		}
+	}
+	report := new(scene).pools(p, occupying("10.0.0.1-10.0.0.14")).explains(t, build.Claim("team-a", "c").Pool("p").Length(28).Obj())
+	helps(t, report, "delete the child pool o, which has 10.0.0.1/32 and 5 more blocks of pool p")
+	if text := strings.Join(report.Remedies, "\n"); strings.Count(text, "the child pool o") != 1 {
+		t.Errorf("the pool is named more than once:\n%s", text)
+	}
+	r := register.Build(&register.Objects{Pools: []v1alpha1.IPPool{*p, *occupying("10.0.0.4")}})
+	if got := fmt.Sprint(lineage(r, ipam.PoolNamed("o"))); !strings.HasPrefix(got, "[pool o (ranges of 10.0.0.0/28) pool p (10.0.0.0/28)") {
+		t.Errorf("the pools above it are %s", got)
 	}
 }
 

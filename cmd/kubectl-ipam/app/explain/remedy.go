@@ -123,6 +123,9 @@ func overlapped(record *register.Record, all []*register.Record) bool {
 // costs least.
 func release(c Candidate, record *register.Record) (cost int, how string) {
 	block := fmt.Sprintf("%s of %s", record.Block, c.pool.Key)
+	if n := len(record.Whole().AdditionalBlocks); n > 0 {
+		block = fmt.Sprintf("%s and %s of %s", record.Block, ipam.FormatCount(n, "more block"), c.pool.Key)
+	}
 	switch {
 	case record.State == ipam.StateCooling:
 		return 0, fmt.Sprintf("wait: %s is free again after %s", block, record.ReleaseAfter.UTC().Format("2006-01-02T15:04:05Z"))
