@@ -174,7 +174,8 @@ func newCreatePool(e *command.Env) *cobra.Command {
 		Short: "Make a pool, and print its CIDR",
 		Long: `Make a pool, and print its CIDR: a root pool with --cidr, or a child pool with --parent and
 --length, which is given a block of its parent. With --local it is the namespace's own, a
-LocalIPPool: only claims of the namespace are served from it.`,
+LocalIPPool: only claims of the namespace are served from it. With --occupies Ranges the pool
+holds only its ranges of the CIDR, and other pools can have the rest.`,
 		Example: `  # Give team-a a LocalIPPool with a /20 of core
   kubectl ipam create pool team-a --parent core --length 20 --local -n team-a
 
@@ -183,6 +184,9 @@ LocalIPPool: only claims of the namespace are served from it.`,
 
   # A root pool of host addresses
   kubectl ipam create pool rack-7 --cidr 192.0.2.0/24 --gateway 192.0.2.1 --dns 192.0.2.53 --class nodes
+
+  # A pool that holds only a range of a subnet
+  kubectl ipam create pool rack-8 --cidr 192.0.2.0/24 --occupies Ranges --range 192.0.2.128-192.0.2.159 --gateway 192.0.2.1
 
   # The manifest
   kubectl ipam create pool team-a --parent core --length 20 --dry-run=client -o yaml`,
@@ -291,6 +295,7 @@ func (p *poolMaking) bind(cmd *cobra.Command) {
 	flags.StringVar(&spec.RoutingDomain, "routing-domain", "", "name space in which root pools may not overlap (default \"default\")")
 	flags.StringSliceVar(&spec.ClassNames, "class", nil, "class that the pool backs; may be repeated")
 	flags.StringSliceVar(&spec.Ranges, "range", nil, "hand out only these: a range such as 10.0.0.10-10.0.0.20, a CIDR or an address; may be repeated")
+	flags.StringVar((*string)(&spec.Occupies), "occupies", "", "what it holds of its parent or routing domain: CIDR, or only the Ranges of --range, so that other pools can have the rest of --cidr (default CIDR)")
 	flags.StringSliceVar(&spec.Reserved, "reserved", nil, "never hand these out, written like --range; may be repeated")
 	flags.StringVar(&network.Gateway, "gateway", "", "gateway of the subnet; like all that follow, it makes this a pool of host addresses")
 	flags.Var(command.Length{Bits: &p.networkLength}, "network-length", "length of the subnet as hosts are configured (default: that of the pool)")
@@ -300,6 +305,7 @@ func (p *poolMaking) bind(cmd *cobra.Command) {
 	flags.Int32Var(&network.MTU, "mtu", 0, "size of the largest packet on the link, in bytes")
 	flags.Int32Var(&network.VLAN, "vlan", 0, "VLAN of the link, 1 to 4094")
 	command.Complete(cmd, "family", command.Families()...)
+	command.Complete(cmd, "occupies", string(v1alpha1.OccupiesCIDR), string(v1alpha1.OccupiesRanges))
 	command.CompleteWith(cmd, "parent", p.CompleteNames(&v1alpha1.IPPoolList{}))
 	command.CompleteWith(cmd, "class", p.CompleteNames(&v1alpha1.IPClassList{}))
 }
@@ -313,6 +319,8 @@ func (p *poolMaking) check() error {
 		return command.Coded(command.ExitUsage, fmt.Errorf("--parent=%s: only the parent of a namespace's own pool is a LocalIPPool: add --local", p.parent))
 	case err != nil:
 		return fmt.Errorf("--parent=%w", err)
+	case p.spec.Occupies == v1alpha1.OccupiesRanges && (p.spec.CIDR == "" || len(p.spec.Ranges) == 0):
+		return command.Coded(command.ExitUsage, fmt.Errorf("--occupies=Ranges needs the subnet and the ranges of it that the pool holds: set --cidr and --range"))
 	case p.hasNetwork() && p.subnetLength() == nil:
 		return command.Coded(command.ExitUsage, fmt.Errorf("--network-length is missing: set it to the length of the subnet's prefix"))
 	}
