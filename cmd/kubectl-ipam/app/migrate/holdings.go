@@ -102,7 +102,8 @@ func (h *holder) areLeaving(ctx context.Context, claims []*v1alpha1.IPClaim) (bo
 
 // isInTheWay reports whether a record has addresses of the block that a claim asks for.
 func isInTheWay(record *v1alpha1.IPAllocation, claim *v1alpha1.IPClaim) bool {
-	return record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && prefixAt(record.Spec.CIDR).Overlaps(prefixAt(claim.Spec.CIDR))
+	overlaps := func(cidr string) bool { return prefixAt(cidr).Overlaps(prefixAt(claim.Spec.CIDR)) }
+	return record.Spec.PoolRef.Name == claim.Spec.PoolRef.Name && slices.ContainsFunc(append([]string{record.Spec.CIDR}, record.Spec.AdditionalCIDRs...), overlaps)
 }
 
 // pools returns references to the pools of the register.

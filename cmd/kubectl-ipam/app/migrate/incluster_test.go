@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // objects reads the objects of a YAML stream.
@@ -131,6 +132,27 @@ func TestOverlappingPoolsAreSeparated(t *testing.T) {
 		"c/one": "10.0.0.0/25", "c/two": "10.0.0.0/25 two",
 	}
 	equal(t, want, got)
+}
+
+// TestPoolIsImportedBesideRangesThatAnotherOccupies has a pool of ours in the same subnet.
+func TestPoolIsImportedBesideRangesThatAnotherOccupies(t *testing.T) {
+	st := stateOf(t, "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: InClusterIPPool\nmetadata: {namespace: b, name: low}\nspec: {addresses: [10.0.0.0-10.0.0.63], prefix: 24}")
+	st.pools = []v1alpha1.Pool{build.Pool("ours").CIDR("10.0.0.0/24").Occupies("10.0.0.128-10.0.0.199").In("b")}
+	spec := newPlan(inCluster(), Options{}, st).pools[0].pool.PoolSpec()
+	if spec.CIDR != "10.0.0.0/26" || spec.RoutingDomain != "" {
+		t.Errorf("the pool gets %s in routing domain %q, want 10.0.0.0/26 in the default one", spec.CIDR, spec.RoutingDomain)
+	}
+}
+
+func TestAdditionalBlockOfRecordIsInTheWay(t *testing.T) {
+	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{
+		CIDR: "10.0.0.10/31", AdditionalCIDRs: []string{"10.0.0.12/30"}, PoolRef: &v1alpha1.PoolReference{Name: "p"},
+	}}
+	for cidr, want := range map[string]bool{"10.0.0.10/32": true, "10.0.0.13/32": true, "10.0.0.16/32": false} {
+		if got := isInTheWay(record, build.Claim("team", "c").Pool("p").CIDR(cidr).Obj()); got != want {
+			t.Errorf("%s: %t, want %t", cidr, got, want)
+		}
+	}
 }
 
 func TestPoolsOfOneSubnetCanBeImportedSeparately(t *testing.T) {

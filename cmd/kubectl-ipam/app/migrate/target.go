@@ -140,8 +140,11 @@ type occupied struct {
 func newSpaces(sources []*poolPlan, existing []v1alpha1.Pool) spaces {
 	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
 	for _, pool := range existing {
-		if prefix, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil && pool.PoolSpec().ParentRef == nil && isInDefault(pool) {
-			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{prefix, refOfPool(pool)})
+		if pool.PoolSpec().ParentRef != nil || !isInDefault(pool) {
+			continue
+		}
+		for _, block := range blocksOf(pool) {
+			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{block, refOfPool(pool)})
 		}
 	}
 	for _, pp := range sources {
@@ -151,6 +154,17 @@ func newSpaces(sources []*poolPlan, existing []v1alpha1.Pool) spaces {
 		}
 	}
 	return m
+}
+
+// blocksOf returns what a pool holds of its routing domain; its CIDR if its spec is not valid.
+func blocksOf(pool v1alpha1.Pool) []netip.Prefix {
+	if blocks := convert.BlocksOf(pool); blocks != nil {
+		return blocks
+	}
+	if cidr, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil {
+		return []netip.Prefix{cidr}
+	}
+	return nil
 }
 
 // place finds the CIDR and the routing domain of a pool, and takes them: its whole subnet. If
