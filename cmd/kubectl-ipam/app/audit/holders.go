@@ -74,7 +74,7 @@ func (p *Pool) object() Object {
 // hasRecord reports whether a record is what the pool holds, or what it held before its ranges were
 // edited.
 func (p *Pool) hasRecord(record *Record) bool {
-	isEarlier := p.Occupied != nil && record.IsStamped() && record.HolderUID == p.UID
+	isEarlier := p.Occupied != nil && record.HolderUID == p.UID
 	return isEarlier || slices.Equal(record.Blocks(), p.Blocks())
 }
 

@@ -208,7 +208,16 @@ func TestJudge(t *testing.T) {
 		}), nil},
 		"a record from before of another pool of that name": {occupying(func(s *Snapshot) {
 			s.edited("10.4.0.24/29").HolderUID = "another"
-		}), []string{"RecordWithoutHolder IPAllocation cadastre-system/ippool-edit.o"}},
+			s.hold("o", "x", "10.4.0.24/32")
+		}), []string{"BlockOutsidePool IPAllocation team/x-record", "RecordWithoutHolder IPAllocation cadastre-system/ippool-edit.o"}},
+		"two records of a pool that name no UID overlap": {occupying(func(s *Snapshot) {
+			s.edited("10.4.0.8/29").HolderUID = ""
+			s.record("ippool.o").HolderUID = ""
+		}), []string{"BlocksOverlap IPAllocation cadastre-system/ippool.o", "RecordWithoutHolder IPAllocation cadastre-system/ippool-edit.o"}},
+		"the only record is of another pool of that name": {occupying(func(s *Snapshot) {
+			s.edited("10.4.0.24/29").HolderUID = "another"
+			s.without("ippool.o")
+		}), []string{"HolderDiffersFromRecord IPPool o", "RecordWithoutHolder IPAllocation cadastre-system/ippool-edit.o"}},
 		"records of a pool that occupies its CIDR overlap": {func(s *Snapshot) {
 			r := *s.record("ippool.c")
 			r.Name.Name, r.UID, r.Block, r.HolderUID = "ippool-edit.c", "uid-edit", netip.MustParsePrefix("10.1.0.0/24"), ""

@@ -32,7 +32,7 @@ func (s *store) claim(pool, block string) {
 func occupying(name string, ranges ...string) v1alpha1.IPPool {
 	pool := build.Pool(name).CIDR("10.0.0.0/24").Occupies(ranges...).Obj()
 	pool.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "root"}
-	return recorded(pool, "10.0.0.0/24", 1000)
+	return recorded(pool, "10.0.0.0/24", 10)
 }
 
 // TestRecordOfSeveralBlocksHoldsEach has 10.0.0.10-10.0.0.19 in the three blocks of one record.
@@ -151,6 +151,27 @@ func TestAddressesBeforeTheirRecordAreWithheld(t *testing.T) {
 	}
 }
 
+func TestRecordOfEarlierPoolDoesNotCoverItsSuccessor(t *testing.T) {
+	s := &store{}
+	s.own(ipam.PoolNamed("root"), "a", "10.0.0.16/29")
+	s.own(ipam.PoolNamed("root"), "a", "10.0.0.24/29")
+	s.records[1].Spec.ClaimRef.UID = "of the pool before"
+	a := Build(&Objects{Pools: []v1alpha1.IPPool{*build.Pool("root").CIDR("10.0.0.0/24").Obj(), occupying("a", "10.0.0.16/28")}, Allocations: s.records}).Pool(ipam.PoolNamed("a"))
+	if got, _ := a.Usage(); got.Free != space.CountOf64(8) {
+		t.Errorf("%s addresses are free, want 8", got.Free)
+	}
+}
+
+// TestRootPoolHoldsEachBlockOfItsDomain has the record of a pool that is gone.
+func TestRootPoolHoldsEachBlockOfItsDomain(t *testing.T) {
+	s := &store{}
+	s.own(ipam.DomainNamed("lab", ipam.IPv4), "gone", "10.0.0.10/31", "10.0.0.12/30")
+	domain := Build(&Objects{Allocations: s.records}).Domains[0]
+	if got := domain.Overlapping(netip.MustParsePrefix("10.0.0.13/32")); len(got) != 1 || got[0].Block.String() != "10.0.0.12/30" {
+		t.Errorf("got %v, want the second block", got)
+	}
+}
+
 // TestScopedReadFindsAdditionalBlocks looks addresses up that lie in pools that occupy ranges, and beside
 // them. The pool e was edited: a record has addresses that it does not state any more.
 func TestScopedReadFindsAdditionalBlocks(t *testing.T) {
@@ -173,6 +194,11 @@ func TestScopedReadFindsAdditionalBlocks(t *testing.T) {
 		if diff := cmp.Diff(recordsAt(all, block), recordsAt(s.read(At(address), objects), block)); diff != "" {
 			t.Errorf("%s: (-among all +looked up)\n%s", address, diff)
 		}
+	}
+	s.asked = 0
+	s.read(At(netip.MustParseAddr("10.0.0.17")), objects)
+	if want := lengthsAtOnce + 4; s.asked != want { // with the records of both pools, and what they hold
+		t.Errorf("asked %d times for an additional block, want %d", s.asked, want)
 	}
 }
 

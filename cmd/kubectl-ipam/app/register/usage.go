@@ -182,7 +182,7 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 		}
 	}
 	add("not recorded for the pool yet", p.uncovered...)
-	if len(spec.Ranges) > 0 && p.Occupied == nil {
+	if len(spec.Ranges) > 0 {
 		var ranges []space.Range
 		for _, text := range spec.Ranges {
 			if r, err := convert.Span(nil, text); err == nil {

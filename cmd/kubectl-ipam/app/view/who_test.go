@@ -72,6 +72,7 @@ func TestWhoReportShowsHolders(t *testing.T) {
 func TestWhoReportShowsPoolsThatOccupyRanges(t *testing.T) {
 	o := (&objects{}).
 		pool(build.Pool("root").CIDR("10.0.0.0/24")).
+		pool(build.Pool("lab").CIDR("10.0.0.0/24").Domain("lab").Network(24, "10.0.0.1").Occupies("10.0.0.40-10.0.0.43", "10.0.0.48").Reserved("10.0.0.41", "10.0.0.44-10.0.0.47")).
 		occupied("root", "a", "10.0.0.0/24", "10.0.0.10-10.0.0.19", "10.0.0.10/31", "10.0.0.12/30", "10.0.0.16/30").
 		occupied("root", "b", "10.0.0.0/24", "10.0.0.32/30", "10.0.0.32/30").
 		held("a", "10.0.0.13/32", ipam.StateBound)
@@ -80,11 +81,18 @@ func TestWhoReportShowsPoolsThatOccupyRanges(t *testing.T) {
 		"10.0.0.19/32": {"root: 10.0.0.16/30 Carved", "a: 10.0.0.19/32 Free"},
 		"10.0.0.33/32": {"root: 10.0.0.32/30 Carved", "b: 10.0.0.33/32 Free"},
 		"10.0.0.20/32": {"root: 10.0.0.20/32 Free"},
+		"10.0.0.1/32":  {"root: 10.0.0.1/32 Free"}, // the gateway, which lab does not hold
+		"10.0.0.40/29": {"root: 8 addresses Free", "lab: 10.0.0.41 Withheld: reserved", "lab: 3 addresses Free"},
 		"10.0.0.16/28": {"root: 10.0.0.16/30 Carved", "root: 12 addresses Free", "a: 4 addresses Free"},
 	} {
-		got := rowsOf(NewWhoReport(o.build(), netip.MustParsePrefix(asked), math.MaxInt))
-		if diff := cmp.Diff(want, got); diff != "" {
+		report := NewWhoReport(o.build(), netip.MustParsePrefix(asked), math.MaxInt)
+		if diff := cmp.Diff(want, rowsOf(report)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", asked, diff)
+		}
+		for _, place := range report.Places {
+			if len(place.rows(report.now)) == 0 {
+				t.Errorf("%s: pool %s is listed, and has none of the addresses", asked, place.Pool.Name)
+			}
 		}
 	}
 }

@@ -56,6 +56,11 @@ func TestAddressHistoryIsSortedAndLimited(t *testing.T) {
 			for _, entry := range h.Entries {
 				got = append(got, fmt.Sprintf("%02d %s", entry.Time.Hour(), entry.Action))
 			}
+			for i := range h.Entries {
+				if e := &h.Entries[i]; len(e.AdditionalBlocks) > 0 && historyCells(e, false)[2].Text != "192.0.2.10/31 and 2 more" {
+					t.Errorf("the blocks are shown as %q", historyCells(e, false)[2].Text)
+				}
+			}
 			if diff := cmp.Diff(c.want, got); diff != "" || h.Omitted != c.omitted {
 				t.Errorf("%d are omitted, want %d; entries (-want +got):\n%s", h.Omitted, c.omitted, diff)
 			}
