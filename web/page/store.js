@@ -65,7 +65,7 @@ export class Store {
 
   #strings = new Map()
   #blocksOf = new Map() // by pool: a set of blocks
-  #ownBlock = new Map() // by pool: the block that is its space
+  #ownBlocks = new Map() // by pool: a set of the blocks that are its space
   #children = new Map() // by pool: a set of the ids of pools that name it as their parent
   #seen = null // the ids that have been received while a state is being received
   #listeners = new Set()
@@ -122,9 +122,9 @@ export class Store {
     return this.#children.get(pool) ?? []
   }
 
-  /** Returns the block that is a pool's space, or undefined. */
+  /** Returns the block that is a pool's space, or undefined. Of several it returns the one that came first. */
   ownBlock(pool) {
-    return this.#ownBlock.get(pool)
+    return this.#ownBlocks.get(pool)?.values().next().value
   }
 
   /**
@@ -180,7 +180,7 @@ export class Store {
 
   #index(block) {
     addTo(this.#blocksOf, block.pool, block)
-    if (block.child) this.#ownBlock.set(block.child, block)
+    addTo(this.#ownBlocks, block.child, block)
     this.#countFacets(block, 1)
   }
 
@@ -188,7 +188,8 @@ export class Store {
     this.blocks.delete(block.id)
     const of = this.#blocksOf.get(block.pool)
     if (of?.delete(block) && of.size === 0) this.#blocksOf.delete(block.pool)
-    if (this.#ownBlock.get(block.child) === block) this.#ownBlock.delete(block.child)
+    const own = this.#ownBlocks.get(block.child)
+    if (own?.delete(block) && own.size === 0) this.#ownBlocks.delete(block.child)
     this.#countFacets(block, -1)
   }
 

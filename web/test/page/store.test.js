@@ -18,6 +18,17 @@ test('the first state is stored, and is complete at ready', () => {
   assert.deepEqual(deltas.map((d) => [d.first, d.ready]), [[true, false], [true, false], [true, false], [true, false], [true, true]])
 })
 
+test('a pool has its space while one of its blocks is left', () => {
+  const store = storeWith()
+  const own = (id, cidr) => block(id, cidr, { pool: 'IPPool/core', child: 'IPPool/parts' })
+  store.apply({ type: 'blocks', blocks: [own('uid', '10.2.0.0/30'), own('uid/10.2.0.8/31', '10.2.0.8/31')] })
+  assert.equal(store.ownBlock('IPPool/parts').id, 'uid')
+  store.apply({ type: 'gone', blocks: ['uid'] })
+  assert.equal(store.ownBlock('IPPool/parts').id, 'uid/10.2.0.8/31')
+  store.apply({ type: 'gone', blocks: ['uid/10.2.0.8/31'] })
+  assert.equal(store.ownBlock('IPPool/parts'), undefined)
+})
+
 test('addresses are read once', () => {
   const store = storeWith()
   const { from, to, family, since } = store.blocks.get('web')
