@@ -202,6 +202,16 @@ func TestScopedReadFindsAdditionalBlocks(t *testing.T) {
 	}
 }
 
+func TestScopedReadFindsRecordsOfRootPool(t *testing.T) {
+	s := &store{}
+	s.own(ipam.DomainNamed("default", ipam.IPv4), "p", "10.0.0.10/31", "10.0.0.12/30")
+	p := recorded(build.Pool("p").CIDR("10.0.0.0/24").Occupies("10.0.0.10-10.0.0.15").Obj(), "10.0.0.0/24", 10)
+	r := s.read(At(netip.MustParseAddr("10.0.0.13")), Objects{Pools: []v1alpha1.IPPool{p}})
+	if got := r.Domains[0].Overlapping(netip.MustParsePrefix("10.0.0.13/32")); len(got) != 1 {
+		t.Errorf("found %d records, want 1", len(got))
+	}
+}
+
 func TestScopeOfPoolHasItsOwnRecords(t *testing.T) {
 	s := &store{}
 	s.own(ipam.PoolNamed("root"), "a", "10.0.0.16/29")

@@ -81,8 +81,8 @@ const (
 
 // At returns the scope of the records that contain an address: for each pool that contains the
 // address, the record of the child pool in which it lies, else the record of the block in which
-// it lies. Child pools that occupy ranges of a CIDR with the address may have it or not: At selects
-// their records by their holder, and goes on.
+// it lies. A pool that occupies ranges of a CIDR with the address may have it or not: At selects
+// its records by their holder, and goes on.
 //
 // A block that overlaps another one of its pool, or is larger than its pool, may be missing:
 // no such block is handed out. A block that was recorded since the operator wrote the status of
@@ -141,10 +141,8 @@ func selectAt(all []*Pool, address netip.Addr) (selectors, []*Pool) {
 		if !pool.CIDR.IsValid() || !pool.CIDR.Contains(address) {
 			continue
 		}
-		for _, child := range all {
-			if child.Home == pool.Key && child.Occupied != nil && child.CIDR.Contains(address) {
-				result.add(ofHolder(child.Key.Name))
-			}
+		if pool.Occupied != nil {
+			result.add(ofHolder(pool.Key.Name))
 		}
 		isSmall := pool.HasStatus() && pool.Object.PoolStatus().Allocations <= fewRecords
 		switch child := childAt(pool, all, address); {

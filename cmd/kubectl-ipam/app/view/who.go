@@ -157,9 +157,16 @@ func sharedBy(r *register.Register, asked netip.Prefix) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// placeOfDomain returns the records of root pools that are gone, or that the caller cannot read.
+// placeOfDomain returns the records of root pools that are gone, that the caller cannot read, or that do
+// not state the addresses any more: what a pool occupied before an edit.
 func placeOfDomain(report *WhoReport, domain *register.Domain, asked netip.Prefix) Place {
-	hasPool := func(record *register.Record) bool { return record.Child != nil }
+	hasPool := func(record *register.Record) bool {
+		common := record.Block
+		if common.Bits() < asked.Bits() {
+			common = asked
+		}
+		return record.Child != nil && record.Child.Overlaps(common)
+	}
 	records := slices.DeleteFunc(domain.Overlapping(asked), hasPool)
 	return Place{RoutingDomain: domain.Name(), Blocks: heldBlocks(nil, listed(report, records))}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
@@ -93,6 +94,28 @@ func TestWhoReportShowsPoolsThatOccupyRanges(t *testing.T) {
 			if len(place.rows(report.now)) == 0 {
 				t.Errorf("%s: pool %s is listed, and has none of the addresses", asked, place.Pool.Name)
 			}
+		}
+	}
+}
+
+// TestWhoReportShowsWhatRootPoolOccupiedBeforeEdit has a record of a pool with more than the pool states.
+func TestWhoReportShowsWhatRootPoolOccupiedBeforeEdit(t *testing.T) {
+	o := (&objects{}).pool(build.Pool("p").CIDR("10.0.0.0/24").Occupies("10.0.0.16/29"))
+	for pool, block := range map[string]string{"p": "10.0.0.16/28", "gone": "10.9.0.0/24"} {
+		o.Allocations = append(o.Allocations, convert.Allocation(ipam.Record{
+			Pool: ipam.DomainNamed("default", ipam.IPv4), Block: netip.MustParsePrefix(block), Holder: convert.HolderOfPool(ipam.PoolNamed(pool)),
+			Purpose: ipam.PurposePool, State: ipam.StateBound,
+		}))
+	}
+	for asked, want := range map[string][]string{
+		"10.0.0.17/32": {"p: 10.0.0.17/32 Free"},
+		"10.0.0.25/32": {"-: 10.0.0.16/28 Carved"},
+		"10.0.0.0/24":  {"p: 8 addresses Free"},
+		"10.0.0.40/32": nil,
+		"10.9.0.1/32":  {"-: 10.9.0.0/24 Carved"},
+	} {
+		if diff := cmp.Diff(want, rowsOf(NewWhoReport(o.build(), netip.MustParsePrefix(asked), math.MaxInt))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", asked, diff)
 		}
 	}
 }
