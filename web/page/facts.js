@@ -107,7 +107,7 @@ function ofPool(store, id, now) {
   const args = poolArgs(pool)
   return {
     ...blank, kind: pool.kind === 'LocalIPPool' ? 'Local pool' : 'Pool', title: poolName(id), state: own?.drained ? 'drained' : '', stateText: pool.phase,
-    copy: cidr, facts: known([['Addresses', [cidr]], ...poolFacts(store, pool, now)]), notes, usage: usageOf(pool),
+    copy: cidr, facts: known([['Addresses', [pool.first ? `ranges of ${cidr}` : cidr]], ...poolFacts(store, pool, now)]), notes, usage: usageOf(pool),
     commands: [ipam('tree', ...args), ipam('free', ...args), ipam('map', ...args)], pool: id, who: '',
   }
 }

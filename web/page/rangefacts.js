@@ -5,6 +5,7 @@ import { blank } from './facts.js'
 import { compareAddresses } from './list.js'
 import { poolLink } from './places.js'
 import { format, formatRange, prefixesOf } from './ranges.js'
+import { NOT_OF_POOL } from './store.js'
 import { keyOf } from './strips.js'
 import { count, counted, holderName } from './words.js'
 
@@ -40,12 +41,13 @@ export function blocksSection(store, range) {
   return { title: 'Blocks in it and around it', lines: lines.length > 0 ? lines : [['There is none that you may read.']] }
 }
 
-// Returns the smallest pools that contain the whole range, one for each routing domain, if it is
+// Returns the smallest pools that hold the whole range, one for each routing domain, if it is
 // free there.
 function freeIn(store, range) {
   const smallest = new Map()
   for (const pool of store.pools.values()) {
     if (pool.from == null || pool.family !== range.family || pool.from > range.from || pool.to < range.to) continue
+    if (pool.spans.some((span) => span.reason === NOT_OF_POOL && overlap({ ...span, family: range.family }, range))) continue
     const other = smallest.get(pool.domain)
     if (!other || other.to - other.from > pool.to - pool.from) smallest.set(pool.domain, pool)
   }

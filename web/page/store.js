@@ -48,6 +48,9 @@ const CHANGING = ['pool', 'domain', 'cidr', 'state', 'child', 'drained', 'termin
  * @property {[object|null, object|null][]} waiting
  */
 
+/** The reason of spans that a pool does not hold: they lie between its ranges, and others can hold them. */
+export const NOT_OF_POOL = 'not of this pool'
+
 /** Holds the register. */
 export class Store {
   pools = new Map()
@@ -155,7 +158,7 @@ export class Store {
   #putPool(said, delta) {
     this.#seen?.add(said.id)
     const before = this.pools.get(said.id) ?? null
-    const range = said.cidr ? rangeOf(said.cidr) : null
+    const range = said.first ? rangeOf(said.first, said.last) : said.cidr ? rangeOf(said.cidr) : null
     const pool = { classes: [], withheld: [], labels: {}, parent: '', cidr: '', domain: '', usage: null, limits: null, ...said }
     pool.from = range?.from ?? null
     pool.to = range?.to ?? null

@@ -23,6 +23,12 @@ test('a block', () => {
   assert.deepEqual(d.commands, ['kubectl ipam who 10.1.2.0/24', 'kubectl get ipallocation -n team-a web-x -o yaml'])
 })
 
+test('a pool of ranges', () => {
+  const store = storeWith()
+  store.apply({ type: 'pools', pools: [pool('IPPool/parts', { cidr: '10.1.0.0/16', first: '10.1.4.10', last: '10.1.4.19' })] })
+  assert.equal(fact(describe(store, 'p:IPPool/parts', NOW), 'Addresses'), 'ranges of 10.1.0.0/16')
+})
+
 test('a block that cannot be released here has no button', () => {
   assert.equal(describe(storeWith(), 'b:db', NOW).release, null, 'an IPAddressClaim')
   const store = storeWith()

@@ -23,6 +23,16 @@ test('a range that is held, withheld, carved or partly so is not free', () => {
   }
 })
 
+test('an address that a pool of ranges does not hold is free in the pool around it', () => {
+  const store = storeWith()
+  store.apply({ type: 'pools', pools: [pool('IPPool/parts', {
+    cidr: '10.1.0.0/16', first: '10.1.4.10', last: '10.1.4.19', parent: 'IPPool/west', withheld: [{ from: '10.1.4.14', to: '10.1.4.15', reason: 'not of this pool' }],
+  })] })
+  for (const [text, want] of [['10.1.4.11', 'parts'], ['10.1.4.14', 'west'], ['10.1.4.9', 'west'], ['10.1.4.20', 'west']]) {
+    assert.deepEqual(fact(said(text, store), 'Free in'), [want], text)
+  }
+})
+
 test('a free range of a length that is not handed out cannot be claimed', () => {
   const d = said('10.1.3.4')
   assert.deepEqual([d.kind, d.title, d.stateText, d.claimable], ['Address', '10.1.3.4', 'free', []])

@@ -104,6 +104,13 @@ test('a pool whose usage alone has changed is not drawn again', () => {
   assert.deepEqual(taken[2], [['p:IPPool/west'], []])
 })
 
+test('a pool of ranges is drawn from its first to its last address', () => {
+  const drawn = new Drawn(firstState())
+  drawn.say({ type: 'pools', pools: [pool('IPPool/parts', { cidr: '10.1.0.0/16', first: '10.1.4.10', last: '10.1.4.19', parent: 'IPPool/west' })] })
+  const { from, to, parent } = drawn.strips.get('p:IPPool/parts')
+  assert.deepEqual([from, to, parent], [0x0a01040an, 0x0a010413n, 'p:IPPool/west'])
+})
+
 test('withheld spans follow their pool', () => {
   const drawn = new Drawn(firstState())
   drawn.say({ type: 'pools', pools: [pool('IPPool/core', { cidr: '10.0.0.0/8', withheld: [] })] })

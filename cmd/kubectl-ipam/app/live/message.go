@@ -48,10 +48,14 @@ type Pool struct {
 	Name      string `json:"name"`
 	// Known is false for a pool that is only mentioned: it does not exist, or cannot be read.
 	// Then only the fields above and its family are set.
-	Known         bool              `json:"known"`
-	Domain        string            `json:"domain"`
-	Family        int               `json:"family"`
-	CIDR          string            `json:"cidr"`
+	Known  bool   `json:"known"`
+	Domain string `json:"domain"`
+	Family int    `json:"family"`
+	CIDR   string `json:"cidr"`
+	// First and Last are the first and the last address of a pool that occupies ranges of its CIDR;
+	// empty for any other pool.
+	First         string            `json:"first"`
+	Last          string            `json:"last"`
 	Parent        string            `json:"parent"`
 	Phase         string            `json:"phase"`
 	Message       string            `json:"message"`

@@ -133,7 +133,7 @@ func (l *Live) updatePool(change *Change, pool *register.Pool, isCounted bool) {
 	s := &l.state
 	now, was := poolMessage(pool), s.shown.pools[pool.Key]
 	if was != nil {
-		if was.Domain != now.Domain || was.CIDR != now.CIDR || !slices.Equal(was.Withheld, now.Withheld) {
+		if was.Domain != now.Domain || was.CIDR != now.CIDR || was.First != now.First || was.Last != now.Last || !slices.Equal(was.Withheld, now.Withheld) {
 			maps.Copy(s.changed, s.held[pool.Key])
 			s.used[pool.Key] = true
 		}

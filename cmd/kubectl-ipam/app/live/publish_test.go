@@ -194,7 +194,7 @@ func TestSubscriberStateMatchesFreshSubscription(t *testing.T) {
 func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	n := random.IntN(6)
 	root, child := fmt.Sprint("root-", n%3), fmt.Sprint("child-", n)
-	switch random.IntN(15) {
+	switch random.IntN(16) {
 	case 0:
 		stored.put(t, l, build.Pool(root).CIDR(fmt.Sprintf("10.%d.0.0/16", n%3)).Domain([]string{"default", "lab"}[random.IntN(2)]).
 			Reserved(fmt.Sprintf("10.%d.%d.0/24", n%3, random.IntN(4))).Classes("small").Obj())
@@ -215,9 +215,11 @@ func change(t *testing.T, l *Live, random *rand.Rand, stored objects) {
 	case 10:
 		stored.put(t, l, build.Pool(fmt.Sprint("own-", n)).CIDR("172.16.0.0/24").In("team"))
 	case 12:
-		pool := build.Pool("ranges").CIDR("10.1.0.0/16").Occupies("10.1.200.0/30", "10.1.200.8-10.1.200.13").Obj()
+		pool := build.Pool("ranges").CIDR("10.1.0.0/16").Occupies("10.1.200.0/30", fmt.Sprintf("10.1.200.8-10.1.200.%d", 8+n)).Obj()
 		pool.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "root-1"}
 		stored.put(t, l, pool)
+	case 14:
+		stored.put(t, l, claimed("ranges", fmt.Sprint("in-ranges-", n), fmt.Sprintf("10.1.200.%d/32", 8+n)))
 	case 13:
 		own := allocation(ipam.PoolNamed("root-1"), "of-ranges", "10.1.200.0/30", convert.HolderOfPool(ipam.PoolNamed("ranges")))
 		own.Spec.AdditionalCIDRs = []string{"10.1.200.8/30", "10.1.200.12/31"}
@@ -238,13 +240,13 @@ func TestRecordOfSeveralBlocksIsShownAsEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, l := objects{}, newLive(clock.RealClock{})
 		stored.put(t, l, build.Pool("root").CIDR("10.1.0.0/24").Obj())
-		pool := build.Pool("a").CIDR("10.1.0.0/24").Occupies("10.1.0.10-10.1.0.19").Obj()
+		pool := build.Pool("a").CIDR("10.1.0.0/24").Occupies("10.1.0.10-10.1.0.13", "10.1.0.16-10.1.0.19").Obj()
 		pool.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "root"}
 		stored.put(t, l, pool)
 		subscription := l.Subscribe()
 		f := followerOf(subscription)
 		own := allocation(ipam.PoolNamed("root"), "of-a", "10.1.0.10/31", convert.HolderOfPool(ipam.PoolNamed("a")))
-		own.Spec.AdditionalCIDRs = []string{"10.1.0.12/30", "10.1.0.16/30"}
+		own.Spec.AdditionalCIDRs = []string{"10.1.0.12/31", "10.1.0.16/30"}
 		stored.put(t, l, own)
 		follow := func() *follower {
 			time.Sleep(usageEvery)
@@ -259,15 +261,15 @@ func TestRecordOfSeveralBlocksIsShownAsEach(t *testing.T) {
 			got = append(got, fmt.Sprint(strings.TrimPrefix(id, string(own.UID)), " ", block.CIDR, " ", block.Pool, " ", block.Child))
 		}
 		slices.Sort(got)
-		want := []string{" 10.1.0.10/31 IPPool/root IPPool/a", "/10.1.0.12/30 10.1.0.12/30 IPPool/root IPPool/a", "/10.1.0.16/30 10.1.0.16/30 IPPool/root IPPool/a"}
+		want := []string{" 10.1.0.10/31 IPPool/root IPPool/a", "/10.1.0.12/31 10.1.0.12/31 IPPool/root IPPool/a", "/10.1.0.16/30 10.1.0.16/30 IPPool/root IPPool/a"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("blocks (-want +got):\n%s", diff)
 		}
-		if usage := f.pools["IPPool/root"].Usage; usage.Carved != "10" || usage.Free != "246" {
-			t.Errorf("the parent has the usage %+v, want 10 carved and 246 free", usage)
+		if usage := f.pools["IPPool/root"].Usage; usage.Carved != "8" || usage.Free != "248" {
+			t.Errorf("the parent has the usage %+v, want 8 carved and 248 free", usage)
 		}
-		if a := f.pools["IPPool/a"]; a.Usage.Total != "10" || fmt.Sprint(a.Withheld) != "[{10.1.0.0 10.1.0.9 not of this pool} {10.1.0.20 10.1.0.255 not of this pool}]" {
-			t.Errorf("the pool has the usage %+v, and the withheld %v", a.Usage, a.Withheld)
+		if a := f.pools["IPPool/a"]; a.Usage.Total != "8" || a.First != "10.1.0.10" || a.Last != "10.1.0.19" || fmt.Sprint(a.Withheld) != "[{10.1.0.14 10.1.0.15 not of this pool}]" {
+			t.Errorf("the pool has the usage %+v, reaches from %s to %s, and withholds %v", a.Usage, a.First, a.Last, a.Withheld)
 		}
 		stored.remove(t, l, string(own.UID))
 		if left := follow().blocks; len(left) > 0 {

@@ -45,14 +45,27 @@ func poolMessage(pool *register.Pool) Pool {
 	message.Limits = limitsOf(pool.Limit)
 	if pool.CIDR.IsValid() {
 		message.CIDR, message.MinLength, message.MaxLength = pool.CIDR.String(), pool.Lengths.Min, pool.Lengths.Max
-		for _, r := range pool.Outside() {
-			message.Withheld = append(message.Withheld, Withheld{From: r.From.String(), To: r.To.String(), Reason: "not of this pool"})
-		}
+		message.addRanges(pool)
 		for _, w := range pool.WithheldIn(pool.CIDR) {
 			message.Withheld = append(message.Withheld, Withheld{From: w.From.String(), To: w.To.String(), Reason: w.Reason})
 		}
 	}
 	return message
+}
+
+// addRanges adds the first and the last address of a pool that occupies ranges of its CIDR, and what it
+// does not hold between them.
+func (p *Pool) addRanges(pool *register.Pool) {
+	if pool.Occupied == nil {
+		return
+	}
+	span := pool.Span()
+	p.First, p.Last = span.From.String(), span.To.String()
+	for _, r := range pool.Outside() {
+		if span.From.Less(r.From) && r.To.Less(span.To) {
+			p.Withheld = append(p.Withheld, Withheld{From: r.From.String(), To: r.To.String(), Reason: "not of this pool"})
+		}
+	}
 }
 
 func limitsOf(limit ipam.Limit) *Limits {
