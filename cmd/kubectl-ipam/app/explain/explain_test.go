@@ -204,6 +204,14 @@ func TestPoolThatOccupiesRangesHoldsThemOfItsParent(t *testing.T) {
 	if text := strings.Join(report.Remedies, "\n"); strings.Count(text, "the child pool o") != 1 {
 		t.Errorf("the pool is named more than once:\n%s", text)
 	}
+	edited := new(scene).pools(p, occupying("10.0.0.1-10.0.0.14"))
+	edited.records(ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "before-the-edit"}, Block: netip.MustParsePrefix("10.0.0.0/32"), AdditionalBlocks: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/31")},
+		Pool: ipam.PoolNamed("p"), Holder: convert.HolderOfPool(ipam.PoolNamed("o")), Purpose: ipam.PurposePool, State: ipam.StateBound,
+	})
+	if text := strings.Join(edited.explains(t, build.Claim("team-a", "c").Pool("p").Length(31).Obj()).Remedies, "\n"); strings.Count(text, "the child pool o") != 1 {
+		t.Errorf("a record is named that makes no room, because another one has its second block:\n%s", text)
+	}
 	r := register.Build(&register.Objects{Pools: []v1alpha1.IPPool{*p, *occupying("10.0.0.4")}})
 	if got := fmt.Sprint(lineage(r, ipam.PoolNamed("o"))); !strings.HasPrefix(got, "[pool o (ranges of 10.0.0.0/28) pool p (10.0.0.0/28)") {
 		t.Errorf("the pools above it are %s", got)

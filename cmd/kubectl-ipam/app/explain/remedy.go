@@ -79,8 +79,10 @@ func releases(c Candidate, length int) []string {
 		if !record.IsFirst() || overlapped(record, c.pool.Records) {
 			continue // after its release, another record would still hold it
 		}
-		isWithheld := func(block netip.Prefix) bool { return !empty.IsFree(block) }
-		blocks := slices.DeleteFunc(record.Whole().Blocks(), isWithheld)
+		isKept := func(block netip.Prefix) bool { // withheld, or still held by another record
+			return !empty.IsFree(block) || block != record.Block && len(c.pool.Overlapping(block)) > 1
+		}
+		blocks := slices.DeleteFunc(record.Whole().Blocks(), isKept)
 		for _, block := range blocks {
 			used.Release(block)
 		}
