@@ -41,7 +41,7 @@ func (a *Allocator) wrapEarlierAttempt(order Order, err error) error {
 		return err
 	}
 	for _, record := range a.Ledger.HeldBy(order.Holder) {
-		if record.State == ipam.StateBound && record.Block == taken.Overlap {
+		if record.State == ipam.StateBound && slices.Contains(record.Blocks(), taken.Overlap) {
 			return fmt.Errorf("%s is recorded for %s: %w", record.Block, order.Holder, ipam.ErrEarlierAttempt)
 		}
 	}

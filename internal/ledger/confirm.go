@@ -109,7 +109,7 @@ func (l *Ledger) CheckConfirmed(record ipam.Record) error {
 	if errors.Is(err, ErrLost) {
 		b := l.poolViews[e.pool()]
 		rival, overlap := b.rival(e)
-		return b.takenError(rival, overlap, e.block)
+		return b.takenError(rival, overlap, e.partIn(overlap))
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func (l *Ledger) Conflict(record ipam.Record) *ipam.TakenError {
 	}
 	b := l.poolViews[e.pool()]
 	if other, overlap := b.conflict(e, l.options.Clock.Now()); other != nil {
-		return b.takenError(other, overlap, e.block)
+		return b.takenError(other, overlap, e.partIn(overlap))
 	}
 	return nil
 }

@@ -84,6 +84,16 @@ func (e *entry) hasBlocks(blocks []netip.Prefix) bool {
 	return len(blocks) > 0 && e.block == blocks[0] && slices.Equal(e.additionalBlocks(), blocks[1:])
 }
 
+// partIn returns the block of a record that overlaps a block of another one.
+func (e *entry) partIn(overlap netip.Prefix) netip.Prefix {
+	for part := range e.all() {
+		if part.block.Overlaps(overlap) {
+			return part.block
+		}
+	}
+	return e.block
+}
+
 // usage returns the usage by a record.
 func (e *entry) usage() ipam.Usage {
 	return ipam.UsageOf(e.block).Add(ipam.UsageOf(e.additionalBlocks()...))

@@ -148,9 +148,12 @@ func TestOwnRecordsOfOneStoredPoolAreNoRivals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newListedLedger(t)
 			show(t, l, ownRecord(ranges, "a", "1", "10.9.0.0/30", "10.9.0.8/29"), c.second)
-			_, isTaken := errors.AsType[*ipam.TakenError](l.CheckConfirmed(recordOf(t, c.second)))
+			taken, isTaken := errors.AsType[*ipam.TakenError](l.CheckConfirmed(recordOf(t, c.second)))
 			if isTaken != c.isRival {
 				t.Errorf("it is %t that it has lost, want %t", isTaken, c.isRival)
+			}
+			if isTaken && !taken.Block.Overlaps(taken.Overlap) {
+				t.Errorf("%v, want blocks that overlap", taken)
 			}
 		})
 	}

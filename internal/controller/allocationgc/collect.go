@@ -44,8 +44,9 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 // and the edit is not recorded yet.
 func (c *Controller) isOwn(obj v1alpha1.Pool, record ipam.Record) bool {
 	blocks := convert.BlocksOf(obj)
-	if blocks == nil {
-		return obj.PoolSpec().CIDR == record.Block.String()
+	if blocks == nil { // it waits for its CIDR, or cannot be read
+		spec := obj.PoolSpec()
+		return spec.CIDR == record.Block.String() || spec.Occupies == v1alpha1.OccupiesRanges
 	}
 	if slices.Equal(blocks, record.Blocks()) {
 		return true

@@ -35,6 +35,11 @@ func TestRecordIsHeldByObjectNamingIt(t *testing.T) {
 		pool.UID, pool.Spec.CIDR = uid, cidr
 		return pool
 	}
+	ranges := func(texts ...string) client.Object {
+		pool := pool("uid", "10.0.0.0/16").(*v1alpha1.LocalIPPool)
+		pool.Spec.Occupies, pool.Spec.Ranges = v1alpha1.OccupiesRanges, texts
+		return pool
+	}
 	ofClaim := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"})
 	ofPool := convert.HolderOfPool(ipam.PoolKey{Kind: ipam.PoolKindLocalIPPool, Namespace: "team", Name: "a"})
 	other := ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: "a"}
@@ -54,6 +59,8 @@ func TestRecordIsHeldByObjectNamingIt(t *testing.T) {
 		"a pool of its CIDR":                                  {ofPool, "uid", pool("uid", "10.0.0.0/24"), true},
 		"a pool of its CIDR, of a record without UID":         {ofPool, "", pool("uid", "10.0.0.0/24"), true},
 		"a pool of another CIDR":                              {ofPool, "uid", pool("uid", "10.0.1.0/24"), false},
+		"a pool of its range":                                 {ofPool, "uid", ranges("10.0.0.0/24"), true},
+		"a pool of ranges that cannot be read":                {ofPool, "uid", ranges("here"), true},
 		"the next pool of the name":                           {ofPool, "uid", pool("next", "10.0.0.0/24"), false},
 		"a pool that is gone":                                 {ofPool, "uid", nil, false},
 		"an object of a kind that is not known at the moment": {other, "uid", nil, true},

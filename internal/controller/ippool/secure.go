@@ -34,7 +34,7 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 	s.record, s.open = state.Record, state.Open && s.pool.Occupied != nil
 	switch {
 	case state.Rival != nil:
-		return &ipam.TakenError{Block: s.pool.CIDR, Pool: s.pool.Home, Holder: state.Rival.Holder, Overlap: state.Rival.Block}
+		return c.Allocator.CheckConfirmed(state.Record)
 	case !state.Recorded || !state.Record.MayBeOf(string(s.obj.GetUID())):
 		if err := c.carveOrYield(ctx, s); err != nil {
 			return err
