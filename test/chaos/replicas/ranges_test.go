@@ -120,8 +120,8 @@ func (w *world) expectCovered(ctx context.Context) {
 	claims := w.claims(ctx, "border")
 	held := map[string][]netip.Prefix{}
 	for _, own := range w.records(ctx, cluster.Namespace) {
-		record, unreadable := convert.Record(&own)
-		Expect(unreadable).To(BeNil())
+		record, err := convert.RecordOf(&own)
+		Expect(err).NotTo(HaveOccurred())
 		held[record.Holder.Name] = append(held[record.Holder.Name], record.Blocks()...)
 	}
 	for _, left := range held["left"] {
