@@ -73,6 +73,10 @@ func (a *Allocator) Resolve(ctx context.Context, req ipam.Request) (inventory.Re
 	return res, err
 }
 
+// maxFormer bounds the own records that a pool has from before edits of its ranges, as blocks of them
+// are in use: each is looked at when a block of the pool is confirmed.
+const maxFormer = 8
+
 // PoolOrder returns the order for a pool's own CIDR; the caller sets the origin and the holder's
 // UID. The error is a *ipam.MissingError or *ipam.PolicyError about the parent.
 func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
@@ -89,10 +93,21 @@ func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
 	order.Edit = a.Catalog.RecordOfEdit(pool)
 	var err error
 	order.Resolution, err = a.Catalog.ResolvePool(pool)
-	if err == nil && pool.Occupied != nil && !a.PoolRanges {
-		err = &ipam.PolicyError{Field: "spec.occupies", Value: v1alpha1.OccupiesRanges, Remedy: "the feature gate PoolRanges is off: leave it out, or have --feature-gates=PoolRanges=true set on all replicas"}
+	if err == nil && pool.Occupied != nil {
+		err = a.checkRanges(pool)
 	}
 	return order, err
+}
+
+// checkRanges returns a *ipam.PolicyError if a pool that occupies its ranges cannot get a record now.
+func (a *Allocator) checkRanges(pool ipam.Pool) error {
+	switch former := len(a.Catalog.PoolState(pool).Former); {
+	case former >= maxFormer:
+		return &ipam.PolicyError{Field: "spec.ranges", Value: former, Remedy: "the pool has as many IPAllocations from before earlier edits, of which blocks are in use: wait until these are released, or include them again"}
+	case !a.PoolRanges:
+		return &ipam.PolicyError{Field: "spec.occupies", Value: v1alpha1.OccupiesRanges, Remedy: "the feature gate PoolRanges is off: leave it out, or have --feature-gates=PoolRanges=true set on all replicas"}
+	}
+	return nil
 }
 
 // withRecordName returns the order with the name of the record that it makes first.

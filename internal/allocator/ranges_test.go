@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -33,6 +34,30 @@ func TestRangesAreOccupiedOnlyIfFeatureIsOn(t *testing.T) {
 			t.Fatalf("got %v, want that spec.occupies is refused", err)
 		}
 		rows = append(rows, messages.Row{Object: "IPPool", On: messages.CreateOrUpdate, Answer: messages.Invalid, Message: policy.Field + ": " + policy.Remedy})
+	})
+	messages.Golden(t, rows)
+}
+
+func TestEditsWaitUntilFormerRecordsAreReleased(t *testing.T) {
+	var rows []messages.Row
+	runNamedOnReplica(t, "many", func(t *testing.T, a *Allocator, _ *steady) {
+		for n := range maxFormer + 1 {
+			pool := rangesOf(fmt.Sprintf("10.9.0.%d/32", n))
+			pool.Spec.UID = "1"
+			order, err := a.PoolOrder(pool)
+			if n < maxFormer {
+				order.Origin, order.HolderUID = OriginController, "1"
+				must(t, err)
+				_, err = a.Allocate(t.Context(), order)
+				must(t, err)
+				continue
+			}
+			policy, ok := errors.AsType[*ipam.PolicyError](err)
+			if !ok {
+				t.Fatalf("got %v, want that the edit waits", err)
+			}
+			rows = append(rows, messages.Row{Object: "IPPool", On: "update", Answer: messages.Invalid, Value: fmt.Sprint(policy.Value), Message: fmt.Sprintf("%s: Invalid value: %v: %s", policy.Field, policy.Value, policy.Remedy)})
+		}
 	})
 	messages.Golden(t, rows)
 }

@@ -100,3 +100,23 @@ func TestEditCountsOnceForItsProject(t *testing.T) {
 		t.Errorf("with as much of another pool: %v", err)
 	}
 }
+
+// TestRecordIsOneUnclaimedBlock asks for more blocks, and more of the pool, than a namespace can have
+// unclaimed, but in one record.
+func TestRecordIsOneUnclaimedBlock(t *testing.T) {
+	l := newListedLedger(t)
+	create := func(name string) Ask {
+		return Ask{
+			Pool: key, Block: netip.MustParsePrefix("10.0.0.128/26"), AdditionalBlocks: prefixes("10.0.0.0/30", "10.0.0.8/30", "10.0.0.16/30", "10.0.0.24/30"),
+			Record: ipam.Name{Namespace: "system", Name: name}, Holder: convert.HolderOfPool(ipam.LocalPoolNamed("ns", name)), UnclaimedLimit: 1,
+		}
+	}
+	hold := mustHold(t, l, create("a"))
+	next := create("b")
+	next.Block, next.AdditionalBlocks = netip.MustParsePrefix("10.0.0.64/32"), nil
+	if _, err := l.Hold(next); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Errorf("a second record: %v, want that it is one too many", err)
+	}
+	hold.Drop()
+	mustHold(t, l, next)
+}

@@ -47,9 +47,14 @@ func (l *Ledger) countUnclaimed(e *entry, op func(ipam.Usage, ipam.Usage) ipam.U
 	a := e.shared.Value()
 	for _, pool := range []ipam.PoolKey{{}, a.pool} {
 		for _, key := range sharesOf(a.holderNamespace, a.project, pool) {
-			countUsed(l.unclaimed, key, op, e.usage())
+			countUsed(l.unclaimed, key, op, asOne(e.usage()))
 		}
 	}
+}
+
+// asOne returns the usage of a record that counts as one block, as it is claimed or collected as one.
+func asOne(u ipam.Usage) ipam.Usage {
+	return ipam.Usage{Blocks: space.CountOf64(1), Addresses: u.Addresses}
 }
 
 // isUnclaimed reports whether no live claim or local pool names the record.
@@ -98,7 +103,7 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 	}
 	usableCount := b.space.Total().Sub(b.pool.Withheld.Size())
 	for _, key := range sharesOf(namespace, ask.Project, ask.Pool) {
-		total := l.unclaimed[key].Add(ask.usageIn(b))
+		total := l.unclaimed[key].Add(asOne(ask.usageIn(b)))
 		if total.Blocks.Cmp(space.CountOf64(shareLeast)) > 0 && total.Addresses.Float64()*sharePart > usableCount.Float64() {
 			return &ipam.UnclaimedError{Namespace: key.namespace, Project: key.project, Pool: ask.Pool}
 		}
