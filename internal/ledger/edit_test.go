@@ -108,15 +108,15 @@ func TestRecordIsOneUnclaimedBlock(t *testing.T) {
 	create := func(name string) Ask {
 		return Ask{
 			Pool: key, Block: netip.MustParsePrefix("10.0.0.128/26"), AdditionalBlocks: prefixes("10.0.0.0/30", "10.0.0.8/30", "10.0.0.16/30", "10.0.0.24/30"),
-			Record: ipam.Name{Namespace: "system", Name: name}, Holder: convert.HolderOfPool(ipam.LocalPoolNamed("ns", name)), UnclaimedLimit: 1,
+			Record: ipam.Name{Namespace: "system", Name: name}, Holder: convert.HolderOfPool(ipam.LocalPoolNamed("ns", name)), UnclaimedLimit: 2,
 		}
 	}
-	hold := mustHold(t, l, create("a"))
+	mustHold(t, l, create("a"))
 	next := create("b")
 	next.Block, next.AdditionalBlocks = netip.MustParsePrefix("10.0.0.64/32"), nil
-	if _, err := l.Hold(next); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
-		t.Errorf("a second record: %v, want that it is one too many", err)
-	}
-	hold.Drop()
 	mustHold(t, l, next)
+	next.Record.Name, next.Block = "c", netip.MustParsePrefix("10.0.0.65/32")
+	if _, err := l.Hold(next); !errors.Is(err, ipam.ErrTooManyUnclaimed) {
+		t.Errorf("a third record: %v, want that it is one too many", err)
+	}
 }
