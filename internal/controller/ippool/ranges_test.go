@@ -89,6 +89,7 @@ func grownRanges(e *pools) {
 	e.Reconciled("nodes").In(v1alpha1.PoolReady, "10.0.0.0/24").Free("8").Ready().
 		Wrote("create IPAllocation", "patch IPAllocation", "delete IPAllocation", "patch IPAllocation", "patch IPPool/status")
 	e.holds("nodes", "10.0.0.0/29")
+	e.HasHistory("Granted 10.0.0.0/29 Allocated", "Released 10.0.0.0/30 Edited")
 	e.Reconciled("nodes").Ready().Wrote()
 }
 

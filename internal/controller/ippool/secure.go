@@ -18,6 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/observe/history"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
@@ -109,6 +110,7 @@ func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("releasing what the pool held before: %w", err)
 		}
+		c.Allocator.History.Released(former, history.Edited)
 	}
 	return nil
 }

@@ -70,6 +70,8 @@ const (
 	// NotAllowed: the holder may not use the pool. This was not known when the block was
 	// recorded.
 	NotAllowed Reason = "NotAllowed"
+	// Edited: the ranges of the pool were edited, and another record has them.
+	Edited Reason = "Edited"
 )
 
 // Explained holds a reason, its actions and its meaning.
@@ -96,6 +98,7 @@ func Reasons() []Explained {
 		{Unused, released, "The request for which it was granted was over before it was answered."},
 		{GivenUp, released, "The record was not its holder's: the holder has another block, may not have as much, or a former pool had left it behind."},
 		{NotAllowed, released, "The holder may not use the pool, which was not known when the block was recorded."},
+		{Edited, released, "The ranges of a pool were edited, and another IPAllocation has what the pool holds now."},
 	}
 }
 
