@@ -75,13 +75,17 @@ func (s *services) checkEdit(before, after v1alpha1.Pool, pool ipam.Pool) error 
 	}
 	order, err := s.Allocator.PoolOrder(pool)
 	if err == nil {
+		err = s.Allocator.CheckEdits(pool)
+	}
+	if err == nil {
 		order.Origin, order.HolderUID = allocator.OriginController, string(before.GetUID())
 		_, err = s.Allocator.Preview(order)
 	}
 	var taken *ipam.TakenError
 	var policy *ipam.PolicyError
 	var limit *ipam.LimitError
-	if !errors.As(err, &taken) && !errors.As(err, &policy) && !errors.As(err, &limit) {
+	isOwn := errors.As(err, &taken) && taken.Holder == order.Holder // the view is behind, or an edit is under way
+	if isOwn || taken == nil && !errors.As(err, &policy) && !errors.As(err, &limit) {
 		return nil
 	}
 	return poolSubject(after).refusal(s.Catalog.Redact(after.GetNamespace(), err))

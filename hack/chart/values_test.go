@@ -68,6 +68,8 @@ func another(flag *pflag.Flag) string {
 		return "1000002" // YAML can read it as 1.000002e+06
 	case kind == "Level":
 		return "7"
+	case flag.Name == "feature-gates":
+		return "PoolRanges=true"
 	case flag.Name == "vmodule":
 		return "ledger=3"
 	case strings.HasPrefix(flag.Name, "log-") && strings.HasSuffix(flag.Name, "-size"):

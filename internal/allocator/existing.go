@@ -37,7 +37,7 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 	}
 	block := order.Terms.Block
 	if knownPool, ok := a.Catalog.Pool(pool); ok && knownPool.CIDR.IsValid() && !knownPool.Has(block) {
-		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, knownPool.CIDR)}
+		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, knownPool.Extent())}
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()

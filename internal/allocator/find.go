@@ -192,7 +192,7 @@ func (a *Allocator) abandonRecord(ctx context.Context, order Order, record ipam.
 	case !order.nameIsFixed():
 		a.discard(ctx, record, func() {})
 	default: // the name is needed again
-		cause = errors.Join(cause, a.release(ctx, record, order.Edit != (ipam.Name{}) && record.IsStamped()))
+		cause = errors.Join(cause, a.release(ctx, record, order.isEdit()))
 	}
 	switch {
 	case isPoolClosed:

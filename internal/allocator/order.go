@@ -93,21 +93,20 @@ func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
 	order.Edit = a.Catalog.RecordOfEdit(pool)
 	var err error
 	order.Resolution, err = a.Catalog.ResolvePool(pool)
-	if err == nil && pool.Occupied != nil {
-		err = a.checkRanges(pool)
+	if err == nil && pool.Occupied != nil && !a.PoolRanges {
+		err = &ipam.PolicyError{Field: "spec.occupies", Value: v1alpha1.OccupiesRanges, Remedy: "the feature gate PoolRanges is off: leave it out, or have --feature-gates=PoolRanges=true set on all replicas"}
 	}
 	return order, err
 }
 
-// checkRanges returns a *ipam.PolicyError if a pool that occupies its ranges cannot get a record now.
-func (a *Allocator) checkRanges(pool ipam.Pool) error {
-	switch former := len(a.Catalog.PoolState(pool).Former); {
-	case former >= maxFormer:
-		return &ipam.PolicyError{Field: "spec.ranges", Value: former, Remedy: "the pool has as many IPAllocations from before earlier edits, of which blocks are in use: wait until these are released, or include them again"}
-	case !a.PoolRanges:
-		return &ipam.PolicyError{Field: "spec.occupies", Value: v1alpha1.OccupiesRanges, Remedy: "the feature gate PoolRanges is off: leave it out, or have --feature-gates=PoolRanges=true set on all replicas"}
+// CheckEdits returns a *ipam.PolicyError if a pool has too many own records from before edits of its
+// ranges to be edited once more.
+func (a *Allocator) CheckEdits(pool ipam.Pool) error {
+	former := len(a.Catalog.PoolState(pool).Former)
+	if former < maxFormer {
+		return nil
 	}
-	return nil
+	return &ipam.PolicyError{Field: "spec.ranges", Value: former, Remedy: "the pool has as many IPAllocations from before earlier edits, of which blocks are in use: wait until these are released, or include them again"}
 }
 
 // withRecordName returns the order with the name of the record that it makes first.
@@ -141,6 +140,9 @@ func (o Order) nextRecordName() ipam.Name {
 
 // nameIsFixed reports whether the holder's next attempt uses the record's name too.
 func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
+
+// isEdit reports whether the order is for a pool that has another own record, from before an edit.
+func (o Order) isEdit() bool { return o.Edit != (ipam.Name{}) && o.Record == o.Edit }
 
 // isUnclaimed reports whether the record will name a holder that is not known to exist.
 // Cluster-scoped pools are the responsibility of the users that can make them.

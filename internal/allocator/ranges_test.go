@@ -45,6 +45,8 @@ func TestEditsWaitUntilFormerRecordsAreReleased(t *testing.T) {
 			pool := rangesOf(fmt.Sprintf("10.9.0.%d/32", n))
 			pool.Spec.UID = "1"
 			order, err := a.PoolOrder(pool)
+			must(t, err)
+			err = a.CheckEdits(pool)
 			if n < maxFormer {
 				order.Origin, order.HolderUID = OriginController, "1"
 				must(t, err)

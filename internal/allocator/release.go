@@ -241,10 +241,13 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	case record.Holder.IsPool():
 		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
 		holder, recordRef = pool, func() string {
-			if slices.Equal(convert.BlocksOf(pool), record.Blocks()) {
+			switch {
+			case pool.PoolSpec().Occupies != v1alpha1.OccupiesRanges:
+				return pool.PoolSpec().CIDR
+			case slices.Equal(convert.BlocksOf(pool), record.Blocks()):
 				return record.Name.Name
 			}
-			return pool.PoolSpec().CIDR
+			return "other ranges"
 		}
 	case record.Holder.Kind == convert.AddressClaimKind:
 		claim := addressObject(convert.AddressClaimKind)

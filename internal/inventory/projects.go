@@ -272,7 +272,7 @@ func allOfParent(terms ipam.Terms, parent ipam.Pool) error {
 func rangesInParent(pool, parent ipam.Pool) error {
 	for _, block := range pool.Blocks() {
 		if !parent.Has(block) {
-			return &ipam.PolicyError{Field: "spec.ranges", Value: block, Remedy: fmt.Sprintf("lies outside the parent %s, which is %s: remove it, or name another parent", parent.Key, parent.CIDR)}
+			return &ipam.PolicyError{Field: "spec.ranges", Value: block, Remedy: fmt.Sprintf("lies outside the parent %s, which is %s: remove it, or name another parent", parent.Key, parent.Extent())}
 		}
 	}
 	return nil

@@ -191,7 +191,7 @@ func (t Terms) mismatch(p Pool) *PolicyError {
 			Remedy: fmt.Sprintf("%s is %s: name a pool of the family that you need", p.Key, p.Family)}
 	case t.Block.IsValid() && p.CIDR.IsValid() && !p.Has(t.Block):
 		return &PolicyError{Verdict: OutsidePool, Field: t.blockField(), Value: t.Block,
-			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.CIDR)}
+			Remedy: fmt.Sprintf("lies outside %s, which is %s: ask for a block within it, or name another pool", p.Key, p.Extent())}
 	}
 	return nil
 }

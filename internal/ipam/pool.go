@@ -100,6 +100,14 @@ func (p Pool) Has(block netip.Prefix) bool {
 	return Covers(p.CIDR, block) && (p.Occupied == nil || p.Occupied.SizeIn(block) == space.CountOf(block))
 }
 
+// Extent returns what the pool holds, for messages.
+func (p Pool) Extent() string {
+	if p.Occupied != nil {
+		return "ranges of " + p.CIDR.String()
+	}
+	return p.CIDR.String()
+}
+
 // Size returns the number of addresses that the pool holds.
 func (p Pool) Size() space.Count {
 	if p.Occupied != nil {

@@ -139,6 +139,11 @@ func (l *Ledger) replaceRecords(records, unreadable []ipam.Record) {
 			}
 		}
 	}
+	for _, e := range entries {
+		if !e.confirmed {
+			l.updatePoolOf(e) // it may have been, before the store went back
+		}
+	}
 	l.synced = true
 }
 

@@ -36,8 +36,8 @@ func (l *Ledger) known(key ipam.PoolKey) *ipam.Pool {
 	return nil
 }
 
-// isCovered reports whether each block of a record lies in one of its pool's open records. A routing
-// domain has all addresses.
+// isCovered reports whether each block of a record lies in its pool's open records. A routing domain
+// has all addresses.
 func (l *Ledger) isCovered(e *entry) bool {
 	return !e.pool().Kind.IsPool() || isCoveredBy(l.openRecords(e.pool(), l.known(e.pool())), e)
 }
@@ -52,21 +52,26 @@ func isCoveredBy(openRecords iter.Seq[*entry], e *entry) bool {
 }
 
 func coversBlock(openRecords iter.Seq[*entry], block netip.Prefix) bool {
+	var inside []space.Range
 	for own := range openRecords {
 		for part := range own.all() {
-			if ipam.Covers(part.block, block) {
+			switch {
+			case ipam.Covers(part.block, block):
 				return true
+			case ipam.Covers(block, part.block):
+				inside = append(inside, space.RangeOf(part.block))
 			}
 		}
 	}
-	return false
+	return len(inside) > 1 && space.NewRanges(block, inside).Size() == space.CountOf(block)
 }
 
 // isNeeded reports whether an own record cannot be released: records of the pool lie in it, and in no
 // other open one. If there is no other, that is any record of the pool. The own record of a pool that
 // stays also needs another open one of the same UID to be in its place, or the pool would hold nothing.
 func (l *Ledger) isNeeded(own *entry, pool ipam.PoolKey, poolStays bool) bool {
-	others := slices.DeleteFunc(slices.Collect(l.openRecords(pool, l.known(pool))), func(e *entry) bool { return e == own })
+	isElsewhere := func(e *entry) bool { return e == own || e.pool() != own.pool() } // another home has other space
+	others := slices.DeleteFunc(slices.Collect(l.openRecords(pool, l.known(pool))), isElsewhere)
 	isReplaced := slices.ContainsFunc(others, func(e *entry) bool { return e.holderUID == own.holderUID })
 	b := l.poolViews[pool]
 	switch {

@@ -58,6 +58,12 @@ func inRanges(name, block string) *v1alpha1.IPAllocation {
 	return o
 }
 
+// inHome returns the record in another routing domain.
+func inHome(o *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
+	o.Spec.RoutingDomain = "lab"
+	return o
+}
+
 func isFreeIn(l *Ledger, pool ipam.PoolKey, block string) (isFree bool) {
 	l.Inspect(pool, func(r Room) { isFree = r.IsFree(netip.MustParsePrefix(block)) })
 	return isFree
@@ -209,6 +215,18 @@ func TestBlockIsConfirmedOnlyInsideOpenRecord(t *testing.T) {
 	check(l, "inside of a record that has lost", ErrPoolClosed)
 
 	l = newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/28"))
+	beside := ownRecord(ranges, "b", "1", "10.9.0.8/29", "10.9.0.4/31")
+	show(t, l, ownRecord(ranges, "a", "1", "10.9.0.0/30", "10.9.0.6/31"), claim)
+	check(l, "in part inside of what the pool holds", ErrPoolClosed)
+	show(t, l, beside)
+	check(l, "inside of two records together", nil)
+	must(t, feed{l}.Update(markForRelease(beside, "2")))
+	if !l.IsNeeded(recordOf(t, beside), ranges, false) {
+		t.Error("one of two records that cover a block together is not needed")
+	}
+
+	l = newListedLedger(t)
 	l.Describe(rangesPool("1", "10.9.0.0/29"))
 	show(t, l, ownRecord(ranges, "a", "0", "10.9.0.0/28"), claim)
 	check(l, "inside of other ranges of an earlier pool", ErrPoolClosed)
@@ -287,6 +305,19 @@ func TestOwnRecordIsNeededForWhatNoOtherCovers(t *testing.T) {
 				t.Errorf("the verdict is %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestOwnRecordInFormerHomeIsNeeded forces a pool away and makes it again in another routing domain.
+func TestOwnRecordInFormerHomeIsNeeded(t *testing.T) {
+	pool := rangesPool("2", "10.9.0.0/29")
+	pool.Home.Name = "lab"
+	l := newListedLedger(t)
+	l.Describe(pool)
+	former := ownRecord(ranges, "a", "1", "10.9.0.0/29")
+	show(t, l, former, inHome(ownRecord(ranges, "b", "2", "10.9.0.0/29")), inRanges("kept", "10.9.0.0/31"))
+	if !l.IsNeeded(recordOf(t, former), ranges, false) {
+		t.Error("the record of the former home is not needed, and its blocks are in use")
 	}
 }
 

@@ -219,7 +219,7 @@ func (e *orphans) recordedEdit(pool *v1alpha1.IPPool) {
 }
 
 func editedPool(e *orphans) {
-	pool, former := e.ranges("10.0.0.0/29", "10.0.0.0/30")
+	pool, former := e.ranges("10.0.0.0/24", "10.0.0.0/30") // all of its subnet
 	e.reconciled(former).After(0)
 	e.Passes(time.Hour)
 	e.reconciled(former).After(0)

@@ -66,6 +66,7 @@ func TestPools(t *testing.T) {
 		"a pool whose ranges grow":                                                        grownRanges,
 		"a pool whose ranges shrink keeps what is in use":                                 shrunkRanges,
 		"a pool whose ranges grow into those of another":                                  contestedRanges,
+		"the record of an edit that has lost is given up":                                 leftoverEdit,
 		"a pool whose ranges shrink and grow again":                                       regrownRanges,
 		"a pool that is edited before its record has its UID":                             unstampedRanges,
 		"a pool is deleted after an edit":                                                 deletedEdited,

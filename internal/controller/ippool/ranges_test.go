@@ -126,6 +126,20 @@ func contestedRanges(e *pools) {
 	e.holds("nodes", "10.0.0.0/30 10.0.0.4/31")
 }
 
+// leftoverEdit finds the record of an edit that has lost, and that its maker did not give up.
+func leftoverEdit(e *pools) {
+	e.Applied(nodes("10.0.0.0/30"), build.Pool("vips").CIDR("10.0.0.0/24").Occupies("10.0.0.4-10.0.0.7").Obj())
+	e.Reconciled("nodes").Ready()
+	e.Reconciled("vips").Ready()
+	e.edited("10.0.0.0/29")
+	lost := e.own("nodes")
+	lost.Name.Name, lost.UID, lost.Version, lost.Block = "lost", "", "", story.Block("a", "nodes", "10.0.0.0/29").Block
+	e.Recorded(lost)
+	e.Passes(time.Second)
+	e.Reconciled("nodes").Free("4").allocated(v1alpha1.ReasonConflict, "held by IPPool vips").Ready().After(recheck)
+	e.holds("nodes", "10.0.0.0/30")
+}
+
 func regrownRanges(e *pools) {
 	e.Applied(nodes("10.0.0.0/29"))
 	e.Reconciled("nodes").Ready()

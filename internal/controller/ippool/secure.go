@@ -35,7 +35,15 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 	s.record, s.open = state.Record, state.Open && s.pool.Occupied != nil
 	switch {
 	case state.Rival != nil:
-		return c.Allocator.CheckConfirmed(state.Record)
+		lost := c.Allocator.CheckConfirmed(state.Record)
+		if !s.open {
+			return lost
+		}
+		s.retry = recheck
+		if err := c.Allocator.ReleaseFormer(ctx, state.Record); err != nil && !errors.Is(err, ipam.ErrPoolInUse) {
+			return fmt.Errorf("giving up what another holder has: %w", err)
+		}
+		return lost
 	case !state.Recorded || !state.Record.MayBeOf(string(s.obj.GetUID())):
 		if err := c.carveOrYield(ctx, s); err != nil {
 			return err
@@ -65,10 +73,10 @@ func (c *Controller) carveOrYield(ctx context.Context, s *scope) error {
 		s.retry, err = c.Queue.Yield(convert.HolderOfPool(s.pool.Key), err)
 		return err
 	}
-	if err := c.takeOverFormer(ctx, s); err != nil {
-		return err
+	err := c.takeOverFormer(ctx, s)
+	if err == nil {
+		err = c.carve(ctx, s)
 	}
-	err := c.carve(ctx, s)
 	if err != nil {
 		s.retry = recheck
 	}
@@ -101,6 +109,9 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
 	s.former = 0
 	for _, former := range c.Catalog.PoolState(s.pool).Former {
+		if c.Ledger.IsLeaving(former.Name) && !former.Terminating {
+			continue // it is deleted, and the view does not show that yet
+		}
 		err := c.Allocator.ReleaseFormer(ctx, former)
 		if errors.Is(err, ipam.ErrPoolInUse) {
 			s.former++
@@ -110,6 +121,7 @@ func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("releasing what the pool held before: %w", err)
 		}
+		c.Ledger.MarkLeaving(former.Name)
 		c.Allocator.History.Released(former, history.Edited)
 	}
 	return nil

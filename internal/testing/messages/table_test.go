@@ -59,6 +59,8 @@ var internalTexts = map[string]string{
 	"the object is null":                                 "the API server sends no such object",
 	"more error":                                         "after the first errors of an object",
 	"the text is not a JSON object":                      "the API server sends no such text",
+	"ranges of ":                                         "a part of what a pool holds",
+	"other ranges":                                       "compared, and not shown",
 	"routing domain ":                                    "a part of the name of a space",
 	"denied the request: ":                               "the API server's own, which is cut off",
 }

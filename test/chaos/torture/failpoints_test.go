@@ -49,10 +49,10 @@ func failpoints() []failpoint {
 			{ledger + "ledger.go", "\treturn &Ledger{", "\treturn &Ledger{\n\t\tsynced: true, unlisted: true,"},
 			{ledger + "feed.go", "l.synced = true", "l.synced, l.unlisted = true, false"},
 			{
-				ledger + "look.go", "\te := l.byName.find(record)\n\tif e == nil || e.pool() != pool.Home",
-				"\te := l.byName.find(record)\n\tif l.unlisted && e == nil {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Open: true}\n\t}\n" +
-					"\tif e == nil || e.pool() != pool.Home",
+				ledger + "look.go", "\tvar state PoolState\n",
+				"\tif l.unlisted {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Recorded: true, Open: true}\n\t}\n\tvar state PoolState\n",
 			},
+			{ledger + "look.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn l.unlisted"},
 			{
 				ledger + "hold.go", "\tacknowledgedAt := h.markAcknowledged()\n",
 				"\th.ledger.mu.Lock()\n\tunlisted := h.ledger.unlisted\n\th.ledger.mu.Unlock()\n\tif unlisted {\n\t\th.Drop()\n\t\treturn nil\n\t}\n" +
@@ -62,9 +62,10 @@ func failpoints() []failpoint {
 		// Blocks are handed out of a pool whose own record is gone, and such a record is
 		// released at once.
 		{"skip-pool-check", []edit{
-			{ledger + "confirm.go", "if !key.Kind.IsPool() {", "if true {"},
+			{ledger + "own.go", "return !e.pool().Kind.IsPool() || isCoveredBy(", "return true || isCoveredBy("},
+			{ledger + "look.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\treturn true"},
 			{release, "if record.Purpose == ipam.PurposePool {", "if false {"},
-			{"internal/controller/ippool/secure.go", "if s.record.UID == \"\" {\n\t\treturn", "if true {\n\t\treturn"},
+			{"internal/controller/ippool/secure.go", "if own.UID == \"\" {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue"},
 		}},
 	}
 }

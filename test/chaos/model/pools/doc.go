@@ -27,8 +27,8 @@
 //     replicas also write what follows from the block before the last edit. A client
 //     may ask for any block that the pool has had since it was made;
 //   - the release of a pool's record, by any replica at any time: it is marked, and
-//     deleted when the view shows the mark, if each block of the pool that it covers
-//     is covered by another own record, confirmed and not marked. Each of its writes
+//     deleted when the view shows the mark, if each block of the pool that lies in it
+//     is covered by other own records, confirmed and not marked. Each of its writes
 //     has the version that the replica's view shows as its condition, and nothing is
 //     kept between them: a process that pauses, or dies, between a decision and a
 //     write is one whose view stands still in that time;

@@ -89,13 +89,13 @@ func (m *Model) needed(s *state, r *replica, n uint8) bool {
 	return m.onlyCovers(s, n, r.seen, r.seen&r.confirmed&^r.marked)
 }
 
-// onlyCovers reports whether one of these records lies in a pool, and only this own record of the
-// pool covers it as a whole, and none of the others that count.
+// onlyCovers reports whether one of these records lies in a pool, in part in this own record of it,
+// and the others that count do not cover it.
 func (m *Model) onlyCovers(s *state, n, among, counting uint8) bool {
 	own := &s.records[n]
 	for in := range uint8(maxRecords) {
 		r := &s.records[in]
-		if among&bit(in) != 0 && m.home(r.holder) == own.holder+1 && r.block&^own.block == 0 &&
+		if among&bit(in) != 0 && m.home(r.holder) == own.holder+1 && r.block&own.block != 0 &&
 			!m.covered(s, own.holder, r.block, counting&^bit(n)) {
 			return true
 		}

@@ -31,6 +31,8 @@ var editScenarios = []Scenario{
 		Pools: []Pool{edited(half, Whole), onRest}, Claims: rest},
 	{Name: "a pool moves while another is made", Replicas: 2, Lag: 5,
 		Pools: []Pool{edited(half, Other), onRest}, Claims: []Claim{claimIn(0, Half), claimIn(0, Other), claimIn(1, Other)}},
+	{Name: "a pool moves, and then has both halves, while another is made on the first, and a cache is behind", Replicas: 2, Lag: 5, Mistakes: 1,
+		Pools: []Pool{edited(half, Other, Whole), {Block: Half, Requests: 1, Stays: true}}, Claims: []Claim{claimIn(0, Whole), claimIn(1, Half)}},
 	{Name: "a pool that shrinks is deleted or forced away", Replicas: 2, Lag: 5, Force: true,
 		Pools: []Pool{edited(there, Half), onRest}, Claims: rest},
 	{Name: "the same, a crash", Replicas: 2, Lag: 6, Force: true, Crashes: 1,

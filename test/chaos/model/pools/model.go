@@ -137,18 +137,19 @@ func (m *Model) unfounded(s *state, h uint8) string {
 	return fmt.Sprintf("the live pool %d has no own record, or its parent has none", h)
 }
 
-// founded reports whether an own record of the pool covers a block, and so on for its parents.
+// founded reports whether the own records of the pool cover a block, and so on for its parents.
 func (m *Model) founded(s *state, home, block uint8) bool {
 	if home == 0 {
 		return true
 	}
+	union := uint8(0)
 	for n := range uint8(maxRecords) {
 		r := &s.records[n]
-		if r.phase == present && r.holder == home-1 && block&^r.block == 0 && m.founded(s, m.home(home-1), r.block) {
-			return true
+		if r.phase == present && r.holder == home-1 && m.founded(s, m.home(home-1), r.block) {
+			union |= r.block
 		}
 	}
-	return false
+	return block&^union == 0
 }
 
 // stays reports whether a holder is a pool that is never deleted.

@@ -48,15 +48,16 @@ var scenarios = []Scenario{
 // large are the scenarios of more than 650,000 states but the first, which go test
 // -short leaves out.
 var large = map[string]bool{
-	"the same, crashes and a relist":                                    true,
-	"the same, a pool that is taken for gone, a relist":                 true,
-	"a pool goes, and is made again under its own name":                 true,
-	"a child pool goes, and another is made on its CIDR":                true,
-	"a parent goes while a child is made, and another pool on its CIDR": true,
-	"the same, claims of the whole block and of what stays":             true,
-	"the same, a crash and a relist":                                    true,
-	"the same, and made again under its own name":                       true,
-	"the same, and a cache is behind":                                   true,
+	"the same, crashes and a relist":                                                                    true,
+	"the same, a pool that is taken for gone, a relist":                                                 true,
+	"a pool goes, and is made again under its own name":                                                 true,
+	"a child pool goes, and another is made on its CIDR":                                                true,
+	"a parent goes while a child is made, and another pool on its CIDR":                                 true,
+	"the same, claims of the whole block and of what stays":                                             true,
+	"the same, a crash and a relist":                                                                    true,
+	"the same, and made again under its own name":                                                       true,
+	"the same, and a cache is behind":                                                                   true,
+	"a pool moves, and then has both halves, while another is made on the first, and a cache is behind": true,
 }
 
 func TestNoBlockOfDeletedPoolHasTwoHolders(t *testing.T) {

@@ -28,8 +28,8 @@ const (
 	GiveUpMarked
 	// LimitAtConfirm: a limit is judged when the view shows the record, not only before it is made.
 	LimitAtConfirm
-	// Coverage: the pool's own record counts only for blocks that it covers as a whole: after an
-	// edit, a pool has several.
+	// Coverage: a pool's own records count only for blocks that they cover, together: after an edit, a
+	// pool has several.
 	Coverage
 	// NewFirst: another own record of the pool counts in place of one only once it is confirmed.
 	NewFirst
@@ -44,7 +44,7 @@ func ruleNames() []string {
 	return []string{
 		"the pool's own record", "the pool's own record is confirmed itself", "mark before deletion", "wait for the mark in one's own watch",
 		"delete the version that was judged", "take the mark off", "give a pool's own record up as it is released", "limits at confirmation",
-		"an own record of the pool that covers the block",
+		"own records of the pool that cover the block",
 		"the new own record is confirmed before the old one is marked", "an own record is deleted only if another stays",
 	}
 }

@@ -107,15 +107,16 @@ func (m *Model) open(s *state, r *replica, pool, block uint8) bool {
 	return m.covered(s, pool, block, counts)
 }
 
-// covered reports whether one of these records is an own record of the pool that covers the whole
-// block.
+// covered reports whether those of these records that are own records of the pool cover the whole
+// block, together. There is one in any case.
 func (m *Model) covered(s *state, pool, block, among uint8) bool {
+	union, isAny := uint8(0), false
 	for n := range uint8(maxRecords) {
-		if r := &s.records[n]; among&bit(n) != 0 && r.holder == pool && block&^r.block == 0 {
-			return true
+		if r := &s.records[n]; among&bit(n) != 0 && r.holder == pool {
+			union, isAny = union|r.block, true
 		}
 	}
-	return false
+	return isAny && block&^union == 0
 }
 
 // first returns the own record with the name that follows from the pool's, as a view has it.
