@@ -33,7 +33,6 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		Name:    ipam.Name{Namespace: obj.Namespace, Name: obj.Name},
 		UID:     string(obj.UID),
 		Version: obj.ResourceVersion,
-		Block:   block,
 		Class:   spec.ClassName,
 		Holder: ipam.Holder{
 			Group: spec.ClaimRef.APIGroup, Kind: spec.ClaimRef.Kind,
@@ -50,9 +49,7 @@ func Record(obj *v1alpha1.IPAllocation) (ipam.Record, *field.Error) {
 		PoolUnknown: obj.Annotations[v1alpha1.AnnotationPoolUnknown] != "",
 		Terminating: !obj.DeletionTimestamp.IsZero(),
 	}
-	if len(blocks) > 1 {
-		record.AdditionalBlocks = blocks[1:]
-	}
+	setBlocks(&record, blocks)
 	record.Gateway = GatewayGiven(spec.Gateway)
 	if spec.ReleaseAfter != nil {
 		record.ReleaseAfter = spec.ReleaseAfter.Time
@@ -124,13 +121,18 @@ func unreadable(obj *v1alpha1.IPAllocation) ipam.Record {
 			blocks = append(blocks, block.Masked())
 		}
 	}
+	setBlocks(&record, blocks)
+	return record
+}
+
+// setBlocks writes blocks, of which there may be none, into a record.
+func setBlocks(record *ipam.Record, blocks []netip.Prefix) {
 	if len(blocks) > 0 {
 		record.Block = blocks[0]
 	}
 	if len(blocks) > 1 {
 		record.AdditionalBlocks = blocks[1:]
 	}
-	return record
 }
 
 // Allocation returns the IPAllocation of a record: the inverse of Record. It carries the finalizer

@@ -43,16 +43,16 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 // isOwn reports whether a record is what a pool holds by its spec, or has what it held before an edit
 // and the edit is not recorded yet.
 func (c *Controller) isOwn(obj v1alpha1.Pool, record ipam.Record) bool {
-	blocks := convert.BlocksOf(obj)
-	if blocks == nil { // it waits for its CIDR, or cannot be read
-		spec := obj.PoolSpec()
-		return spec.CIDR == record.Block.String() || spec.Occupies == v1alpha1.OccupiesRanges
+	spec := obj.PoolSpec()
+	if spec.Occupies != v1alpha1.OccupiesRanges {
+		return spec.CIDR == record.Block.String()
 	}
-	if slices.Equal(blocks, record.Blocks()) {
+	blocks := convert.BlocksOf(obj)
+	if blocks == nil || slices.Equal(blocks, record.Blocks()) { // nil: it cannot be read
 		return true
 	}
 	pool, errs := convert.Pool(obj)
-	return len(errs) == 0 && pool.Occupied != nil && record.IsStamped() && !c.Catalog.PoolState(pool).Recorded
+	return len(errs) == 0 && record.IsStamped() && !c.Catalog.PoolState(pool).Recorded
 }
 
 // findHolder reads the object that the record names, and reports whether it exists and has the

@@ -125,7 +125,7 @@ func lineage(r *register.Register, key ipam.PoolKey) []string {
 	}
 	var all []string
 	for ; pool != nil; pool = pool.Parent {
-		all = append(all, fmt.Sprintf("%s (%s)", pool.Key, pool.Described()))
+		all = append(all, fmt.Sprintf("%s (%s)", pool.Key, pool.Extent()))
 		if pool.Parent == nil && pool.Domain != nil {
 			all = append(all, pool.Domain.Key.String())
 		}

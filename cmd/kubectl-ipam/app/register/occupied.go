@@ -44,14 +44,6 @@ func (p *Pool) Outside() []space.Range {
 	return convert.Outside(p.CIDR, slices.Collect(p.Occupied.All()))
 }
 
-// Described returns what the pool holds, for people: its CIDR, or ranges of that.
-func (p *Pool) Described() string {
-	if p.Occupied != nil {
-		return "ranges of " + p.CIDR.String()
-	}
-	return p.CIDR.String()
-}
-
 // RecordedSpace returns a space of the CIDR with all recorded blocks in use, and the addresses that the pool does
 // not hold.
 func (p *Pool) RecordedSpace() *space.Space {

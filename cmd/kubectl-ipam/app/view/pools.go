@@ -175,8 +175,8 @@ type PoolUse struct {
 	depth    int
 	percent  string
 	readable bool
-	// occupiesRanges is set for a pool that holds only ranges of its CIDR.
-	occupiesRanges bool
+	// extent is the CIDR, or for a pool that holds only ranges of it, these.
+	extent string
 }
 
 // The sources of figures.
@@ -224,7 +224,7 @@ func poolUse(pool *register.Pool, isCounted bool) PoolUse {
 	}
 	use.Held, use.Blocks = usage.Held.String(), usage.Blocks
 	if ok {
-		use.CIDR, use.occupiesRanges = pool.CIDR.String(), pool.Occupied != nil
+		use.CIDR, use.extent = pool.CIDR.String(), pool.Extent()
 		use.fill(&usage, isCounted)
 	}
 	if pool.IsKnown() {
@@ -286,7 +286,7 @@ func (p *PoolUse) row(wide bool) []command.Cell {
 		use, share = command.Cell{Text: "no CIDR yet", Style: command.Faint}, ""
 	}
 	cells := []command.Cell{
-		{Text: strings.Repeat("  ", p.depth) + p.key().FullName()}, {Text: cidrText(p.CIDR, p.occupiesRanges)}, use, {Text: share},
+		{Text: strings.Repeat("  ", p.depth) + p.key().FullName()}, {Text: command.OrNone(p.extent)}, use, {Text: share},
 		number(p.Held), number(p.Carved), number(p.Free), number(p.Withheld), {Text: command.OrNone(p.LargestFreePrefix)}, number(p.Used),
 	}
 	if wide {
@@ -294,14 +294,6 @@ func (p *PoolUse) row(wide bool) []command.Cell {
 		cells = append(cells, number(p.Retained), number(p.Cooling), number(p.Drained), command.Text("%d", p.Waiting), number(p.Total))
 	}
 	return cells
-}
-
-// cidrText returns the CIDR of a pool, and whether it holds only ranges of that; - if it has none yet.
-func cidrText(cidr string, occupiesRanges bool) string {
-	if occupiesRanges {
-		return "ranges of " + cidr
-	}
-	return command.OrNone(cidr)
 }
 
 // number returns the cell of a decimal string for people; - if the number is not known.

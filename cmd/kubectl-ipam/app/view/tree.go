@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -136,7 +137,7 @@ func nodeOfDomain(domain *register.Domain, most int) TreeNode {
 func nodeOfPool(pool *register.Pool, most int) TreeNode {
 	node := TreeNode{Object: command.RefOfPool(pool.Key), readable: pool.IsKnown()}
 	if pool.CIDR.IsValid() {
-		node.CIDR, node.occupiesRanges = pool.CIDR.String(), pool.Occupied != nil
+		node.CIDR, node.extent = pool.CIDR.String(), pool.Extent()
 	}
 	if pool.IsKnown() {
 		node.State = string(pool.Object.PoolStatus().Phase)
@@ -207,8 +208,8 @@ type TreeNode struct {
 	Children []TreeNode              `json:"children,omitempty"`
 
 	isBlock, readable bool
-	// occupiesRanges is set for a pool that holds only ranges of its CIDR.
-	occupiesRanges bool
+	// extent is the CIDR, or for a pool that holds only ranges of it, these.
+	extent string
 }
 
 // addNetworks adds the networks that have the blocks, by the holders.
@@ -269,7 +270,7 @@ func (n *TreeNode) draw(t *command.Table, lead, below string, cells func(*TreeNo
 }
 
 func (n *TreeNode) cells(lead string) []command.Cell {
-	block, holder := cidrText(n.CIDR, n.occupiesRanges), command.Cell{Text: n.withNetwork(n.Object.String())}
+	block, holder := command.OrNone(cmp.Or(n.extent, n.CIDR)), command.Cell{Text: n.withNetwork(n.Object.String())}
 	state := command.Cell{Text: n.State, Style: styleOfState(n.State)}
 	switch {
 	case n.Object.Kind == string(ipam.PoolKindRoutingDomain):
