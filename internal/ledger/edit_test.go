@@ -68,36 +68,60 @@ func TestEditHoldsWhatIsItsOwnAlready(t *testing.T) {
 	}
 }
 
-// TestEditCountsOnceForItsProject edits a LocalIPPool at the limit of its project.
-func TestEditCountsOnceForItsProject(t *testing.T) {
+// TestOwnRecordsCountTogetherForProject edits a LocalIPPool at the limit of its project.
+func TestOwnRecordsCountTogetherForProject(t *testing.T) {
 	local := ipam.LocalPoolNamed("ns", "r")
 	own := func(name, project string, blocks ...string) *v1alpha1.IPAllocation {
 		o := ownRecord(local, name, "1", blocks...)
 		o.Spec.RoutingDomain, o.Spec.PoolRef, o.Spec.Project = "", convert.PoolReference(key), project
 		return o
 	}
+	edit := func(project string, blocks ...string) Ask {
+		all := prefixes(blocks...)
+		return Ask{
+			Pool: key, Block: all[0], AdditionalBlocks: all[1:], Project: project,
+			Record: ipam.Name{Namespace: "system", Name: "b"}, Holder: convert.HolderOfPool(local), HolderUID: "1",
+		}
+	}
 	l := newListedLedger(t)
 	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4, Limit: ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(8)}}})
+	check := func(when, project string, blocks, addresses uint64) {
+		t.Helper()
+		if got := l.recorded[account{project: project, pool: key}]; got != (ipam.Usage{Blocks: space.CountOf64(blocks), Addresses: space.CountOf64(addresses)}) {
+			t.Errorf("%s %v are counted for %s, want %d blocks, %d addresses", when, got, project, blocks, addresses)
+		}
+	}
 	show(t, l, own("a", "red", "10.0.0.0/29"))
-	edit := Ask{
-		Pool: key, Block: netip.MustParsePrefix("10.0.0.0/30"), AdditionalBlocks: prefixes("10.0.0.8/30"), Project: "red",
-		Record: ipam.Name{Namespace: "system", Name: "b"}, Holder: convert.HolderOfPool(local), HolderUID: "1",
+	for name, ask := range map[string]Ask{
+		"more": edit("red", "10.0.0.0/28"), "as much elsewhere": edit("red", "10.0.0.0/30", "10.0.0.8/30"),
+	} {
+		if _, err := l.Hold(ask); !isLimit(err) {
+			t.Errorf("%s, until the former record is gone: %v, want that it is too much", name, err)
+		}
 	}
-	hold := mustHold(t, l, edit)
-	show(t, l, own("b", "red", "10.0.0.0/30", "10.0.0.8/30"))
+	hold := mustHold(t, l, edit("red", "10.0.0.0/31", "10.0.0.4/30"))
+	b := own("b", "red", "10.0.0.0/31", "10.0.0.4/30")
+	show(t, l, b)
 	if err := hold.Confirm(t.Context(), "uid-of-b"); err != nil {
-		t.Errorf("as much as before: %v", err)
+		t.Errorf("less than before: %v", err)
 	}
-	edit.Record.Name, edit.Block = "c", netip.MustParsePrefix("10.0.0.0/29")
-	if _, err := l.Hold(edit); !isLimit(err) {
-		t.Errorf("more than the limit: %v", err)
+	check("with both records", "red", 1, 8)
+	must(t, feed{l}.Delete(own("a", "red", "10.0.0.0/29")))
+	check("without the former one", "red", 2, 6)
+	show(t, l, own("c", "blue", "10.0.0.0/29")) // the namespace has another project now
+	check("of another project", "red", 2, 6)
+	check("alone", "blue", 1, 8)
+	must(t, feed{l}.Delete(b))
+	if _, ok := l.recorded[account{project: "red", pool: key}]; ok {
+		t.Error("a project without records has an account")
 	}
-	other := ownRecord(ipam.LocalPoolNamed("ns", "other"), "other", "2", "10.0.0.64/28")
-	other.Spec.RoutingDomain, other.Spec.PoolRef, other.Spec.Project = "", convert.PoolReference(key), "blue"
-	show(t, l, other)
-	edit.Project, edit.AdditionalBlocks = "blue", nil // the namespace has another project now, for which the earlier record does not count
-	if _, err := l.Hold(edit); !isLimit(err) {
-		t.Errorf("with as much of another pool: %v", err)
+	late := recordOf(t, own("c", "blue", "10.0.0.0/29"))
+	if err := l.CheckRecordLimits(late, ipam.Limit{}); err != nil {
+		t.Errorf("as much as the limit: %v", err)
+	}
+	show(t, l, own("d", "blue", "10.0.0.8/32"))
+	if err := l.CheckRecordLimits(late, ipam.Limit{}); !isLimit(err) {
+		t.Errorf("more than the limit, in two records: %v", err)
 	}
 }
 

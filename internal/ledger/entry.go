@@ -79,6 +79,11 @@ func (e *entry) additionalBlocks() []netip.Prefix {
 	return blocks
 }
 
+// blocks returns all blocks of a record.
+func (e *entry) blocks() []netip.Prefix {
+	return append([]netip.Prefix{e.block}, e.additionalBlocks()...)
+}
+
 // hasBlocks reports whether these are the blocks of a record.
 func (e *entry) hasBlocks(blocks []netip.Prefix) bool {
 	return len(blocks) > 0 && e.block == blocks[0] && slices.Equal(e.additionalBlocks(), blocks[1:])

@@ -205,7 +205,7 @@ func (l *Ledger) addRecord(r ipam.Record) *entry {
 		b.extendSpreading(l.options.Clock.Now())
 	}
 	l.count(e, ipam.Usage.Add)
-	l.countUsage(e, ipam.Usage.Add)
+	l.countUsage(e, true)
 	l.listeners.Notify(Change{Record: r, Pool: r.Pool, Kind: Added, Initial: !l.synced})
 	return e
 }
@@ -223,7 +223,7 @@ func (l *Ledger) removeRecord(e *entry) {
 	delete(b.unconfirmedEntries, e)
 	delete(b.contestedEntries, e)
 	l.count(e, ipam.Usage.Sub)
-	l.countUsage(e, ipam.Usage.Sub)
+	l.countUsage(e, false)
 	if h := l.holds[r.Name]; h != nil {
 		h.setLost(r.UID)
 	}

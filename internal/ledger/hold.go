@@ -69,7 +69,7 @@ func (l *Ledger) Hold(ask Ask) (*Hold, error) {
 	l.poolViews[ask.Pool] = b
 	b.addEntry(h.entry)
 	l.countUnclaimed(h.entry, ipam.Usage.Add)
-	l.countUsage(h.entry, ipam.Usage.Add)
+	l.countUsage(h.entry, true)
 	l.holds[ask.Record] = h
 	return h, nil
 }
@@ -276,7 +276,7 @@ func (h *Hold) Abandon() {
 func (h *Hold) subtractUsage() {
 	if !h.isUncounted {
 		h.isUncounted = true
-		h.ledger.countUsage(h.entry, ipam.Usage.Sub)
+		h.ledger.countUsage(h.entry, false)
 	}
 }
 

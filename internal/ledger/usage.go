@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"errors"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -64,7 +66,7 @@ func (e *entry) isUnclaimed() bool {
 }
 
 // countUsage adds an entry to the usage of its project, or subtracts it from there.
-func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
+func (l *Ledger) countUsage(e *entry, isAdded bool) {
 	usage, a := l.recorded, e.shared.Value()
 	if e.hold != nil {
 		usage = l.held
@@ -72,10 +74,41 @@ func (l *Ledger) countUsage(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage
 	if a.project == "" {
 		return
 	}
-	countUsed(usage, account{project: a.project, pool: a.pool}, op, e.usage())
-	if a.class != "" {
-		countUsed(usage, account{project: a.project, class: a.class}, op, e.usage())
+	remove, add := ipam.Usage{}, e.usage()
+	if e.hold == nil && e.holder().IsPool() {
+		pool := account{project: a.project, pool: a.pool}
+		remove, add = l.ownUsage(e.holder(), pool, e), l.ownUsage(e.holder(), pool, e, e.blocks()...)
 	}
+	if !isAdded {
+		remove, add = add, remove
+	}
+	accounts := []account{{project: a.project, pool: a.pool}}
+	if a.class != "" {
+		accounts = append(accounts, account{project: a.project, class: a.class})
+	}
+	for _, key := range accounts {
+		countUsed(usage, key, ipam.Usage.Add, add)
+		countUsed(usage, key, ipam.Usage.Sub, remove)
+	}
+}
+
+// ownUsage returns the usage by the own records of a pool, but one, and by more blocks. What two of
+// them have counts once: of blocks that overlap, one lies in the other.
+func (l *Ledger) ownUsage(pool ipam.Holder, a account, but *entry, blocks ...netip.Prefix) ipam.Usage {
+	for e := range l.byHolder.findAll(pool) {
+		if shared := e.shared.Value(); e != but && shared.project == a.project && shared.pool == a.pool {
+			blocks = append(blocks, e.blocks()...)
+		}
+	}
+	slices.SortFunc(blocks, netip.Prefix.Compare) // a block comes before those that lie in it
+	var total ipam.Usage
+	var last netip.Prefix
+	for _, block := range blocks {
+		if !ipam.Covers(last, block) {
+			total, last = total.Add(ipam.UsageOf(block)), block
+		}
+	}
+	return total
 }
 
 // countUsed changes the usage of a key by that of a record, and removes a key that has no usage.
@@ -114,24 +147,13 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 // checkLimits refuses a request that would exceed the limit of the pool or class. Holds count like
 // records, so that the requests of this process refuse each other before they are recorded.
 func (l *Ledger) checkLimits(ask Ask, b *poolView) error {
-	earlier := l.usageOfOthers(ask.isOwn, ask.Holder, account{project: ask.Project, pool: ask.Pool})
-	usageOf := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]).Sub(earlier) }
-	return l.checkLimitsWith(b, ask, usageOf, ask.usageIn(b))
-}
-
-// usageOfOthers returns the usage by the records of an edited pool that the edit will release: they do
-// not count beside the new one.
-func (l *Ledger) usageOfOthers(isOther func(*entry) bool, holder ipam.Holder, a account) ipam.Usage {
-	var total ipam.Usage
-	if !holder.IsPool() {
-		return total
+	counted, extra := ipam.Usage{}, ask.usageIn(b)
+	if ask.Holder.IsPool() && ask.Block.IsValid() {
+		a := account{project: ask.Project, pool: ask.Pool}
+		counted, extra = l.ownUsage(ask.Holder, a, nil), l.ownUsage(ask.Holder, a, nil, ask.blocks()...)
 	}
-	for e := range l.byHolder.findAll(holder) {
-		if shared := e.shared.Value(); isOther(e) && shared.project == a.project && shared.pool == a.pool {
-			total = total.Add(e.usage())
-		}
-	}
-	return total
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Add(l.held[a]).Sub(counted) }
+	return l.checkLimitsWith(b, ask, usageOf, extra)
 }
 
 // checkHoldLimits returns a *ipam.LimitError if the project of a record has more than it can have
@@ -151,11 +173,12 @@ func (l *Ledger) CheckRecordLimits(record ipam.Record, class ipam.Limit) error {
 }
 
 func (l *Ledger) checkRecorded(ask Ask, e *entry) error {
-	isOther := func(other *entry) bool { return other != e && !e.excludes(other) }
-	ownUsage := e.usage()
-	counted := ownUsage.Add(l.usageOfOthers(isOther, e.holder(), account{project: ask.Project, pool: e.pool()}))
-	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(counted) }
-	return l.checkLimitsWith(l.poolViews[e.pool()], ask, usageOf, ownUsage)
+	own := e.usage()
+	if e.holder().IsPool() {
+		own = l.ownUsage(e.holder(), account{project: ask.Project, pool: e.pool()}, nil)
+	}
+	usageOf := func(a account) ipam.Usage { return l.recorded[a].Sub(own) }
+	return l.checkLimitsWith(l.poolViews[e.pool()], ask, usageOf, own)
 }
 
 func (l *Ledger) checkLimitsWith(b *poolView, ask Ask, usageOf func(account) ipam.Usage, extra ipam.Usage) error {
