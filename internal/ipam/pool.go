@@ -88,8 +88,13 @@ func (p Pool) Blocks() []netip.Prefix {
 	if p.Occupied == nil && p.CIDR.IsValid() {
 		return []netip.Prefix{p.CIDR}
 	}
+	return BlocksOf(p.Occupied)
+}
+
+// BlocksOf returns the fewest blocks that have exactly some addresses, sorted.
+func BlocksOf(ranges *space.Ranges) []netip.Prefix {
 	var blocks []netip.Prefix
-	for r := range p.Occupied.All() {
+	for r := range ranges.All() {
 		blocks = netipx.IPRangeFrom(r.From, r.To).AppendPrefixes(blocks)
 	}
 	return blocks

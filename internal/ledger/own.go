@@ -39,10 +39,10 @@ func (l *Ledger) known(key ipam.PoolKey) *ipam.Pool {
 // isCovered reports whether each block of a record lies in its pool's open records. A routing domain
 // has all addresses.
 func (l *Ledger) isCovered(e *entry) bool {
-	return !e.pool().Kind.IsPool() || isCoveredBy(l.openRecords(e.pool(), l.known(e.pool())), e)
-}
-
-func isCoveredBy(openRecords iter.Seq[*entry], e *entry) bool {
+	if !e.pool().Kind.IsPool() {
+		return true
+	}
+	openRecords := l.openRecords(e.pool(), l.known(e.pool()))
 	for part := range e.all() {
 		if !coversBlock(openRecords, part.block) {
 			return false
@@ -82,12 +82,27 @@ func (l *Ledger) isNeeded(own *entry, pool ipam.PoolKey, poolStays bool) bool {
 	case len(others) == 0:
 		return true
 	}
-	for _, e := range b.overlappingRecords(own) {
-		if !isCoveredBy(slices.Values(others), e) {
-			return true
+	covered := rangesOf(slices.Values(others))
+	for part := range own.all() {
+		outside := convert.Outside(part.block, slices.Collect(space.NewRanges(part.block, covered).All()))
+		for _, block := range ipam.BlocksOf(space.NewRanges(part.block, outside)) {
+			if b.recordOn(block) != nil {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// rangesOf returns what some records hold.
+func rangesOf(entries iter.Seq[*entry]) []space.Range {
+	var ranges []space.Range
+	for e := range entries {
+		for part := range e.all() {
+			ranges = append(ranges, space.RangeOf(part.block))
+		}
+	}
+	return ranges
 }
 
 // updatePoolOf hands out the space of the pool whose own record has changed, as far as it is covered,
@@ -112,12 +127,7 @@ func (l *Ledger) withUncovered(pool ipam.Pool, stated *space.Ranges) ipam.Pool {
 	if pool.Occupied == nil {
 		return pool
 	}
-	var covered []space.Range
-	for own := range l.openRecords(pool.Key, &pool) {
-		for part := range own.all() {
-			covered = append(covered, space.RangeOf(part.block))
-		}
-	}
+	covered := rangesOf(l.openRecords(pool.Key, &pool))
 	pool.Withheld = space.NewRanges(pool.CIDR, slices.AppendSeq(convert.Outside(pool.CIDR, covered), stated.All()))
 	return pool
 }
