@@ -38,7 +38,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		PoolKind: d.text("spec", "poolRef", "kind"), PoolName: d.text("spec", "poolRef", "name"),
 		Annotations: obj.GetAnnotations(),
 	}
-	if !convert.IsOurs(claim.PoolGroup, claim.PoolKind) {
+	if !m.Targets.Has(claim.PoolGroup, claim.PoolKind) {
 		return unservedResponse(claim)
 	}
 	request, errs := convert.AddressRequest(claim)
@@ -56,7 +56,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	d.setGrant(request.Pool, request.Grant)
 	d.setRequestedBy(req.UserInfo.Username, request.Grant != nil || m.Catalog.LacksRight(request))
-	if err := d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease); err != nil {
+	if err := d.addFinalizer(obj.GetFinalizers(), convert.ReleaseFinalizer(claim.PoolGroup)); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return d.response()
@@ -91,7 +91,7 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	kind, pool := d.text("spec", "poolRef", "kind"), d.text("spec", "poolRef", "name")
-	if !convert.IsOurs(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
+	if !m.Targets.Has(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
 		return admission.Allowed("")
 	}
 	key, class := convert.PoolOfAddress(kind, req.Namespace, pool), ""

@@ -42,7 +42,7 @@ func (m *poolMutator) Handle(ctx context.Context, req admission.Request) admissi
 	if req.Operation == admissionv1.Update {
 		return d.restoreResponse(req.OldObject.Raw, nil, "cidr", "ipFamily", "routingDomain")
 	}
-	obj := v1alpha1.NewPool(m.kind)
+	obj := convert.NewPool(ipam.PoolKind(m.kind))
 	if err := m.decoder.Decode(req, obj); err != nil {
 		return m.unreadable(string(m.kind), d, err)
 	}

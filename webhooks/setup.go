@@ -23,10 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/certs"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
@@ -56,6 +58,8 @@ type Options struct {
 	Client client.Client
 	// Rights are asked at admission.
 	Rights *authorize.Rights
+	// Targets has the references of IPAddressClaims and IPAddresses that are served.
+	Targets convert.Targets
 	// Operator is the user name under which the operator itself writes.
 	Operator string
 }
@@ -84,6 +88,8 @@ func Setup(mgr manager.Manager, o Options) {
 func pathOf(verb, kind string) string {
 	group := "ipam-cadastre-dev-v1alpha1"
 	switch kind {
+	case "InClusterIPPool", "GlobalInClusterIPPool":
+		group = "ipam-cluster-x-k8s-io-v1alpha2"
 	case "IPAddressClaim", "IPAddress":
 		group = "ipam-cluster-x-k8s-io-v1beta2"
 	case "Cluster":
@@ -139,13 +145,17 @@ func (s *services) validators(scheme *runtime.Scheme) map[string]admission.Handl
 		"LocalIPPool":  poolValidator[*v1alpha1.LocalIPPool](s).handler(scheme),
 		"IPAllocation": validator[*v1alpha1.IPAllocation]{remove: s.deleteAllocation}.handler(scheme),
 		"IPClass":      validator[*v1alpha1.IPClass]{remove: s.deleteClass}.handler(scheme),
+
+		"InClusterIPPool":       inClusterValidator[*incluster.InClusterIPPool](s).handler(scheme),
+		"GlobalInClusterIPPool": inClusterValidator[*incluster.GlobalInClusterIPPool](s).handler(scheme),
 	}
 }
 
 // validator implements admission.Validator for a kind. It lets an object pass that is being deleted,
-// and a request for which it has no function. A create is judged by the mutating webhook, which must
-// decide everything before it records a block, or by a policy.
+// and a request for which it has no function. A create for which a block is recorded is judged by the
+// mutating webhook, which must decide everything before it records the block.
 type validator[T client.Object] struct {
+	create func(obj T) error
 	update func(req admission.Request, before, after T) (admission.Warnings, error)
 	remove func(ctx context.Context, req admission.Request, obj T) error
 }
@@ -155,7 +165,12 @@ func (v validator[T]) handler(scheme *runtime.Scheme) admission.Handler {
 }
 
 // ValidateCreate implements admission.Validator.
-func (v validator[T]) ValidateCreate(context.Context, T) (admission.Warnings, error) { return nil, nil }
+func (v validator[T]) ValidateCreate(_ context.Context, obj T) (admission.Warnings, error) {
+	if v.create == nil {
+		return nil, nil
+	}
+	return nil, v.create(obj)
+}
 
 // ValidateUpdate implements admission.Validator.
 func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {

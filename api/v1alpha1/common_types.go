@@ -71,18 +71,21 @@ const (
 )
 
 // PoolKind is a kind of pool.
-// +kubebuilder:validation:Enum=IPPool;LocalIPPool
 type PoolKind string
 
-// The kinds of pools: cluster-scoped and namespaced.
+// The kinds of pools, cluster-scoped and namespaced; and those of Cluster API's in-cluster provider,
+// in its API group.
 const (
-	PoolKindIPPool      PoolKind = "IPPool"
-	PoolKindLocalIPPool PoolKind = "LocalIPPool"
+	PoolKindIPPool                PoolKind = "IPPool"
+	PoolKindLocalIPPool           PoolKind = "LocalIPPool"
+	PoolKindGlobalInClusterIPPool PoolKind = "GlobalInClusterIPPool"
+	PoolKindInClusterIPPool       PoolKind = "InClusterIPPool"
 )
 
 // PoolReference names a pool. A LocalIPPool is always in the namespace of the object that names it.
 type PoolReference struct {
 	// kind of the pool: IPPool, or LocalIPPool for a pool of the same namespace. Default: IPPool.
+	// +kubebuilder:validation:Enum=IPPool;LocalIPPool
 	// +kubebuilder:default=IPPool
 	// +optional
 	Kind PoolKind `json:"kind,omitempty"`

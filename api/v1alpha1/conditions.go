@@ -106,6 +106,9 @@ const (
 	ReasonInvalid = "Invalid"
 	// ReasonPaused: an annotation pauses allocation from the pool.
 	ReasonPaused = "Paused"
+	// ReasonProviderRunning: the in-cluster provider runs and hands out the addresses of its pools, so
+	// Cadastre does not.
+	ReasonProviderRunning = "ProviderRunning"
 	// ReasonTerminating: the pool is being deleted, and allocates no blocks.
 	ReasonTerminating = "Terminating"
 	// ReasonNoPools: no IPPool backs the class, and claims of it wait for one. LocalIPPools

@@ -53,6 +53,21 @@ const (
 	AllocationReleasing AllocationState = "Releasing"
 )
 
+// RecordPoolReference names the pool of a held block.
+type RecordPoolReference struct {
+	// kind of the pool. Default: IPPool.
+	// +kubebuilder:validation:Enum=IPPool;LocalIPPool;GlobalInClusterIPPool;InClusterIPPool
+	// +kubebuilder:default=IPPool
+	// +optional
+	Kind PoolKind `json:"kind,omitempty"`
+
+	// name of the pool.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
 // IPAllocationSpec records a held block, its holder and its pool.
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) != has(self.routingDomain)",message="poolRef and routingDomain are both set, or both missing: set one of them",reason=FieldValueInvalid
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.poolRef
@@ -62,7 +77,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.claimRef.apiGroup == oldSelf.claimRef.apiGroup && self.claimRef.kind == oldSelf.claimRef.kind && (self.claimRef.name == oldSelf.claimRef.name || (has(oldSelf.stickyKey) && oldSelf.state == 'Retained' && self.state == 'Bound'))",message="is immutable, unless a claim takes over the block that was retained under its sticky key: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef
 // +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == has(oldSelf.claimRef.__namespace__) && (!has(self.claimRef.__namespace__) || self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.claimRef.namespace
 // +kubebuilder:validation:XValidation:rule="!has(self.state) || self.state != 'Releasing' || self.purpose == 'Pool'",message="Releasing is for the record of a pool: write Bound, Retained or Cooling",reason=FieldValueInvalid,fieldPath=.state
-// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind == 'LocalIPPool')",message="is required for a LocalIPPool, and forbidden for other holders: set it for a LocalIPPool alone",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
+// +kubebuilder:validation:XValidation:rule="has(self.claimRef.__namespace__) == (self.claimRef.kind in ['LocalIPPool', 'InClusterIPPool'])",message="is required for a LocalIPPool or InClusterIPPool, and forbidden for other holders: set it for these alone",reason=FieldValueInvalid,fieldPath=.claimRef.namespace
 type IPAllocationSpec struct {
 	// cidr is the block. Immutable.
 	// +kubebuilder:validation:MaxLength=43
@@ -85,10 +100,10 @@ type IPAllocationSpec struct {
 	// +required
 	IPFamily IPFamily `json:"ipFamily"`
 
-	// poolRef is the pool of the block; a LocalIPPool is in the holder's namespace. Not set on the
-	// record of a root pool, which has a routingDomain. Immutable.
+	// poolRef is the pool of the block; a LocalIPPool or InClusterIPPool is in the holder's namespace.
+	// Not set on the record of a root pool, which has a routingDomain. Immutable.
 	// +optional
-	PoolRef *PoolReference `json:"poolRef,omitempty"`
+	PoolRef *RecordPoolReference `json:"poolRef,omitempty"`
 
 	// routingDomain is the routing domain of the root pool whose own record this is; that of a
 	// LocalIPPool is separate for each namespace. Immutable.

@@ -5,14 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Pool is implemented by both kinds of pools, *IPPool and *LocalIPPool.
+// Pool is implemented by all kinds of pools, such as *IPPool and *LocalIPPool.
 // +kubebuilder:object:generate=false
 type Pool interface {
 	metav1.Object
 	runtime.Object
 	// PoolKind returns the kind of the pool, regardless of its TypeMeta.
 	PoolKind() PoolKind
-	// PoolSpec and PoolStatus return the parts that both kinds have, for reading and writing.
+	// PoolSpec and PoolStatus return the parts that all kinds have, for reading and writing.
 	PoolSpec() *PoolSpec
 	PoolStatus() *PoolStatus
 	// SharedWith returns which claims can use the pool in addition to those of its namespace: a
@@ -24,14 +24,6 @@ var (
 	_ Pool = &IPPool{}
 	_ Pool = &LocalIPPool{}
 )
-
-// NewPool returns an empty pool of a kind; an IPPool if the kind is empty.
-func NewPool(kind PoolKind) Pool {
-	if kind == PoolKindLocalIPPool {
-		return &LocalIPPool{}
-	}
-	return &IPPool{}
-}
 
 // PoolKind implements Pool.
 func (*IPPool) PoolKind() PoolKind { return PoolKindIPPool }

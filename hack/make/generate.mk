@@ -15,6 +15,8 @@ manifests:
 	$(CONTROLLER_GEN) crd:maxDescLen=0 output:crd:dir=$(OUT)/cluster-api \
 	  paths='sigs.k8s.io/cluster-api/api/core/v1beta2;sigs.k8s.io/cluster-api/api/ipam/v1beta2'
 	cp $(addprefix $(OUT)/cluster-api/,$(needed)) envtest/clusterapi/
+	$(CONTROLLER_GEN) crd output:crd:dir=config/in-cluster-pools/bases \
+	  paths=sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2
 	cd test/example-provider
 	go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen object crd paths=./... output:crd:dir=config/crd
 

@@ -239,7 +239,7 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 		claim := &v1alpha1.IPClaim{}
 		holder, recordRef = claim, func() string { return claim.Spec.AllocationName }
 	case record.Holder.IsPool():
-		pool := v1alpha1.NewPool(v1alpha1.PoolKind(record.Holder.Kind))
+		pool := convert.NewPool(ipam.PoolKind(record.Holder.Kind))
 		holder, recordRef = pool, func() string {
 			switch {
 			case pool.PoolSpec().Occupies != v1alpha1.OccupiesRanges:

@@ -19,6 +19,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclass"
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -54,6 +55,10 @@ type Options struct {
 	// WatchFilter is the required value of the label cluster.x-k8s.io/watch-filter of
 	// IPAddressClaims; empty: any, or none.
 	WatchFilter string
+	// Targets has the references of IPAddressClaims that are served.
+	Targets convert.Targets
+	// IsProviderRunning reports whether the in-cluster provider serves its pools; nil: it does not.
+	IsProviderRunning func() bool
 	// AddressClaims is notified of all IPAddressClaims that the cache has.
 	AddressClaims cache.ResourceEventHandler
 }
@@ -76,7 +81,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	orphans := &allocationgc.Controller{
 		Ledger: o.Ledger, Catalog: o.Catalog, Allocator: o.Allocator, Metrics: o.Metrics, History: o.History, Tracer: o.Tracer,
 		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Events: recorder,
-		Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: records,
+		Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: records, InCluster: o.Targets.InCluster,
 	}
 	return setup(mgr,
 		&ipclass.Controller{
@@ -86,7 +91,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		&ippool.Controller{
 			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
 			Client: mgr.GetClient(), Asker: o.Asker, Workers: o.Workers, Events: recorder,
-			Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}),
+			Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}), InCluster: o.Targets.InCluster, IsProviderRunning: o.IsProviderRunning,
 		},
 		&ipclaim.Controller{
 			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
@@ -95,12 +100,13 @@ func Setup(mgr manager.Manager, o Options) error {
 		orphans,
 		&ipaddressclaim.Replica{
 			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Tracer: o.Tracer,
-			Client: mgr.GetClient(), Within: claims, WatchFilter: o.WatchFilter, Handler: o.AddressClaims,
+			Client: mgr.GetClient(), Within: claims, WatchFilter: o.WatchFilter, Targets: o.Targets, Handler: o.AddressClaims,
 			StartLeader: func() error {
 				return setup(mgr, &ipaddressclaim.Controller{
 					Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Allocator: o.Allocator, Metrics: o.Metrics, Tracer: o.Tracer,
 					Client: mgr.GetClient(), Live: o.Live, Asker: o.Asker, Orphans: orphans, Workers: o.Workers,
-					Within: claims, WatchFilter: o.WatchFilter, Clock: clock.RealClock{}, Events: recorder,
+					Within: claims, WatchFilter: o.WatchFilter, Targets: o.Targets, IsProviderRunning: o.IsProviderRunning,
+					Clock: clock.RealClock{}, Events: recorder,
 				}, &clusternetwork.Controller{
 					Metrics: o.Metrics, Tracer: o.Tracer, Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{},
 					Grace: o.OrphanGrace, Workers: o.Workers, Within: claims, Events: recorder,

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -21,15 +22,23 @@ type AddressClaim struct {
 	Annotations                   map[string]string
 }
 
-// IsOurs reports whether a reference of an IPAddressClaim or an IPAddress names an object of
-// Cadastre.
-func IsOurs(group, kind string) bool {
-	return IsOurGroup(group) && isTarget(kind)
+// Targets holds which references of IPAddressClaims and IPAddresses are served.
+type Targets struct {
+	// InCluster has references to the in-cluster provider's pools served, too.
+	InCluster bool
 }
 
-// isTarget reports whether addresses are handed out from objects of a kind.
-func isTarget(kind string) bool {
-	return kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass
+// Has reports whether a reference names an object from which addresses are handed out.
+func (t Targets) Has(group, kind string) bool {
+	if IsOurGroup(group) {
+		return kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass
+	}
+	return t.InCluster && IsInCluster(group, kind)
+}
+
+// IsInCluster reports whether a reference names a pool of the in-cluster provider's kinds.
+func IsInCluster(group, kind string) bool {
+	return group == incluster.GroupVersion.Group && ipam.PoolKind(kind).IsInCluster()
 }
 
 // IsOurGroup reports whether a reference of an IPAddressClaim or an IPAddress is into Cadastre's
@@ -42,16 +51,31 @@ func UnknownKind(kind string) *field.Error {
 	return field.NotSupported(field.NewPath("spec", "poolRef", "kind"), kind, []string{string(ipam.PoolKindIPPool), string(ipam.PoolKindLocalIPPool), kindClass})
 }
 
+// ReleaseFinalizer returns the finalizer on IPAddressClaims with a reference into the group, which stays
+// until the address is released.
+func ReleaseFinalizer(group string) string {
+	if IsOurGroup(group) {
+		return v1alpha1.FinalizerRelease
+	}
+	return incluster.FinalizerRelease
+}
+
+// ProtectFinalizer returns the finalizer on IPAddresses with a reference into the group, which stays until
+// the claim is gone.
+func ProtectFinalizer(group string) string {
+	if IsOurGroup(group) {
+		return v1alpha1.FinalizerProtect
+	}
+	return incluster.FinalizerProtect
+}
+
 // PoolOfAddress returns the pool that a reference names, for an object of the namespace; the zero
 // key if the reference names a class.
 func PoolOfAddress(kind, namespace, name string) ipam.PoolKey {
-	switch kind {
-	case string(ipam.PoolKindIPPool):
-		return ipam.PoolNamed(name)
-	case string(ipam.PoolKindLocalIPPool):
-		return ipam.LocalPoolNamed(namespace, name)
+	if !ipam.PoolKind(kind).IsPool() {
+		return ipam.PoolKey{}
 	}
-	return ipam.PoolKey{}
+	return ipam.PoolOfKind(ipam.PoolKind(kind), namespace, name)
 }
 
 // AddressRequest reads the request of an IPAddressClaim, which is for one address.

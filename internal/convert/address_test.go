@@ -83,8 +83,8 @@ func TestIsOurs(t *testing.T) {
 		{"", "IPPool"}:                         false,
 		{"ipam.cadastre.dev", "InClusterPool"}: false,
 	} {
-		if got := IsOurs(ref[0], ref[1]); got != want {
-			t.Errorf("IsOurs(%q, %q) is %v", ref[0], ref[1], got)
+		if got := (Targets{}).Has(ref[0], ref[1]); got != want {
+			t.Errorf("Targets.Has(%q, %q) is %v", ref[0], ref[1], got)
 		}
 	}
 }

@@ -96,15 +96,15 @@ func placeOf(spec *v1alpha1.IPAllocationSpec, namespace string, block netip.Pref
 		}
 		return ipam.LocalDomainNamed(namespace, spec.RoutingDomain, ipam.FamilyOf(block)), nil
 	}
-	switch kind := spec.PoolRef.Kind; {
-	case kind != v1alpha1.PoolKindIPPool && kind != v1alpha1.PoolKindLocalIPPool && kind != "":
-		return ipam.PoolKey{}, field.NotSupported(path.Child("kind"), kind, []v1alpha1.PoolKind{v1alpha1.PoolKindIPPool, v1alpha1.PoolKindLocalIPPool})
+	switch kind := ipam.PoolKind(spec.PoolRef.Kind); {
+	case !kind.IsPool() && kind != "":
+		return ipam.PoolKey{}, field.NotSupported(path.Child("kind"), kind, []ipam.PoolKind{ipam.PoolKindIPPool, ipam.PoolKindLocalIPPool, ipam.PoolKindGlobalInClusterIPPool, ipam.PoolKindInClusterIPPool})
 	case spec.PoolRef.Name == "":
 		return ipam.PoolKey{}, field.Required(path.Child("name"), "set it, to locate the block")
-	case kind == v1alpha1.PoolKindLocalIPPool && namespace == "":
-		return ipam.PoolKey{}, field.Required(field.NewPath("spec", "claimRef", "namespace"), "set it to the namespace of the LocalIPPool")
+	case kind.IsNamespaced() && namespace == "":
+		return ipam.PoolKey{}, field.Required(field.NewPath("spec", "claimRef", "namespace"), fmt.Sprintf("set it to the namespace of the %s", kind))
 	}
-	return PoolKey(namespace, *spec.PoolRef), nil
+	return PoolKey(namespace, v1alpha1.PoolReference(*spec.PoolRef)), nil
 }
 
 // unreadable returns the fields that are read of any IPAllocation. A block that is not in canonical
@@ -178,7 +178,7 @@ func Allocation(r ipam.Record) *v1alpha1.IPAllocation {
 	if r.Pool.Kind == ipam.PoolKindRoutingDomain {
 		obj.Spec.RoutingDomain = r.Pool.Name
 	} else {
-		obj.Spec.PoolRef = PoolReference(r.Pool)
+		obj.Spec.PoolRef = new(v1alpha1.RecordPoolReference(*PoolReference(r.Pool)))
 	}
 	return obj
 }
@@ -249,7 +249,11 @@ func HolderOfAddressClaim(claim ipam.Name) ipam.Holder {
 
 // HolderOfPool returns a pool as the holder of the pool's CIDR.
 func HolderOfPool(pool ipam.PoolKey) ipam.Holder {
-	return ipam.Holder{Group: v1alpha1.GroupVersion.Group, Kind: string(pool.Kind), Namespace: pool.Namespace, Name: pool.Name}
+	group := v1alpha1.GroupVersion.Group
+	if pool.Kind.IsInCluster() {
+		group = AddressClaimGroup
+	}
+	return ipam.Holder{Group: group, Kind: string(pool.Kind), Namespace: pool.Namespace, Name: pool.Name}
 }
 
 // PoolOf returns the pool that is a holder: the inverse of HolderOfPool.

@@ -89,7 +89,7 @@ func TestAllocation(t *testing.T) {
 	want := &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c-12345678", UID: "1-2-3", ResourceVersion: "42", Finalizers: []string{v1alpha1.FinalizerHeld}},
 		Spec: v1alpha1.IPAllocationSpec{
-			CIDR: "10.0.0.0/24", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, ClassName: "gold",
+			CIDR: "10.0.0.0/24", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "p"}, ClassName: "gold",
 			ClaimRef: v1alpha1.ClaimReference{APIGroup: "ipam.cadastre.dev", Kind: "IPClaim", Name: "c", UID: "4-5-6"},
 			Purpose:  v1alpha1.PurposeClaim, ReclaimPolicy: v1alpha1.ReclaimDelete, State: v1alpha1.AllocationBound, RequestedBy: "jane",
 		},
@@ -167,7 +167,7 @@ func TestRecord(t *testing.T) {
 		},
 		"one in a pool of another kind is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Kind = "Pool" },
-			refused: `spec.poolRef.kind: Unsupported value: "Pool": supported values: "IPPool", "LocalIPPool"`,
+			refused: `spec.poolRef.kind: Unsupported value: "Pool": supported values: "IPPool", "LocalIPPool", "GlobalInClusterIPPool", "InClusterIPPool"`,
 		},
 		"one in a pool without name is named": {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.PoolRef.Name = "" },

@@ -301,7 +301,7 @@ func FuzzRecord(f *testing.F) {
 		if flags&8 != 0 {
 			obj.Spec.RoutingDomain = where
 		} else if where != "" {
-			obj.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: where}
+			obj.Spec.PoolRef = &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: where}
 		}
 		if flags&16 != 0 {
 			obj.Annotations = map[string]string{v1alpha1.AnnotationAdopted: "true"}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
@@ -17,10 +18,35 @@ import (
 // PoolKey returns the key of the pool that a reference names, from within a namespace or, if that
 // is empty, from a cluster-scoped pool.
 func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
-	if ref.Kind == v1alpha1.PoolKindLocalIPPool {
-		return ipam.LocalPoolNamed(namespace, ref.Name)
+	return ipam.PoolOfKind(ipam.PoolKind(cmp.Or(ref.Kind, v1alpha1.PoolKindIPPool)), namespace, ref.Name)
+}
+
+// NewPool returns an empty pool of a kind; an IPPool if the kind is empty.
+func NewPool(kind ipam.PoolKind) v1alpha1.Pool {
+	switch {
+	case kind.IsInCluster():
+		return incluster.NewPool(v1alpha1.PoolKind(kind))
+	case kind == ipam.PoolKindLocalIPPool:
+		return &v1alpha1.LocalIPPool{}
 	}
-	return ipam.PoolNamed(ref.Name)
+	return &v1alpha1.IPPool{}
+}
+
+// PoolTypes returns an empty pool of each kind, with those of the in-cluster provider or without.
+func PoolTypes(inCluster bool) []v1alpha1.Pool {
+	types := []v1alpha1.Pool{&v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}}
+	if inCluster {
+		types = append(types, &incluster.InClusterIPPool{}, &incluster.GlobalInClusterIPPool{})
+	}
+	return types
+}
+
+// PoolFinalizer returns the finalizer on pools of a kind.
+func PoolFinalizer(kind v1alpha1.PoolKind) string {
+	if ipam.PoolKind(kind).IsInCluster() {
+		return incluster.FinalizerPool
+	}
+	return v1alpha1.FinalizerPool
 }
 
 // KeyOf returns the key of a pool.
@@ -33,7 +59,7 @@ func PoolReference(key ipam.PoolKey) *v1alpha1.PoolReference {
 	return &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(key.Kind), Name: key.Name}
 }
 
-// Pool reads a pool of either kind. If it returns errors, the pool must not be used.
+// Pool reads a pool of any kind. If it returns errors, the pool must not be used.
 func Pool(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) { return PoolAfter(ipam.Pool{}, obj) }
 
 // PoolAfter reads a pool of which an earlier version may have been read without errors. If the spec
@@ -43,7 +69,10 @@ func PoolAfter(previous ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorLis
 	key, spec := KeyOf(obj), ipam.Revision{UID: string(obj.GetUID()), Generation: obj.GetGeneration()}
 	pool, errs := previous, field.ErrorList(nil)
 	if spec != previous.Spec || spec.UID == "" {
-		pool, errs = poolSpec(key.Namespace, obj.PoolSpec())
+		pool, errs = readSpec(obj)
+	}
+	if key.Kind.IsInCluster() { // an annotation states it, which is not in the generation
+		pool.Home = ipam.LocalDomainNamed(key.Namespace, cmp.Or(obj.PoolSpec().RoutingDomain, v1alpha1.DefaultRoutingDomain), pool.Family)
 	}
 	pool.Spec, pool.OpenSince, pool.ParentGrant = spec, time.Time{}, nil
 	visibility, project := obj.SharedWith()
@@ -55,6 +84,13 @@ func PoolAfter(previous ipam.Pool, obj v1alpha1.Pool) (ipam.Pool, field.ErrorLis
 	pool.Terminating = !obj.GetDeletionTimestamp().IsZero()
 	pool.Paused = paused(obj.GetAnnotations())
 	return pool, append(errs, poolParent(obj, &pool)...)
+}
+
+func readSpec(obj v1alpha1.Pool) (ipam.Pool, field.ErrorList) {
+	if pool, ok := obj.(incluster.Pool); ok {
+		return inClusterSpec(pool.InClusterSpec())
+	}
+	return poolSpec(obj.GetNamespace(), obj.PoolSpec())
 }
 
 // poolParent reads whether the use of the parent is granted, and returns errors about the parent.
@@ -178,7 +214,7 @@ func poolOccupies(path *field.Path, spec *v1alpha1.PoolSpec) (errs field.ErrorLi
 // BlocksOf returns what a pool holds of its home by its spec; nil if that cannot be read, or while it
 // has no CIDR.
 func BlocksOf(obj v1alpha1.Pool) []netip.Prefix {
-	pool, errs := poolSpec(obj.GetNamespace(), obj.PoolSpec())
+	pool, errs := readSpec(obj)
 	if len(errs) > 0 {
 		return nil
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	PlatformProject string
 	// DefaultFamily is the family of requests that state nothing. Default: IPv4.
 	DefaultFamily ipam.Family
+	// InCluster has the pools of the in-cluster provider's kinds read, too.
+	InCluster bool
 	// Clock paces live lists. Nil: the real one.
 	Clock clock.PassiveClock
 }
@@ -42,6 +44,7 @@ type Catalog struct {
 	namespace       string
 	platformProject string
 	defaultFamily   ipam.Family
+	inCluster       bool
 	// live holds the objects that were read past the caches.
 	live *liveReads
 	// follower is called with each object that the watch shows.
@@ -69,13 +72,13 @@ func New(o Options) *Catalog {
 	}
 	return &Catalog{
 		ledger: o.Ledger, namespace: o.Namespace, platformProject: o.PlatformProject,
-		defaultFamily: cmp.Or(o.DefaultFamily, ipam.IPv4),
-		live:          newLiveReads(o.Clock),
-		namespaces:    newProjects(),
-		pools:         map[string]map[ipam.PoolKey]ipam.Pool{},
-		byClass:       map[string]map[string]map[ipam.PoolKey]bool{},
-		classes:       map[string]ClassEntry{},
-		follower:      Follower{Pool: func(v1alpha1.Pool, bool) {}, Namespace: func(string) {}},
+		defaultFamily: cmp.Or(o.DefaultFamily, ipam.IPv4), inCluster: o.InCluster,
+		live:       newLiveReads(o.Clock),
+		namespaces: newProjects(),
+		pools:      map[string]map[ipam.PoolKey]ipam.Pool{},
+		byClass:    map[string]map[string]map[ipam.PoolKey]bool{},
+		classes:    map[string]ClassEntry{},
+		follower:   Follower{Pool: func(v1alpha1.Pool, bool) {}, Namespace: func(string) {}},
 	}
 }
 

@@ -99,7 +99,7 @@ func (c *Catalog) changeCluster(name ipam.Name, apply func() bool) {
 // clusterPauses returns the reason why a pool's Cluster keeps it from handing out blocks, if so.
 func (c *Catalog) clusterPauses(pool ipam.Pool) string {
 	cluster := pool.Labels[v1alpha1.LabelCluster]
-	if cluster == "" || pool.Key.Namespace == "" {
+	if cluster == "" || pool.Key.Kind != ipam.PoolKindLocalIPPool {
 		return ""
 	}
 	c.mu.RLock()

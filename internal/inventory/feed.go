@@ -27,15 +27,18 @@ import (
 // be called once, before the cache is started. The returned functions report whether the first list
 // of each kind is complete.
 func (c *Catalog) Feed(ctx context.Context, informerCache ctrlcache.Cache) (synced []func() bool, err error) {
-	for _, f := range []struct {
+	type feed struct {
 		obj     client.Object
 		handler cache.ResourceEventHandler
-	}{
+	}
+	feeds := []feed{
 		{kubeutil.NewNamespace(), kubeutil.Handler(c.onNamespaceUpdate, c.onNamespaceDelete)},
-		{&v1alpha1.IPPool{}, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)},
-		{&v1alpha1.LocalIPPool{}, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)},
 		{&v1alpha1.IPClass{}, kubeutil.Handler(c.onClassUpdate, c.onClassDelete)},
-	} {
+	}
+	for _, pool := range convert.PoolTypes(c.inCluster) {
+		feeds = append(feeds, feed{pool, kubeutil.Handler(c.onPoolUpdate, c.onPoolDelete)})
+	}
+	for _, f := range feeds {
 		informer, err := informerCache.GetInformer(ctx, f.obj)
 		if err != nil {
 			return nil, fmt.Errorf("watching %T: %w", f.obj, err)
@@ -155,7 +158,7 @@ const (
 func (c *Catalog) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
-		pool := v1alpha1.NewPool(v1alpha1.PoolKind(req.Pool.Kind))
+		pool := convert.NewPool(ipam.PoolKind(req.Pool.Kind))
 		pool.SetNamespace(req.Pool.Namespace)
 		pool.SetName(req.Pool.Name)
 		return refreshObject(ctx, live, string(req.Pool.Kind), pool, c.recordLivePool)

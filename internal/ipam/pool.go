@@ -388,7 +388,7 @@ func (r Request) MayName(pool Pool) bool {
 // always does, because its block leaves the platform's hands. Pools of the requester's own
 // namespace need nothing.
 func (r Request) NeedsGrant(pool Pool) bool {
-	if pool.Key.Kind == PoolKindLocalIPPool {
+	if pool.Key.Kind.IsNamespaced() {
 		return false
 	}
 	return r.Child.Kind == PoolKindLocalIPPool || pool.Project != "" && pool.Project != r.Tenant.Project

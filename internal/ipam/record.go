@@ -211,16 +211,39 @@ type PoolKey struct {
 // PoolKind represents the kind of a space in which blocks exclude each other.
 type PoolKind string
 
-// The kinds of spaces: the platform's pools, those of a namespace, and routing domains. Routing
-// domains are spaces too: they hand out the CIDRs of root pools.
+// The kinds of spaces: the platform's pools, those of a namespace, those of Cluster API's in-cluster
+// provider, and routing domains. Routing domains are spaces too: they hand out the CIDRs of root
+// pools.
 const (
-	PoolKindIPPool        PoolKind = "IPPool"
-	PoolKindLocalIPPool   PoolKind = "LocalIPPool"
-	PoolKindRoutingDomain PoolKind = "RoutingDomain"
+	PoolKindIPPool                PoolKind = "IPPool"
+	PoolKindLocalIPPool           PoolKind = "LocalIPPool"
+	PoolKindGlobalInClusterIPPool PoolKind = "GlobalInClusterIPPool"
+	PoolKindInClusterIPPool       PoolKind = "InClusterIPPool"
+	PoolKindRoutingDomain         PoolKind = "RoutingDomain"
 )
 
 // IsPool reports whether this is a kind of pool.
-func (k PoolKind) IsPool() bool { return k == PoolKindIPPool || k == PoolKindLocalIPPool }
+func (k PoolKind) IsPool() bool {
+	return k == PoolKindIPPool || k == PoolKindLocalIPPool || k.IsInCluster()
+}
+
+// IsInCluster reports whether this is a kind of the in-cluster provider.
+func (k PoolKind) IsInCluster() bool {
+	return k == PoolKindGlobalInClusterIPPool || k == PoolKindInClusterIPPool
+}
+
+// IsNamespaced reports whether pools of this kind belong to a namespace.
+func (k PoolKind) IsNamespaced() bool {
+	return k == PoolKindLocalIPPool || k == PoolKindInClusterIPPool
+}
+
+// PoolOfKind returns the key of a pool. The namespace counts for a kind that has one.
+func PoolOfKind(kind PoolKind, namespace, name string) PoolKey {
+	if !kind.IsNamespaced() {
+		namespace = ""
+	}
+	return PoolKey{Kind: kind, Namespace: namespace, Name: name}
+}
 
 // PoolNamed returns the key of a cluster-scoped pool.
 func PoolNamed(name string) PoolKey { return PoolKey{Kind: PoolKindIPPool, Name: name} }

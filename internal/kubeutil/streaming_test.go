@@ -42,7 +42,7 @@ func recordList(t testing.TB, count int) (*v1alpha1.IPAllocationList, string) {
 				Namespace: "team", Name: fmt.Sprint("c-", n), UID: types.UID(fmt.Sprint("uid-", n)), ResourceVersion: fmt.Sprint(n),
 				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "cadastre"}},
 			},
-			Spec: v1alpha1.IPAllocationSpec{CIDR: fmt.Sprintf("10.0.%d.0/24", n), PoolRef: &v1alpha1.PoolReference{Kind: "IPPool", Name: "p"}},
+			Spec: v1alpha1.IPAllocationSpec{CIDR: fmt.Sprintf("10.0.%d.0/24", n), PoolRef: &v1alpha1.RecordPoolReference{Kind: "IPPool", Name: "p"}},
 		})
 	}
 	text, err := json.Marshal(list)

@@ -49,7 +49,7 @@ func TestEditHoldsWhatIsItsOwnAlready(t *testing.T) {
 	withheldIn := edit("1", "10.0.0.32/27")
 	withheldIn.Pool = key
 	inPool := ownRecord(ranges, "in-p", "1", "10.0.0.48/28")
-	inPool.Spec.RoutingDomain, inPool.Spec.PoolRef = "", convert.PoolReference(key)
+	inPool.Spec.RoutingDomain, inPool.Spec.PoolRef = "", &v1alpha1.RecordPoolReference{Name: key.Name}
 	show(t, l, inPool)
 	_, err := l.Hold(withheldIn)
 	if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || !taken.IsWithheld() {
@@ -73,7 +73,7 @@ func TestOwnRecordsCountTogetherForProject(t *testing.T) {
 	local := ipam.LocalPoolNamed("ns", "r")
 	own := func(name, project string, blocks ...string) *v1alpha1.IPAllocation {
 		o := ownRecord(local, name, "1", blocks...)
-		o.Spec.RoutingDomain, o.Spec.PoolRef, o.Spec.Project = "", convert.PoolReference(key), project
+		o.Spec.RoutingDomain, o.Spec.PoolRef, o.Spec.Project = "", &v1alpha1.RecordPoolReference{Name: key.Name}, project
 		return o
 	}
 	edit := func(project string, blocks ...string) Ask {

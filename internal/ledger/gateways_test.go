@@ -205,7 +205,7 @@ func TestHolderAtSearchesWholeRoutingDomain(t *testing.T) {
 	parent, sibling := ipam.PoolNamed("parent"), ipam.PoolNamed("sibling")
 	below := func(name, cidr string) *v1alpha1.IPAllocation {
 		obj := poolRecord(ipam.PoolNamed(name), cidr)
-		obj.Spec.RoutingDomain, obj.Spec.PoolRef = "", &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent.Name}
+		obj.Spec.RoutingDomain, obj.Spec.PoolRef = "", &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: parent.Name}
 		return obj
 	}
 	elsewhere := addressWithGateway("b", "10.0.0.200", "")

@@ -147,6 +147,31 @@ func (l *Ledger) State(pool ipam.Pool) PoolState {
 	return state
 }
 
+// RecordsIn returns the records of a pool or routing domain that have a part of some blocks, up to a number.
+func (l *Ledger) RecordsIn(pool ipam.PoolKey, blocks []netip.Prefix, limit int) []ipam.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.poolViews[pool]
+	if b == nil {
+		return nil
+	}
+	var records []ipam.Record
+	seen := map[*entry]bool{}
+	for _, block := range blocks {
+		for _, e := range b.overlapping(block) {
+			if e.hold != nil || seen[e] {
+				continue
+			}
+			if len(records) == limit {
+				return records
+			}
+			seen[e] = true
+			records = append(records, e.record())
+		}
+	}
+	return records
+}
+
 // HasRoom reports whether a pool has a free block of the length or, if a block is given, whether that
 // block is free.
 func (l *Ledger) HasRoom(pool ipam.PoolKey, length int, block netip.Prefix) (hasRoom bool) {

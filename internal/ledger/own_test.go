@@ -54,7 +54,7 @@ func ownRecord(pool ipam.PoolKey, name, poolUID string, blocks ...string) *v1alp
 // inRanges returns the record of a claim's block of r.
 func inRanges(name, block string) *v1alpha1.IPAllocation {
 	o := allocation(name, "uid-of-"+name, "1", block)
-	o.Spec.PoolRef = convert.PoolReference(ranges)
+	o.Spec.PoolRef = &v1alpha1.RecordPoolReference{Name: ranges.Name}
 	return o
 }
 

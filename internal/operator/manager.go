@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -99,11 +100,10 @@ func slimmer() toolscache.TransformFunc {
 			if metadata.Annotations[v1alpha1.AnnotationClusterNetwork] != "" {
 				typed.Annotations, typed.Finalizers, typed.OwnerReferences = metadata.Annotations, metadata.Finalizers, metadata.OwnerReferences
 			}
-		case *v1alpha1.IPPool, *v1alpha1.LocalIPPool: // claims can select any label of these
-			pool := typed.(client.Object)
-			keepAnnotations(pool)
-			pool.SetOwnerReferences(nil)
-			pool.SetLabels(firstLabels(pool.GetLabels(), labelsOfPool))
+		case v1alpha1.Pool: // claims can select any label of these
+			keepAnnotations(typed)
+			typed.SetOwnerReferences(nil)
+			typed.SetLabels(firstLabels(typed.GetLabels(), labelsOfPool))
 		case *ipamv1.IPAddressClaim:
 			trimMetadata(typed, []string{clusterv1.ClusterNameLabel, clusterv1.WatchLabel})
 			typed.OwnerReferences = nil
@@ -138,7 +138,7 @@ func trimMetadata(obj client.Object, labels []string) {
 var annotationBytes = map[string]int{ //nolint:gochecknoglobals // a table, made once
 	v1alpha1.AnnotationAddress: 64, v1alpha1.AnnotationSticky: 254, v1alpha1.AnnotationAllocation: 254, v1alpha1.AnnotationUseGranted: 254 + 37,
 	v1alpha1.AnnotationRequester: 0, v1alpha1.AnnotationRequestedBy: 4 * v1alpha1.MaxRequestedBy,
-	v1alpha1.AnnotationClusterNetwork: 512, v1alpha1.AnnotationAttempt: 64,
+	v1alpha1.AnnotationClusterNetwork: 512, incluster.AnnotationRoutingDomain: 64, v1alpha1.AnnotationAttempt: 64,
 	v1alpha1.AnnotationPaused: 0, v1alpha1.AnnotationClusterAPIPaused: 0,
 }
 

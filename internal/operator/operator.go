@@ -31,10 +31,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/controller"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -99,6 +101,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	op.manager, op.guard, op.records = mgr, guard, informers.records
+	if o.InClusterPools {
+		op.provider = newProvider(conn.client, o.InClusterNamespace, clock.RealClock{}, o.Log.WithName("in-cluster-provider"))
+	}
 	defer runUntilStopped(op.history.Run)()
 	defer op.allocator.Close()
 	policies, err := newPolicyWatch(cfg, conn.http, manifests.Account{Namespace: o.Namespace, Name: o.ServiceAccount}, rollbacks)
@@ -125,7 +130,7 @@ func newOperator(ctx context.Context, o Options, view *ledger.Ledger, c client.C
 		Sinks: sinks, Replica: podName(), Clock: clock.RealClock{}, Lost: op.metrics.HistoryLost, Log: log.WithName("history"),
 	})
 	catalog := inventory.Options{
-		Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily), Clock: clock.RealClock{},
+		Namespace: o.Namespace, PlatformProject: o.PlatformProject, DefaultFamily: ipam.Family(o.DefaultIPFamily), InCluster: o.InClusterPools, Clock: clock.RealClock{},
 	}
 	waiting := queue.Options{Limit: o.WaitingLimit, WatchNamespace: o.WatchNamespace}
 	op.allocator = allocator.New(view, catalog, waiting, allocator.Options{
@@ -147,7 +152,7 @@ func connect(cfg *rest.Config) (apiConnection, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
-		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
+		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), incluster.AddToScheme(scheme)); err != nil {
 		return apiConnection{}, err
 	}
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -174,6 +179,8 @@ type operator struct {
 	measures *measures
 	// records feeds the ledger.
 	records toolscache.ListerWatcher
+	// provider watches the in-cluster provider; nil if its pools are not served.
+	provider *provider
 }
 
 // register registers all parts with the manager.
@@ -185,22 +192,25 @@ func (op *operator) register(ctx context.Context) error {
 	if err := op.allocator.Feed(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	rights := authorize.NewRights(mgr.GetClient())
+	rights, targets := authorize.NewRights(mgr.GetClient()), convert.Targets{InCluster: o.InClusterPools}
 	webhooks.Setup(mgr, webhooks.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
-		Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Operator: o.User(), Rights: rights,
+		Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Operator: o.User(), Rights: rights, Targets: targets,
 	})
 	err := controller.Setup(mgr, controller.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
 		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}),
 		OrphanGrace: o.OrphanGrace, Workers: o.Workers, Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
-		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim),
+		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim), Targets: targets, IsProviderRunning: op.isProviderRunning,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controllers: %w", err)
 	}
 	return op.addChecks()
 }
+
+// isProviderRunning reports whether the in-cluster provider serves its pools.
+func (op *operator) isProviderRunning() bool { return op.provider != nil && op.provider.isRunning() }
 
 // run runs all parts until ctx is done. The manager stops its controllers before its webhooks,
 // which still answer the requests under way. They need the ledger for that, so run stops the
@@ -220,6 +230,9 @@ func (op *operator) run(ctx context.Context) error {
 	defer runUntilStopped(op.feedClaims)()
 	defer runUntilStopped(op.notifyReady)()
 	defer runUntilStopped(op.measures.policies.run)()
+	if op.provider != nil {
+		defer runUntilStopped(op.provider.run)()
+	}
 	defer runUntilStopped(func(ctx context.Context) { op.measures.countClaims(ctx, op.manager.GetCache()) })()
 	return op.manager.Start(ctx)
 }

@@ -45,6 +45,11 @@ type Options struct {
 	History         HistoryOptions
 	PlatformProject string
 
+	// InClusterPools has the pools of the in-cluster provider's kinds served, unless that provider runs in
+	// InClusterNamespace.
+	InClusterPools     bool
+	InClusterNamespace string
+
 	LeaderElect bool
 	// LeaseDuration is the duration of the lease. RenewDeadline and RetryPeriod are by
 	// default three quarters and one eighth of it.
@@ -91,6 +96,9 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	features := newFeatures()
 	features.AddFlag(fs)
 	o.Features = features
+
+	fs.BoolVar(&o.InClusterPools, "in-cluster-pools", false, "Serve the InClusterIPPools and GlobalInClusterIPPools of Cluster API's in-cluster provider in its place. Needs --feature-gates=PoolRanges=true, and the CRDs.")
+	fs.StringVar(&o.InClusterNamespace, "in-cluster-provider-namespace", "capi-ipam-in-cluster-system", "Namespace of the in-cluster provider. While its lease there is renewed, --in-cluster-pools hands out no new addresses.")
 
 	// Cluster API's providers have these in common.
 	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use regardless of its holder's namespace. Default: all.")
@@ -170,6 +178,9 @@ func (o *Options) Validate() error {
 	}
 	if o.OrphanGrace < safeOrphanGrace {
 		return fmt.Errorf("--orphan-grace=%s is shorter than a request to create a claim can last: set %s or more", o.OrphanGrace, safeOrphanGrace)
+	}
+	if o.InClusterPools && !o.isEnabled(PoolRanges) {
+		return fmt.Errorf("--in-cluster-pools needs pools that occupy their ranges: set --feature-gates=%s=true, too, when no replica of an older version is left", PoolRanges)
 	}
 	return errors.Join(o.History.validate(), o.validateTracing())
 }

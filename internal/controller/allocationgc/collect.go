@@ -26,8 +26,10 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 		claim := &v1alpha1.IPClaim{}
 		isHolder, err := findHolder(ctx, reader, record, claim)
 		return isHolder && claim.Spec.AllocationName == record.Name.Name, err
+	case ipam.PoolKind(holder.Kind).IsInCluster() && !c.InCluster:
+		return true, nil // such pools are not served at the moment
 	case holder.IsPool():
-		pool := v1alpha1.NewPool(v1alpha1.PoolKind(holder.Kind))
+		pool := convert.NewPool(ipam.PoolKind(holder.Kind))
 		isHolder, err := findHolder(ctx, reader, record, pool)
 		return isHolder && c.isOwn(pool, record), err
 	}
@@ -44,6 +46,9 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 // and the edit is not recorded yet.
 func (c *Controller) isOwn(obj v1alpha1.Pool, record ipam.Record) bool {
 	spec := obj.PoolSpec()
+	if ipam.PoolKind(obj.PoolKind()).IsInCluster() { // its controller releases what it gives up
+		return true
+	}
 	if spec.Occupies != v1alpha1.OccupiesRanges {
 		return spec.CIDR == record.Block.String()
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -53,7 +54,9 @@ type Controller struct {
 	// released records fall behind the new ones, without end.
 	Workers int
 	Within  kubeutil.Namespaces
-	Events  events.EventRecorder
+	// InCluster has the own records of the in-cluster provider's pools collected, too.
+	InCluster bool
+	Events    events.EventRecorder
 
 	mu sync.Mutex
 	// judges report for other kinds of holders whether they exist.
@@ -80,11 +83,12 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.sightings, c.deletedHolders, c.releases = map[ipam.Name]sighting{}, map[ipam.Name]string{}, map[ipam.Name]lastRelease{}
 	c.judges = map[string]Judge{}
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, "orphan", c.Metrics)
-	return builder.ControllerManagedBy(mgr).
-		Named("orphan").
+	b := builder.ControllerManagedBy(mgr)
+	for _, pool := range convert.PoolTypes(c.InCluster) {
+		b = b.Watches(pool, c.pools())
+	}
+	return b.Named("orphan").
 		Watches(&v1alpha1.IPClaim{}, c.claims()).
-		Watches(&v1alpha1.IPPool{}, c.pools()).
-		Watches(&v1alpha1.LocalIPPool{}, c.pools()).
 		WatchesRawSource(c.records()).
 		WatchesRawSource(c.arrivals()).
 		WatchesRawSource(backoff).

@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
@@ -27,7 +29,7 @@ import (
 // "Normal IPAddressClaim" 3). It is never called for one that is being deleted.
 func (c *Controller) protectClaim(ctx context.Context, s *scope) error {
 	before := s.claim.DeepCopy()
-	if !controllerutil.AddFinalizer(s.claim, v1alpha1.FinalizerRelease) {
+	if !controllerutil.AddFinalizer(s.claim, convert.ReleaseFinalizer(s.claim.Spec.PoolRef.APIGroup)) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -151,16 +153,16 @@ func subnet(pool ipam.Pool, record ipam.Record) (*int32, string) {
 // ensureMetadata adds to an IPAddress the metadata that a move, a restore or a user may have left
 // out: owners, finalizer and labels. It does not change the spec.
 func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipamv1.IPAddress) error {
-	controllerutil.AddFinalizer(address, v1alpha1.FinalizerProtect)
+	controllerutil.AddFinalizer(address, convert.ProtectFinalizer(address.Spec.PoolRef.APIGroup))
 	if address.Labels == nil {
 		address.Labels = map[string]string{}
 	}
 	if cluster := clusterName(s.claim); cluster != "" {
 		address.Labels[clusterv1.ClusterNameLabel] = cluster
 	}
-	address.Labels[v1alpha1.LabelPool] = format.MustFormatValue(s.record.Pool.Name)
-	address.Labels[v1alpha1.LabelPoolKind] = string(s.record.Pool.Kind)
-	metav1.SetMetaDataAnnotation(&address.ObjectMeta, v1alpha1.AnnotationAllocation, s.record.Name.Name)
+	if !isInCluster(address.Spec.PoolRef) { // such an IPAddress is as the in-cluster provider makes it
+		s.labelPool(address)
+	}
 	pool, err := c.ownerPool(ctx, s.record.Pool)
 	if err != nil {
 		return err
@@ -169,11 +171,18 @@ func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipam
 	return nil
 }
 
+// labelPool writes into an IPAddress its pool and its record.
+func (s *scope) labelPool(address *ipamv1.IPAddress) {
+	address.Labels[v1alpha1.LabelPool] = format.MustFormatValue(s.record.Pool.Name)
+	address.Labels[v1alpha1.LabelPoolKind] = string(s.record.Pool.Kind)
+	metav1.SetMetaDataAnnotation(&address.ObjectMeta, v1alpha1.AnnotationAllocation, s.record.Name.Name)
+}
+
 // ownerReferences returns the claim, as controller, and the pool; and all former owners. It replaces
 // references to an earlier life of either.
 func ownerReferences(before []metav1.OwnerReference, claim *ipamv1.IPAddressClaim, pool metav1.OwnerReference) []metav1.OwnerReference {
 	otherRefs := slices.DeleteFunc(slices.Clone(before), func(ref metav1.OwnerReference) bool {
-		return isClaim(ref, claim) || groupOf(ref.APIVersion) == v1alpha1.GroupVersion.Group && ref.Kind == pool.Kind
+		return isClaim(ref, claim) || groupOf(ref.APIVersion) == groupOf(pool.APIVersion) && ref.Kind == pool.Kind
 	})
 	isControlled := slices.ContainsFunc(otherRefs, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.Controller, false) })
 	claimRef := metav1.OwnerReference{
@@ -185,12 +194,16 @@ func ownerReferences(before []metav1.OwnerReference, claim *ipamv1.IPAddressClai
 
 // ownerPool returns the owner reference to the pool.
 func (c *Controller) ownerPool(ctx context.Context, key ipam.PoolKey) (metav1.OwnerReference, error) {
-	pool := v1alpha1.NewPool(v1alpha1.PoolKind(key.Kind))
+	pool := convert.NewPool(ipam.PoolKind(key.Kind))
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, pool); err != nil {
 		return metav1.OwnerReference{}, fmt.Errorf("looking for %s: %w", key, err)
 	}
+	version := v1alpha1.GroupVersion
+	if key.Kind.IsInCluster() {
+		version = incluster.GroupVersion
+	}
 	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: string(key.Kind), Name: key.Name, UID: pool.GetUID(),
+		APIVersion: version.String(), Kind: string(key.Kind), Name: key.Name, UID: pool.GetUID(),
 		Controller: new(false), BlockOwnerDeletion: new(true),
 	}, nil
 }

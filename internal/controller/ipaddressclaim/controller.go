@@ -29,6 +29,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -60,6 +61,10 @@ type Controller struct {
 	// Live reads without a cache.
 	Live  client.Reader
 	Asker *authorize.Asker
+	// Targets has the references that are served.
+	Targets convert.Targets
+	// IsProviderRunning reports whether the in-cluster provider serves its pools; nil: it does not.
+	IsProviderRunning func() bool
 	// Orphans collects the records whose claims are gone.
 	Orphans Orphans
 	Workers int
@@ -96,7 +101,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 // Reconcile implements reconcile.Reconciler. The request names a claim.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	lastRemoval := c.expectations.claims.last(ipam.Name(req.NamespacedName)) // before the cache is read, which ends it
-	s, err := readScope(ctx, c.Client, req.NamespacedName)
+	s, err := readScope(ctx, c.Client, req.NamespacedName, c.Targets)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -111,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	switch {
 	case s.claim == nil:
 		return c.reconcileAddress(ctx, s, delay)
-	case isOfUnknownKind(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero():
+	case s.isOfUnknownKind(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero():
 		return reconcile.Result{}, c.refuse(ctx, s)
 	case s.isActive():
 		result, err := requeueIfNotSeen(c.serve(ctx, s))
@@ -119,7 +124,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			result.RequeueAfter = cmp.Or(s.grantRetry, s.retry)
 		}
 		return result, err
-	case !isOurs(s.claim.Spec.PoolRef):
+	case !s.isOurs(s.claim.Spec.PoolRef):
 		return reconcile.Result{}, nil
 	case lastRemoval.isOf(s.claim, c.Clock.Now()):
 		return reconcile.Result{RequeueAfter: cacheTimeout}, nil
@@ -130,7 +135,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcileAddress reconciles an IPAddress without claim, if there is one.
 func (c *Controller) reconcileAddress(ctx context.Context, s *scope, delay time.Duration) (reconcile.Result, error) {
 	switch {
-	case s.address == nil || !isOurs(s.address.Spec.PoolRef):
+	case s.address == nil || !s.isOurs(s.address.Spec.PoolRef):
 		return reconcile.Result{RequeueAfter: delay}, nil
 	case !s.address.DeletionTimestamp.IsZero():
 		return requeueIfNotSeen(c.unprotect(ctx, s))
@@ -173,9 +178,16 @@ func requeueIfNotSeen(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
+// providerRetry is the time after which a claim is tried again that the in-cluster provider serves.
+const providerRetry = 5 * time.Second
+
 // serve ensures that the claim has its address, and writes the result into its status.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
 	recordErr := c.recordExisting(ctx, s)
+	if isInCluster(s.claim.Spec.PoolRef) && c.IsProviderRunning != nil && c.IsProviderRunning() {
+		s.retry = providerRetry
+		return c.retry(s, recordErr)
+	}
 	if halt := c.haltOf(s); halt != nil {
 		return errors.Join(c.reportHalt(ctx, s, halt), c.retry(s, recordErr))
 	}

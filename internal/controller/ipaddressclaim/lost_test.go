@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
@@ -58,7 +59,7 @@ func TestSeenDeletionIsRememberedUntilRelease(t *testing.T) {
 			if test.made != nil {
 				c.expectations.creations.Store(s.name, *test.made)
 			}
-			look, err := readScope(t.Context(), there, client.ObjectKeyFromObject(s.address))
+			look, err := readScope(t.Context(), there, client.ObjectKeyFromObject(s.address), convert.Targets{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -37,8 +37,8 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 		}
 	}
 	before := s.claim.DeepCopy()
-	isRemoved := controllerutil.RemoveFinalizer(s.claim, v1alpha1.FinalizerRelease)
-	if !controllerutil.RemoveFinalizer(s.claim, finalizerInCluster) && !isRemoved {
+	isRemoved := controllerutil.RemoveFinalizer(s.claim, convert.ReleaseFinalizer(s.claim.Spec.PoolRef.APIGroup))
+	if !controllerutil.RemoveFinalizer(s.claim, incluster.FinalizerRelease) && !isRemoved {
 		return nil
 	}
 	return c.writeRemoval(ctx, &c.expectations.claims, before, s.claim, "claim")
@@ -129,7 +129,7 @@ func (c *Controller) checkOwner(ctx context.Context, s *scope) error {
 // code would delete it.
 func (s *scope) hasFormerAddress() bool {
 	return s.address != nil && s.address.Spec.PoolRef != s.claim.Spec.PoolRef &&
-		controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect)
+		controllerutil.ContainsFinalizer(s.address, convert.ProtectFinalizer(s.address.Spec.PoolRef.APIGroup))
 }
 
 // dropFormerAddress deletes the IPAddress that was made for another claim. The claim is served when
@@ -153,7 +153,7 @@ func (c *Controller) keepAddress(ctx context.Context, s *scope) error {
 		return recordErr
 	}
 	uid, ok := c.expectations.deletedClaim(s.name)
-	if !ok || !s.record.MayBeOf(uid) || !controllerutil.ContainsFinalizer(s.address, v1alpha1.FinalizerProtect) {
+	if !ok || !s.record.MayBeOf(uid) || !controllerutil.ContainsFinalizer(s.address, convert.ProtectFinalizer(s.address.Spec.PoolRef.APIGroup)) {
 		return recordErr
 	}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.address), &ipamv1.IPAddressClaim{})
@@ -168,7 +168,7 @@ func (c *Controller) keepAddress(ctx context.Context, s *scope) error {
 // yet that this was done.
 func (c *Controller) unprotect(ctx context.Context, s *scope) error {
 	before := s.address.DeepCopy()
-	if !controllerutil.RemoveFinalizer(s.address, v1alpha1.FinalizerProtect) {
+	if !controllerutil.RemoveFinalizer(s.address, convert.ProtectFinalizer(s.address.Spec.PoolRef.APIGroup)) {
 		return nil
 	}
 	if c.expectations.addresses.last(s.name).isOf(before, c.Clock.Now()) {
@@ -199,7 +199,7 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	if kubeutil.IgnoreNotFound(err) != nil {
 		return false, err
 	}
-	inUse := err == nil && isOurs(address.Spec.PoolRef)
+	inUse := err == nil && isAnyTarget(address.Spec.PoolRef)
 	if inUse && !hasAddressOf(address, record) {
 		return false, nil
 	}

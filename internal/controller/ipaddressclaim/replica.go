@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -51,6 +52,7 @@ type Replica struct {
 	// Within and WatchFilter have the values of the Controller.
 	Within      kubeutil.Namespaces
 	WatchFilter string
+	Targets     convert.Targets
 	// Handler is notified of all IPAddressClaims that the cache has.
 	Handler toolscache.ResourceEventHandler
 	// StartLeader registers a Controller, which the leader runs from then on. It is called when Cluster
@@ -108,7 +110,7 @@ func (r *Replica) watchClaims(mgr manager.Manager) error {
 
 // Reconcile implements reconcile.Reconciler. The request names a claim.
 func (r *Replica) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	s, err := readScope(ctx, r.Client, req.NamespacedName)
+	s, err := readScope(ctx, r.Client, req.NamespacedName, r.Targets)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -311,7 +313,7 @@ func indexedCluster(obj client.Object) []string {
 // indexedTarget returns the pool or class that a claim of ours names.
 func indexedTarget(obj client.Object) []string {
 	ref := obj.(*ipamv1.IPAddressClaim).Spec.PoolRef
-	if !isOurs(ref) {
+	if !isAnyTarget(ref) {
 		return nil
 	}
 	return []string{targetKey(ref.Kind, ref.Name)}

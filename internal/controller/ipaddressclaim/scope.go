@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -32,6 +33,7 @@ import (
 // be missing. readScope sets the fields up to invalid.
 type scope struct {
 	name    ipam.Name
+	targets convert.Targets
 	claim   *ipamv1.IPAddressClaim
 	address *ipamv1.IPAddress
 	// cluster is nil if the claim belongs to no Cluster, or to one that is missing.
@@ -60,8 +62,8 @@ func nameOf(obj client.Object) ipam.Name {
 }
 
 // readScope reads the claim, the IPAddress of its name, and the Cluster.
-func readScope(ctx context.Context, reader client.Reader, key types.NamespacedName) (*scope, error) {
-	s := &scope{name: ipam.Name(key)}
+func readScope(ctx context.Context, reader client.Reader, key types.NamespacedName, targets convert.Targets) (*scope, error) {
+	s := &scope{name: ipam.Name(key), targets: targets}
 	claim, address := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
 	switch found, err := getIfExists(ctx, reader, key, claim); {
 	case err != nil:
@@ -94,7 +96,7 @@ func getIfExists(ctx context.Context, reader client.Reader, key types.Namespaced
 
 // isActive reports whether the claim is one of ours, and is not being deleted.
 func (s *scope) isActive() bool {
-	return s.claim != nil && isOurs(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero()
+	return s.claim != nil && s.isOurs(s.claim.Spec.PoolRef) && s.claim.DeletionTimestamp.IsZero()
 }
 
 // mayWait reports whether the claim can be in the queue: it is one of ours and asks for something
@@ -112,12 +114,20 @@ func (s *scope) mayWait() bool {
 	return !annotations.IsPaused(s.cluster, s.cluster)
 }
 
-func isOurs(ref ipamv1.IPPoolReference) bool { return convert.IsOurs(ref.APIGroup, ref.Kind) }
+func (s *scope) isOurs(ref ipamv1.IPPoolReference) bool { return s.targets.Has(ref.APIGroup, ref.Kind) }
 
 // isOfUnknownKind reports whether a reference is into our group, but names none of its kinds.
-func isOfUnknownKind(ref ipamv1.IPPoolReference) bool {
-	return convert.IsOurGroup(ref.APIGroup) && !isOurs(ref)
+func (s *scope) isOfUnknownKind(ref ipamv1.IPPoolReference) bool {
+	return convert.IsOurGroup(ref.APIGroup) && !s.isOurs(ref)
 }
+
+// allTargets has the references that can be served, whether or not they are by this process.
+var allTargets = convert.Targets{InCluster: true} //nolint:gochecknoglobals // a constant
+
+// isAnyTarget reports whether a reference can be served.
+func isAnyTarget(ref ipamv1.IPPoolReference) bool { return allTargets.Has(ref.APIGroup, ref.Kind) }
+
+func isInCluster(ref ipamv1.IPPoolReference) bool { return convert.IsInCluster(ref.APIGroup, ref.Kind) }
 
 // clusterName returns the name of the claim's Cluster: spec.clusterName, or the label that came
 // before it; empty if the claim has no Cluster.
@@ -200,23 +210,18 @@ func waitReason(claim *ipamv1.IPAddressClaim) queue.WaitReason {
 }
 
 // isInUse reports whether a finalizer of another party keeps the claim: of a machine that still
-// exists. The garbage collector's own finalizer waits for us, in turn.
+// exists. The garbage collector's own finalizer waits for us, in turn. The in-cluster provider puts its
+// finalizer on all claims of a Cluster whose pause ends, whatever pool they name (its v1.0.3:
+// pkg/ipamutil/reconciler.go).
 func isInUse(claim *ipamv1.IPAddressClaim) bool {
 	return slices.ContainsFunc(claim.Finalizers, func(f string) bool {
-		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != finalizerInCluster && f != metav1.FinalizerDeleteDependents
+		return f != v1alpha1.FinalizerRelease && f != finalizerMetal3 && f != incluster.FinalizerRelease && f != metav1.FinalizerDeleteDependents
 	})
 }
 
 // finalizerMetal3 is the finalizer on the claims of Cluster API's provider for Metal3, which
 // removes it together with the deletion: it does not mean that the address is in use.
 const finalizerMetal3 = "metal3data.infrastructure.cluster.x-k8s.io"
-
-// finalizerInCluster is the finalizer that Cluster API's in-cluster provider puts on all claims of
-// a Cluster whose pause ends, whatever pool they name. It removes the finalizer only from its own
-// claims. (It finds the claims by the name of the Cluster, in
-// internal/controllers/ipaddressclaim.go and pkg/ipamutil/reconciler.go of its v1.0.3.) On a claim
-// of ours the finalizer has no meaning.
-const finalizerInCluster = "ipam.cluster.x-k8s.io/ReleaseAddress"
 
 // halt holds the reason why no action is allowed for a claim at the moment.
 type halt struct{ reason, message string }
@@ -289,14 +294,14 @@ func setNotReady(claim *ipamv1.IPAddressClaim, reason, message string) {
 // nearly all claims in this state, and the waiting claims must not wait for them. It costs O(1),
 // and is never true if a pass would do something.
 func (c *Controller) isUpToDate(ctx context.Context, key types.NamespacedName) bool {
-	s, err := readScope(ctx, c.Client, key)
+	s, err := readScope(ctx, c.Client, key, c.Targets)
 	return err == nil && c.isServed(s) && c.hasMetadata(ctx, s)
 }
 
 // isServed reports whether the claim has its address and its status reports it. It sets the record.
 func (c *Controller) isServed(s *scope) bool {
 	if !s.isActive() || s.address == nil || !s.address.DeletionTimestamp.IsZero() ||
-		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, v1alpha1.FinalizerRelease) {
+		s.address.Spec.PoolRef != s.claim.Spec.PoolRef || !slices.Contains(s.claim.Finalizers, convert.ReleaseFinalizer(s.claim.Spec.PoolRef.APIGroup)) {
 		return false
 	}
 	records := c.Ledger.HeldBy(s.holder())

@@ -1,4 +1,4 @@
-// Package ippool reconciles pools of both kinds, IPPools and LocalIPPools: it records the CIDR of a
+// Package ippool reconciles pools of all kinds: it records the CIDR of a
 // pool if admission could not, and counts the capacity of pools.
 package ippool
 
@@ -18,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -51,12 +53,20 @@ type Controller struct {
 	// Throttle limits how often the counts of a pool are written.
 	Throttle *kubeutil.Throttle
 	Events   events.EventRecorder
+	// InCluster has the pools of the in-cluster provider's kinds reconciled, too.
+	InCluster bool
+	// IsProviderRunning reports whether the in-cluster provider serves its pools; nil: it does not.
+	IsProviderRunning func() bool
 }
 
 // SetupWithManager registers the controller, once for each kind. Its own status writes also enqueue
 // a pool: if a pass worked from an older version than such a write, the next pass corrects it.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
-	return errors.Join(setup[*v1alpha1.IPPool](mgr, c), setup[*v1alpha1.LocalIPPool](mgr, c))
+	err := errors.Join(setup[*v1alpha1.IPPool](mgr, c), setup[*v1alpha1.LocalIPPool](mgr, c))
+	if c.InCluster {
+		err = errors.Join(err, setup[*incluster.InClusterIPPool](mgr, c), setup[*incluster.GlobalInClusterIPPool](mgr, c))
+	}
+	return err
 }
 
 func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
@@ -66,7 +76,7 @@ func setup[T v1alpha1.Pool](mgr manager.Manager, c *Controller) error {
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, name, c.Metrics)
 	return builder.ControllerManagedBy(mgr).
 		Named(name).
-		For(v1alpha1.NewPool(zero.PoolKind())).
+		For(convert.NewPool(kind)).
 		WatchesRawSource(c.changes(kind)).
 		WatchesRawSource(c.records(kind)).
 		WatchesRawSource(c.Queue.Turns(string(kind))).
@@ -121,8 +131,12 @@ type scope struct {
 	obj v1alpha1.Pool
 	// pool is set by read.
 	pool ipam.Pool
-	// record is the pool's own record, set by secure.
+	// part is what one own record holds of the pool, set by secure: the pool itself, unless it has several.
+	part ipam.Pool
+	// record is the own record of the part, set by secure.
 	record ipam.Record
+	// leftOut has the own records of other pools that have addresses of the pool, set by parts.
+	leftOut []ipam.Record
 	// open reports whether a pool that occupies its ranges can hand out blocks, set by secure: it also
 	// can by a record from before an edit of them.
 	open bool

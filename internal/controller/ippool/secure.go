@@ -31,7 +31,24 @@ func (c *Controller) read(s *scope) error {
 
 // secure ensures that the pool's own CIDR is recorded, and that the record carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
-	state := c.Catalog.PoolState(s.pool)
+	parts, err := c.parts(s)
+	if err != nil {
+		return err
+	}
+	for _, s.part = range parts {
+		if err := c.securePart(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := c.ensureFinalizer(ctx, s); err != nil {
+		return err
+	}
+	return c.releaseFormer(ctx, s, parts)
+}
+
+// securePart ensures that one of the pool's own records exists, and carries the pool's UID.
+func (c *Controller) securePart(ctx context.Context, s *scope) error {
+	state := c.Catalog.PoolState(s.part)
 	s.record, s.open = state.Record, state.Open && s.pool.Occupied != nil
 	switch {
 	case state.Rival != nil:
@@ -48,18 +65,12 @@ func (c *Controller) secure(ctx context.Context, s *scope) error {
 		if err := c.carveOrYield(ctx, s); err != nil {
 			return err
 		}
-		if err := c.writeSpec(ctx, s, s.record); err != nil {
-			return err
-		}
+		return c.writeSpec(ctx, s, s.record)
 	case !state.Record.IsStamped():
-		if _, err := c.Allocator.Stamp(ctx, state.Record, s.obj); err != nil {
-			return err
-		}
-	}
-	if err := c.ensureFinalizer(ctx, s); err != nil {
+		_, err := c.Allocator.Stamp(ctx, state.Record, s.obj)
 		return err
 	}
-	return c.releaseFormer(ctx, s)
+	return nil
 }
 
 // recheck is the time after which a pool that occupies its ranges is tried again: it is in no queue.
@@ -92,7 +103,7 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 		switch {
 		case record.Pool != s.pool.Home || record.HolderUID == uid:
 			continue
-		case !record.IsStamped() && slices.Equal(record.Blocks(), s.pool.Blocks()):
+		case !record.IsStamped() && slices.Equal(record.Blocks(), s.part.Blocks()):
 			continue
 		case record.IsStamped():
 			_, err = c.Allocator.TakeOver(ctx, record, uid)
@@ -106,9 +117,13 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 
 // releaseFormer releases the own records that the pool had before its ranges were edited, once no block
 // of the pool needs them. What only they have is withheld already.
-func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
+func (c *Controller) releaseFormer(ctx context.Context, s *scope, parts []ipam.Pool) error {
 	s.former = 0
 	for _, former := range c.Catalog.PoolState(s.pool).Former {
+		isPart := func(part ipam.Pool) bool { return slices.Equal(part.Blocks(), former.Blocks()) }
+		if slices.ContainsFunc(parts, isPart) {
+			continue
+		}
 		if c.Ledger.IsLeaving(former.Name) && !former.Terminating {
 			continue // it is deleted, and the view does not show that yet
 		}
@@ -132,7 +147,7 @@ func (c *Controller) releaseFormer(ctx context.Context, s *scope) error {
 // been removed because the operator is being uninstalled.
 func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	before := copyOf(s.obj)
-	if s.pool.Paused || !controllerutil.AddFinalizer(s.obj, v1alpha1.FinalizerPool) {
+	if s.pool.Paused || !controllerutil.AddFinalizer(s.obj, convert.PoolFinalizer(s.obj.PoolKind())) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -148,12 +163,12 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	if err := c.requestGrant(ctx, s); err != nil {
 		return err
 	}
-	order, err := c.Allocator.PoolOrder(s.pool)
+	order, err := c.Allocator.PoolOrder(s.part)
 	if err != nil {
 		return err
 	}
 	order.Origin, order.HolderUID = allocator.OriginController, string(s.obj.GetUID())
-	order.Waiting = queue.WaiterOfPool(s.pool, s.obj.GetCreationTimestamp().Time)
+	order.Waiting = queue.WaiterOfPool(s.part, s.obj.GetCreationTimestamp().Time)
 	record, err := c.Allocator.Allocate(ctx, order)
 	if err != nil {
 		return fmt.Errorf("recording the pool's CIDR: %w", err)
@@ -174,8 +189,11 @@ func (c *Controller) requestGrant(ctx context.Context, s *scope) (err error) {
 }
 
 // writeSpec writes the recorded block, its family and the finalizer into the pool, if the pool is
-// still as it was read.
+// still as it was read. The spec of a pool of the in-cluster provider has none of it.
 func (c *Controller) writeSpec(ctx context.Context, s *scope, record ipam.Record) error {
+	if s.pool.Key.Kind.IsInCluster() {
+		return nil
+	}
 	before, spec := copyOf(s.obj), s.obj.PoolSpec()
 	if s.pool.Occupied == nil {
 		spec.CIDR = record.Block.String()
@@ -197,7 +215,7 @@ func (c *Controller) writeSpec(ctx context.Context, s *scope, record ipam.Record
 // record is deleted when the pool is gone.
 func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 	s.record = c.Catalog.PoolState(s.pool).Record
-	if !controllerutil.ContainsFinalizer(s.obj, v1alpha1.FinalizerPool) {
+	if !controllerutil.ContainsFinalizer(s.obj, convert.PoolFinalizer(s.obj.PoolKind())) {
 		return nil
 	}
 	inUse, err := c.closePool(ctx, s)
@@ -205,7 +223,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 		return err
 	}
 	before := copyOf(s.obj)
-	controllerutil.RemoveFinalizer(s.obj, v1alpha1.FinalizerPool)
+	controllerutil.RemoveFinalizer(s.obj, convert.PoolFinalizer(s.obj.PoolKind()))
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, s.obj, patch); err != nil {
 		return kubeutil.IgnoreNotFound(fmt.Errorf("removing the finalizer of the pool: %w", err))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
@@ -49,6 +50,9 @@ func (c *Controller) applyResult(s *scope, err error) error {
 	c.conditions(s, current, exhausted)
 	status.FirstReadyTime = firstReady(status)
 	status.Phase = phase(s, current, exhausted)
+	if pool, ok := s.obj.(incluster.Pool); ok {
+		pool.TrimStatus()
+	}
 	return retry
 }
 
@@ -141,6 +145,8 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 		set(v1alpha1.ConditionReady, false, current.reason, current.message)
 	case s.pool.Paused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
+	case s.pool.Key.Kind.IsInCluster() && c.IsProviderRunning != nil && c.IsProviderRunning():
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonProviderRunning, "the in-cluster provider runs, and hands out the addresses: scale it down to have Cadastre do it")
 	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: change its ranges or reserved")
 	case exhausted: // it is ready nevertheless: waiting claims get the released blocks
@@ -155,11 +161,15 @@ func recorded(s *scope) string {
 	switch {
 	case s.former > 0:
 		return "the pool's ranges are recorded; what it had before stays recorded too, until the blocks outside the ranges are released"
+	case len(s.leftOut) > 0:
+		return "the pool's addresses are recorded but for those of " + ipam.FormatList(s.leftOut, 3, nameOfHolder, ", ") + ": leave them out, or have them released"
 	case s.pool.Occupied != nil:
 		return "the pool's ranges are recorded"
 	}
 	return "the pool's CIDR is recorded"
 }
+
+func nameOfHolder(record ipam.Record) string { return record.Holder.String() }
 
 // firstReady returns the time when a pool first handed out blocks.
 func firstReady(status *v1alpha1.PoolStatus) *metav1.Time {

@@ -26,6 +26,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/proxy"
 )
@@ -35,7 +36,7 @@ func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(
 		clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
-		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), ipamv1beta1.AddToScheme(scheme),
+		clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), ipamv1beta1.AddToScheme(scheme), incluster.AddToScheme(scheme),
 	)
 }
 

@@ -93,7 +93,7 @@ var _ = Describe("Existing objects", Ordered, func() {
 		record := &v1alpha1.IPAllocation{
 			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "halfway-attempt", Finalizers: []string{v1alpha1.FinalizerHeld}},
 			Spec: v1alpha1.IPAllocationSpec{
-				CIDR: "10.4.1.0/32", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "halfway"},
+				CIDR: "10.4.1.0/32", IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "halfway"},
 				ClaimRef: v1alpha1.ClaimReference{APIGroup: ipamv1.GroupVersion.Group, Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID},
 				Purpose:  v1alpha1.PurposeClaim, ReclaimPolicy: v1alpha1.ReclaimDelete, State: v1alpha1.AllocationBound,
 			},

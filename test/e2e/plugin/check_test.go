@@ -98,7 +98,7 @@ func record(name, cidr, pool string) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name},
 		Spec: v1alpha1.IPAllocationSpec{
-			CIDR: cidr, IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool},
+			CIDR: cidr, IPFamily: v1alpha1.IPv4, PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool},
 			ClaimRef: v1alpha1.ClaimReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Name: "x"},
 			Purpose:  v1alpha1.PurposeClaim, State: v1alpha1.AllocationBound,
 		},

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
@@ -146,7 +148,7 @@ func cidr(obj *unstructured.Unstructured) string {
 
 // poolIs returns the fault of a pool that came back, if there is any.
 func (r *restoration) poolIs(was *unstructured.Unstructured) string {
-	current := v1alpha1.NewPool(v1alpha1.PoolKind(was.GetKind()))
+	current := convert.NewPool(ipam.PoolKind(was.GetKind()))
 	if err := r.w.Get(r.w.Context(), client.ObjectKeyFromObject(was), current); err != nil {
 		if r.conflicts[nameOf(was)] != "" {
 			return ""

@@ -386,7 +386,7 @@ func (h *hostile) records(ctx context.Context) error {
 	case 0:
 		record.Spec = v1alpha1.IPAllocationSpec{
 			CIDR: h.knownClaim.Spec.CIDR, IPFamily: v1alpha1.IPv4, Purpose: v1alpha1.PurposeClaim,
-			PoolRef:  &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: poolOwn},
+			PoolRef:  &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: poolOwn},
 			ClaimRef: v1alpha1.ClaimReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "IPClaim", Name: "x"},
 		}
 		return h.client.Create(ctx, record)

@@ -189,7 +189,7 @@ func (s *Snapshot) keepPool(obj v1alpha1.Pool) {
 }
 
 func (s *Snapshot) keepAddressClaim(obj *ipamv1.IPAddressClaim) {
-	if convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+	if (convert.Targets{}).Has(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
 		s.AddressClaims = append(s.AddressClaims, AddressClaim{
 			Name: nameOf(obj), UID: string(obj.UID), Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
 		})
@@ -198,7 +198,7 @@ func (s *Snapshot) keepAddressClaim(obj *ipamv1.IPAddressClaim) {
 
 func (s *Snapshot) keepAddress(obj *ipamv1.IPAddress) {
 	addr, err := netip.ParseAddr(obj.Spec.Address)
-	if err != nil || !convert.IsOurs(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+	if err != nil || !(convert.Targets{}).Has(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
 		return // the condition of the claim reports an address that is not valid
 	}
 	s.Addresses = append(s.Addresses, Address{

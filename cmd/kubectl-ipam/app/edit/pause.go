@@ -13,6 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // NewPause returns the command pause.
@@ -67,7 +68,7 @@ func bindPausing(e *command.Env, cmd *cobra.Command, do func(*pausing, context.C
 
 // newPool returns a pool with the name to which a reference in a namespace refers.
 func newPool(namespace string, ref v1alpha1.PoolReference) v1alpha1.Pool {
-	pool, key := v1alpha1.NewPool(ref.Kind), convert.PoolKey(namespace, ref)
+	pool, key := convert.NewPool(ipam.PoolKind(ref.Kind)), convert.PoolKey(namespace, ref)
 	pool.SetNamespace(key.Namespace)
 	pool.SetName(key.Name)
 	return pool

@@ -211,7 +211,7 @@ func (r *run) records(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.I
 // recordedPool returns the pool of a record.
 func recordedPool(record *v1alpha1.IPAllocation) poolRef {
 	namespace := cmp.Or(record.Spec.ClaimRef.Namespace, record.Namespace) // that of a LocalIPPool is its holder's
-	return poolRef(convert.HolderOfPool(convert.PoolKey(namespace, *record.Spec.PoolRef)))
+	return poolRef(convert.HolderOfPool(convert.PoolKey(namespace, v1alpha1.PoolReference(*record.Spec.PoolRef))))
 }
 
 // cleanings bounds the searches for finalizers of the other provider.

@@ -35,7 +35,7 @@ type left struct {
 func recordOf(kind, name string, pool v1alpha1.Pool, cidr string) *v1alpha1.IPAllocation {
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name + "-12345678"}}
 	record.Spec = v1alpha1.IPAllocationSpec{CIDR: cidr, State: v1alpha1.AllocationBound}
-	record.Spec.PoolRef = &v1alpha1.PoolReference{Kind: pool.PoolKind(), Name: pool.GetName()}
+	record.Spec.PoolRef = &v1alpha1.RecordPoolReference{Kind: pool.PoolKind(), Name: pool.GetName()}
 	record.Spec.ClaimRef.Kind, record.Spec.ClaimRef.Name = kind, name
 	return record
 }

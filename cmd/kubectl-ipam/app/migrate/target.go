@@ -30,7 +30,7 @@ func (pp *poolPlan) target(p provider, o Options) v1alpha1.Pool {
 	if pp.ref.Namespace != "" {
 		kind = v1alpha1.PoolKindLocalIPPool
 	}
-	pool := v1alpha1.NewPool(kind)
+	pool := convert.NewPool(ipam.PoolKind(kind))
 	pool.SetName(pp.ref.Name + ptr.Deref(o.Suffix, p.suffix))
 	pool.SetNamespace(pp.ref.Namespace)
 	labels := map[string]string{}

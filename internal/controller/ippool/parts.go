@@ -1,0 +1,52 @@
+package ippool
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+)
+
+// parts returns the pool as one pool for each of its own records. A pool of the in-cluster provider
+// leaves out the addresses that other pools have, until these are released, and has an own record for
+// each 64 blocks of the others. Any other pool is one part. If no address is left, the error is a
+// *ipam.TakenError.
+func (c *Controller) parts(s *scope) ([]ipam.Pool, error) {
+	if !s.pool.Key.Kind.IsInCluster() {
+		return []ipam.Pool{s.pool}, nil
+	}
+	s.leftOut = nil
+	var taken []space.Range
+	for _, record := range c.Ledger.RecordsIn(s.pool.Home, s.pool.Blocks(), maxLeftOut) {
+		if record.Holder == convert.HolderOfPool(s.pool.Key) || c.Ledger.CheckConfirmed(record) != nil {
+			continue
+		}
+		s.leftOut, s.retry = append(s.leftOut, record), recheck
+		taken = append(taken, rangesOf(record.Blocks())...)
+	}
+	rest := convert.Without(s.pool.CIDR, slices.Collect(s.pool.Occupied.All()), taken)
+	if rest == nil {
+		return nil, &ipam.TakenError{Block: s.leftOut[0].Block, Pool: s.pool.Home, Holder: s.leftOut[0].Holder}
+	}
+	var parts []ipam.Pool
+	for some := range slices.Chunk(ipam.BlocksOf(rest), v1alpha1.MaxRecordBlocks) {
+		part := s.pool
+		part.Occupied = space.NewRanges(part.CIDR, rangesOf(some))
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// maxLeftOut bounds the own records of other pools that a pool leaves out: those beyond are in conflict.
+const maxLeftOut = 1024
+
+func rangesOf(blocks []netip.Prefix) []space.Range {
+	ranges := make([]space.Range, len(blocks))
+	for i, block := range blocks {
+		ranges[i] = space.RangeOf(block)
+	}
+	return ranges
+}

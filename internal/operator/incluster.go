@@ -1,0 +1,144 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+)
+
+// Names of the in-cluster provider: its lease, and the Service of its webhooks.
+const (
+	providerLease   = "7bb7acb4.ipam.cluster.x-k8s.io"
+	providerService = "capi-ipam-in-cluster-webhook-service"
+)
+
+// providerInterval is the interval at which the in-cluster provider is looked for.
+const providerInterval = 2 * time.Second
+
+// provider watches whether Cluster API's in-cluster provider runs, so that no pool is served by two. It
+// runs if its lease is renewed, by this process's own clock, as in leader election of client-go. The
+// provider elects no leader by default: without a lease, ready endpoints of its webhooks are only
+// reported, because another server can have them. Until the first look, it counts as running.
+type provider struct {
+	reader    client.Reader
+	namespace string
+	clock     clock.WithTicker
+	log       logr.Logger
+
+	mu    sync.Mutex
+	state providerState
+	// lease is the last lease that was seen, since seenAt.
+	lease  coordinationv1.LeaseSpec
+	seenAt time.Time
+}
+
+// providerState represents the signs of the in-cluster provider.
+type providerState string
+
+const (
+	providerUnknown providerState = "unknown"
+	providerLeading providerState = "lease"
+	// providerServing: webhooks of the provider are served, and it holds no lease.
+	providerServing providerState = "endpoints"
+	providerAbsent  providerState = "absent"
+)
+
+func newProvider(reader client.Reader, namespace string, c clock.WithTicker, log logr.Logger) *provider {
+	return &provider{reader: reader, namespace: namespace, clock: c, log: log, state: providerUnknown}
+}
+
+// isRunning reports whether the in-cluster provider serves its pools, as far as is known.
+func (p *provider) isRunning() bool {
+	state := p.current()
+	return state == providerUnknown || state == providerLeading
+}
+
+func (p *provider) current() providerState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// run looks for the provider until ctx is done.
+func (p *provider) run(ctx context.Context) {
+	ticker := p.clock.NewTicker(providerInterval)
+	defer ticker.Stop()
+	for {
+		p.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// look updates the state. After an error the state stays.
+func (p *provider) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, providerInterval)
+	defer cancel()
+	state, err := p.observe(ctx)
+	if err != nil {
+		p.log.V(1).Info("Could not look for the in-cluster provider", "error", err.Error())
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if state == p.state {
+		return
+	}
+	p.state = state
+	switch state {
+	case providerLeading:
+		p.log.Info("The in-cluster provider runs: its pools get no new addresses from Cadastre until it is scaled down", "lease", providerLease, "namespace", p.namespace)
+	case providerServing:
+		p.log.Info("Webhooks of the in-cluster provider are served, and it holds no lease: if it runs, scale it down, or two programs hand out the same addresses", "service", providerService, "namespace", p.namespace)
+	case providerAbsent:
+		p.log.Info("The in-cluster provider does not run: serving its pools")
+	}
+}
+
+// observe returns the present state.
+func (p *provider) observe(ctx context.Context) (providerState, error) {
+	lease := &coordinationv1.Lease{}
+	err := p.reader.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: providerLease}, lease)
+	switch {
+	case err == nil && p.isRenewed(lease.Spec):
+		return providerLeading, nil
+	case kubeutil.IgnoreNotFound(err) != nil:
+		return "", fmt.Errorf("reading the lease of the in-cluster provider: %w", err)
+	}
+	slices := &discoveryv1.EndpointSliceList{}
+	if err := p.reader.List(ctx, slices, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: providerService}); err != nil {
+		return "", fmt.Errorf("listing the endpoints of the in-cluster provider: %w", err)
+	}
+	for _, slice := range slices.Items {
+		for _, endpoint := range slice.Endpoints {
+			if ptr.Deref(endpoint.Conditions.Ready, true) {
+				return providerServing, nil
+			}
+		}
+	}
+	return providerAbsent, nil
+}
+
+// isRenewed reports whether a lease has a holder, and has changed within its duration.
+func (p *provider) isRenewed(spec coordinationv1.LeaseSpec) bool {
+	if ptr.Deref(spec.HolderIdentity, "") == "" {
+		return false
+	}
+	if !p.lease.RenewTime.Equal(spec.RenewTime) || ptr.Deref(p.lease.HolderIdentity, "") != *spec.HolderIdentity || p.seenAt.IsZero() {
+		p.lease, p.seenAt = spec, p.clock.Now()
+	}
+	return p.clock.Since(p.seenAt) < time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 15))*time.Second
+}
