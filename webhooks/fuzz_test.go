@@ -59,7 +59,7 @@ type stage struct {
 }
 
 // kinds lists those whose objects are sent.
-var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress", "IPAllocation", "Cluster"}
+var kinds = []string{"IPClaim", "IPPool", "IPClass", "LocalIPPool", "IPAddressClaim", "IPAddress", "IPAllocation", "Cluster", "InClusterIPPool", "GlobalInClusterIPPool"}
 
 // The form of a request, beside its kind in the four lowest bits. The operation is an update, or
 // else, of a validator that deletes, a deletion, or else a creation.
@@ -85,6 +85,7 @@ func FuzzAdmission(f *testing.F) {
 		`{"metadata":{"name":"a","labels":{"ipam.cadastre.dev/pool":"p","ipam.cadastre.dev/pool-kind":"IPPool"}},"spec":{"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPClass","name":"gold"},"address":"::1"}}`,
 		`{"metadata":{"name":"own","namespace":"team"},"spec":{"parentRef":{"kind":"LocalIPPool","name":"own"},"prefixLength":30}}`,
 		`{"metadata":{"name":"g","annotations":{"ipam.cadastre.dev/is-default-class":"true"}},"spec":{"ipFamily":"IPv6","allowedPrefixLengths":{"min":1,"max":2}}}`,
+		`{"metadata":{"name":"q","namespace":"team"},"spec":{"addresses":["10.0.0.1-10.0.0.9","10.0.0.16/28"],"prefix":24,"gateway":"10.0.0.1"}}`,
 		`{"metadata":[],"spec":"x"}`, `[]`, `null`, `{`, `{"spec":{"prefixLength":1e99}}`, `{"metadata":{"name":7}}`,
 	} {
 		for how := range 16 * len(kinds) {
@@ -260,7 +261,7 @@ func newStage(f testing.TB) *stage {
 	shared := &services{
 		Options: Options{
 			Ledger: alloc.Ledger, Catalog: alloc.Catalog, Queue: alloc.Queue, Allocator: alloc.Allocator,
-			Live: store, Client: s.operatorClient(store), Rights: authorize.NewRights(store), Operator: operator,
+			Live: store, Client: s.operatorClient(store), Rights: authorize.NewRights(store), Operator: operator, Targets: convert.Targets{InCluster: true},
 			Metrics: metrics.New(clock.RealClock{}),
 		},
 		cached: store, decoder: admission.NewDecoder(scheme), schemas: readSchemas(),

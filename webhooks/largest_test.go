@@ -115,6 +115,8 @@ func listOf(kind, items string) string {
 	switch kind {
 	case "IPClaim":
 		return `"poolSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[` + items + `]}]}`
+	case "InClusterIPPool", "GlobalInClusterIPPool":
+		return `"addresses":[` + items + `],"prefix":8`
 	case "IPPool", "LocalIPPool":
 		return `"cidr":"10.9.0.0/16","ranges":[` + items + `]`
 	}

@@ -87,7 +87,7 @@ func addressRange(text string) (space.Range, bool) {
 		addr, _ := netip.ParseAddr(text)
 		r = netipx.IPRangeFrom(addr, addr)
 	}
-	return space.Range{From: r.From(), To: r.To()}, r.IsValid() && r.From().Zone() == "" && !r.From().Is4In6()
+	return space.Range{From: r.From(), To: r.To()}, r.IsValid() && !r.From().Is4In6() && !strings.Contains(text, "%")
 }
 
 // inSubnet returns the errors of addresses outside the subnet, and of excluded addresses of the other family.

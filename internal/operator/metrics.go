@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
@@ -38,6 +39,8 @@ type measures struct {
 	replacements func() map[string]int
 	// rollbacks holds the rollbacks that informers have found.
 	rollbacks *rollbacks
+	// provider is nil if the in-cluster provider's pools are not served.
+	provider *provider
 
 	descs map[string]*prometheus.Desc
 }
@@ -52,7 +55,7 @@ func newMeasures(op *operator, policies *policyWatch, rollbacks *rollbacks) *mea
 		metrics.PoolCapacity, metrics.PoolAllocated, metrics.PoolAvailable, metrics.PoolWithheld, metrics.PoolRetained,
 		metrics.PoolCooling, metrics.PoolUnclaimed, metrics.PoolAllocations, metrics.ProjectLimit, metrics.ProjectUsage,
 		metrics.Conflicts, metrics.Unreadable, metrics.Protected,
-		metrics.WatchRestarts, metrics.StoreRollbacks, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.PathReplacements, metrics.Build,
+		metrics.WatchRestarts, metrics.StoreRollbacks, metrics.WatchLists, metrics.WatchLag, metrics.CertificateExpiry, metrics.PathReplacements, metrics.InClusterProvider, metrics.Build,
 	} {
 		m.descs[name] = metrics.DefinitionOf(name).Desc()
 	}
@@ -97,6 +100,9 @@ func (m *measures) Collect(ch chan<- prometheus.Metric) {
 	}
 	for policy, protected := range m.policies.state() {
 		s.gauge(metrics.Protected, boolValue(protected), policy)
+	}
+	if m.provider != nil {
+		s.gauge(metrics.InClusterProvider, 1, string(m.provider.current()))
 	}
 	if expiry, ok := m.notAfter(); ok {
 		s.gauge(metrics.CertificateExpiry, float64(expiry.Unix()))
@@ -180,13 +186,19 @@ func keyOfClaim(obj any) (claimKey, bool) {
 	return key, true
 }
 
-// keyOfAddressClaim returns the key of an IPAddressClaim. It has no phase: it counts as Bound if it
+// keyOfAddressClaim returns a function for the key of an IPAddressClaim that is served. It has no phase: it counts as Bound if it
 // names its IPAddress, as Exhausted if it waits for room, and otherwise as Pending.
-func keyOfAddressClaim(obj any) (claimKey, bool) {
-	claim, ok := obj.(*ipamv1.IPAddressClaim)
-	if !ok || claim.Spec.PoolRef.APIGroup != v1alpha1.GroupVersion.Group {
-		return claimKey{}, false
+func keyOfAddressClaim(targets convert.Targets) func(obj any) (claimKey, bool) {
+	return func(obj any) (claimKey, bool) {
+		claim, ok := obj.(*ipamv1.IPAddressClaim)
+		if !ok || !convert.IsOurGroup(claim.Spec.PoolRef.APIGroup) && !targets.Has(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
+			return claimKey{}, false
+		}
+		return stateOf(claim), true
 	}
+}
+
+func stateOf(claim *ipamv1.IPAddressClaim) claimKey {
 	key := claimKey{kind: "IPAddressClaim", phase: string(v1alpha1.ClaimPending)}
 	if ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition); ready != nil {
 		key.reason = ready.Reason
@@ -197,7 +209,16 @@ func keyOfAddressClaim(obj any) (claimKey, bool) {
 	case key.reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason:
 		key.phase = string(v1alpha1.ClaimExhausted)
 	}
-	return key, true
+	return key
+}
+
+// poolLabels returns the values of the labels of a pool. A pool of the in-cluster provider can have the
+// name of an IPPool or a LocalIPPool: its kind comes first, such as InClusterIPPool/machines.
+func poolLabels(pool ipam.PoolKey) (namespace, name string) {
+	if pool.Kind.IsInCluster() {
+		return pool.Namespace, string(pool.Kind) + "/" + pool.Name
+	}
+	return pool.Namespace, pool.Name
 }
 
 // collectPools measures how full each pool is. Most pools have no block that is retained, cools
@@ -212,7 +233,7 @@ func collectPools(s scrape, pools []ledger.Counts) {
 		{ledger.Unclaimed, "unclaimed", metrics.PoolUnclaimed},
 	}
 	for _, counts := range pools {
-		namespace, pool := counts.Pool.Namespace, counts.Pool.Name
+		namespace, pool := poolLabels(counts.Pool)
 		c := counts.Capacity
 		s.gauge(metrics.PoolCapacity, c.Total.Float64(), namespace, pool)
 		s.gauge(metrics.PoolAllocated, c.Allocated.Float64(), namespace, pool)
@@ -249,22 +270,24 @@ func (m *measures) collectProjects(s scrape, pools []ledger.Counts) {
 	}
 	for _, a := range m.ledger.Accounts(func(class string, pool ipam.PoolKey) bool { return limitOf(class, pool).IsSet() }) {
 		limit := limitOf(a.Class, a.Pool)
+		namespace, pool := poolLabels(a.Pool)
 		if limit.Addresses.Set {
-			s.gauge(metrics.ProjectUsage, a.Usage.Addresses.Float64(), a.Project, a.Class, a.Pool.Namespace, a.Pool.Name, "addresses")
+			s.gauge(metrics.ProjectUsage, a.Usage.Addresses.Float64(), a.Project, a.Class, namespace, pool, "addresses")
 		}
 		if limit.Blocks.Set {
-			s.gauge(metrics.ProjectUsage, a.Usage.Blocks.Float64(), a.Project, a.Class, a.Pool.Namespace, a.Pool.Name, "blocks")
+			s.gauge(metrics.ProjectUsage, a.Usage.Blocks.Float64(), a.Project, a.Class, namespace, pool, "blocks")
 		}
 	}
 }
 
 // limit measures the limit of one project.
 func (s scrape) limit(limit ipam.Limit, class string, pool ipam.PoolKey) {
+	namespace, name := poolLabels(pool)
 	if limit.Addresses.Set {
-		s.gauge(metrics.ProjectLimit, limit.Addresses.Count.Float64(), class, pool.Namespace, pool.Name, "addresses")
+		s.gauge(metrics.ProjectLimit, limit.Addresses.Count.Float64(), class, namespace, name, "addresses")
 	}
 	if limit.Blocks.Set {
-		s.gauge(metrics.ProjectLimit, limit.Blocks.Count.Float64(), class, pool.Namespace, pool.Name, "blocks")
+		s.gauge(metrics.ProjectLimit, limit.Blocks.Count.Float64(), class, namespace, name, "blocks")
 	}
 }
 
@@ -273,8 +296,9 @@ func (m *measures) collectWaiting(s scrape) {
 	now := m.metrics.Now()
 	for key, count := range m.queue.Counts() {
 		reason := waitReason(key.Standing)
-		s.gauge(metrics.Waiting, float64(count.Waiters), key.Pool.Namespace, key.Pool.Name, reason)
-		s.gauge(metrics.WaitingOldest, max(now.Sub(count.Oldest), 0).Seconds(), key.Pool.Namespace, key.Pool.Name, reason)
+		namespace, pool := poolLabels(key.Pool)
+		s.gauge(metrics.Waiting, float64(count.Waiters), namespace, pool, reason)
+		s.gauge(metrics.WaitingOldest, max(now.Sub(count.Oldest), 0).Seconds(), namespace, pool, reason)
 	}
 }
 

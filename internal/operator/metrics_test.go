@@ -78,12 +78,14 @@ func newPopulatedRegistry(t testing.TB) (*measures, *prometheus.Registry) {
 		Key: ipam.PoolNamed("shared"), Family: ipam.IPv4, CIDR: shared,
 		Withheld: space.NewRanges(shared, []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/28"))}),
 		Limit:    ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(100)}},
-	}, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")})
+	}, ipam.Pool{Key: ipam.LocalPoolNamed("team", "own"), Family: ipam.IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64")},
+		ipam.Pool{Key: ipam.PoolOfKind(ipam.PoolKindInClusterIPPool, "team", "own"), Family: ipam.IPv4, CIDR: netip.MustParsePrefix("10.9.0.0/30")})
 	m.catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("without-cidr")})
 	m.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(5)}}}})
 	m.queue.Wait(queue.Waiter{Since: began.Add(-time.Minute), Holder: convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "waits"}), Request: ipam.Request{Class: "missing"}})
 	m.claims.Handler(keyOfClaim).OnAdd(&v1alpha1.IPClaim{Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound}}, false)
 	m.policies = newPolicyWatchInMemory(t)
+	m.provider = &provider{state: providerAbsent}
 	m.metrics.Lead()
 	m.metrics.Allocated(metrics.Allocation{Origin: metrics.OriginAdmission, Class: "gold", Family: "IPv4"}, metrics.ResultAllocated, began)
 	m.metrics.Refused("ipclaims", "create", 422)
@@ -163,15 +165,15 @@ func TestMetricsReportPoolUtilization(t *testing.T) {
 	}
 	text := strings.Builder{}
 	for name, lines := range map[string][]string{
-		metrics.PoolCapacity:  {`{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 256`},
-		metrics.PoolAllocated: {`{pool="own",pool_namespace="team"} 0`, `{pool="shared",pool_namespace=""} 92`},
-		metrics.PoolAvailable: {`{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 148`},
-		metrics.PoolWithheld:  {`{pool="own",pool_namespace="team"} 0`, `{pool="shared",pool_namespace=""} 16`},
+		metrics.PoolCapacity:  {`{pool="InClusterIPPool/own",pool_namespace="team"} 4`, `{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 256`},
+		metrics.PoolAllocated: {`{pool="InClusterIPPool/own",pool_namespace="team"} 0`, `{pool="own",pool_namespace="team"} 0`, `{pool="shared",pool_namespace=""} 92`},
+		metrics.PoolAvailable: {`{pool="InClusterIPPool/own",pool_namespace="team"} 4`, `{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 148`},
+		metrics.PoolWithheld:  {`{pool="InClusterIPPool/own",pool_namespace="team"} 0`, `{pool="own",pool_namespace="team"} 0`, `{pool="shared",pool_namespace=""} 16`},
 		metrics.PoolRetained:  {`{pool="shared",pool_namespace=""} 8`},
 		metrics.PoolCooling:   {`{pool="shared",pool_namespace=""} 4`},
 		metrics.PoolUnclaimed: {`{pool="shared",pool_namespace=""} 16`},
 		metrics.PoolAllocations: {
-			`{pool="own",pool_namespace="team",state="bound"} 0`, `{pool="shared",pool_namespace="",state="bound"} 1`,
+			`{pool="InClusterIPPool/own",pool_namespace="team",state="bound"} 0`, `{pool="own",pool_namespace="team",state="bound"} 0`, `{pool="shared",pool_namespace="",state="bound"} 1`,
 			`{pool="shared",pool_namespace="",state="cooling"} 1`, `{pool="shared",pool_namespace="",state="retained"} 1`, `{pool="shared",pool_namespace="",state="unclaimed"} 1`,
 		},
 		metrics.ProjectLimit:      {`{class="",pool="shared",pool_namespace="",unit="addresses"} 100`, `{class="gold",pool="",pool_namespace="",unit="blocks"} 5`},
@@ -225,7 +227,7 @@ func TestClaimsAreCountedByPhaseAndReason(t *testing.T) {
 	} {
 		got, counted := keyOfClaim(c.obj)
 		if !counted {
-			got, counted = keyOfAddressClaim(c.obj)
+			got, counted = keyOfAddressClaim(convert.Targets{})(c.obj)
 		}
 		if got != c.want || counted != (c.want != claimKey{}) {
 			t.Errorf("%s is counted (%t) as %+v, want %+v", name, counted, got, c.want)

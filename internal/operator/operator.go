@@ -111,6 +111,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	op.measures = newMeasures(op, policies, rollbacks)
+	op.measures.provider = op.provider
 	op.measures.notAfter, op.measures.replacements = guard.certificate.NotAfter, guard.paths.Replacements
 	if err := op.register(ctx); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (op *operator) register(ctx context.Context) error {
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
 		Live: mgr.GetAPIReader(), Asker: authorize.NewAsker(rights, mgr.GetClient(), clock.RealClock{}),
 		OrphanGrace: o.OrphanGrace, Workers: o.Workers, Namespace: o.Namespace, WatchNamespace: o.WatchNamespace, WatchFilter: o.WatchFilter,
-		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim), Targets: targets, IsProviderRunning: op.isProviderRunning,
+		AddressClaims: op.measures.claims.Handler(keyOfAddressClaim(targets)), Targets: targets, IsProviderRunning: op.isProviderRunning,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controllers: %w", err)

@@ -185,8 +185,14 @@ func ownerReferences(before []metav1.OwnerReference, claim *ipamv1.IPAddressClai
 		return isClaim(ref, claim) || groupOf(ref.APIVersion) == groupOf(pool.APIVersion) && ref.Kind == pool.Kind
 	})
 	isControlled := slices.ContainsFunc(otherRefs, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.Controller, false) })
+	version := ipamv1.GroupVersion.String()
+	for _, ref := range before {
+		if isClaim(ref, claim) && ref.UID == claim.UID {
+			version = ref.APIVersion // another one of the group, from the in-cluster provider, says the same
+		}
+	}
 	claimRef := metav1.OwnerReference{
-		APIVersion: ipamv1.GroupVersion.String(), Kind: kind, Name: claim.Name, UID: claim.UID,
+		APIVersion: version, Kind: kind, Name: claim.Name, UID: claim.UID,
 		Controller: new(!isControlled), BlockOwnerDeletion: new(true),
 	}
 	return append([]metav1.OwnerReference{claimRef, pool}, otherRefs...)

@@ -179,11 +179,11 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 
 // requestGrant asks whether the service account that created a child pool can use its parent now.
 func (c *Controller) requestGrant(ctx context.Context, s *scope) (err error) {
-	if !s.pool.IsChild() {
+	if !s.part.IsChild() {
 		return nil
 	}
-	if parent, ok := c.Catalog.MayBeGranted(s.pool.ParentRequest()); ok {
-		s.pool.ParentGrant, s.grantRetry, err = c.Asker.Ask(ctx, s.obj, parent)
+	if parent, ok := c.Catalog.MayBeGranted(s.part.ParentRequest()); ok {
+		s.part.ParentGrant, s.grantRetry, err = c.Asker.Ask(ctx, s.obj, parent)
 	}
 	return err
 }

@@ -104,6 +104,7 @@ const (
 	PathReplacements  = "cadastre_webhook_path_replacements_total"
 	HistoryLost       = "cadastre_history_lost_total"
 	ClusterNetworks   = "cadastre_cluster_networks_total"
+	InClusterProvider = "cadastre_in_cluster_provider"
 	Build             = "cadastre_build_info"
 )
 
@@ -133,7 +134,7 @@ func pools() []Definition {
 		return gauge(name, help, append([]string{"pool_namespace", "pool"}, more...)...)
 	}
 	return []Definition{
-		pool(PoolCapacity, "Addresses of a pool's CIDR. pool_namespace is set for a LocalIPPool, and empty for an IPPool."),
+		pool(PoolCapacity, "Addresses of a pool's CIDR. pool_namespace is set for a LocalIPPool, and empty for an IPPool. A pool of the in-cluster provider has its kind in pool, such as InClusterIPPool/machines."),
 		pool(PoolAllocated, "Addresses of a pool that are in blocks that are recorded, in whatever state."),
 		pool(PoolAvailable, "Addresses of a pool that can be handed out."),
 		pool(PoolWithheld, "Addresses of a pool that are never handed out: reserved, outside its ranges, gateway and edges."),
@@ -168,6 +169,7 @@ func serving() []Definition {
 		counter(Passes, "Passes of the controllers that write, by result: something was changed (changed), nothing was (unchanged), or it failed and is tried again with back-off (failed).", "controller", "result"),
 		counter(HistoryLost, "Entries of the history that were not written, by sink (log, file, otlp): it failed, or was too slow.", "sink"),
 		counter(ClusterNetworks, "Blocks that were asked for with a new Cluster of Cluster API, by purpose (pods, services, endpoint, variable) and result (filled, refused). Dry runs are not counted.", "purpose", "result"),
+		gauge(InClusterProvider, "1, with what is seen of Cluster API's in-cluster provider: its lease is renewed, so its pools are not served (lease), its webhooks have endpoints and no lease is renewed (endpoints), nothing (absent), or it was not looked for yet (unknown). Only with --in-cluster-pools.", "state"),
 		counter(PathReplacements, "Secrets that this replica has made for the paths of the webhooks, by reason: the Secret held none (missing), a replica has started (start), a request has ended without its answer (unanswered), the secret was an hour old (age).", "reason"),
 		gauge(CertificateExpiry, "When the serving certificate of the webhooks expires, in seconds since 1970. Missing until one is loaded."),
 		gauge(Build, "1, with the version of the operator.", "version"),

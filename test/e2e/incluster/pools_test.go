@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -233,6 +231,3 @@ func (w *world) refusesInvalid() {
 	native.Spec.PoolRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindInClusterIPPool, Name: "machines"}
 	refused(t, w.Create(w.Context(), native), "poolRef.kind")
 }
-
-var _ = time.Second
-var _ = clusterv1.PausedAnnotation
