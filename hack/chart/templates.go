@@ -19,6 +19,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // flags of --logging-format=json
 	"sigs.k8s.io/yaml"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )
@@ -37,6 +38,9 @@ type template struct {
 // templates returns the generated files, in the order in which they are tried for an object.
 func templates() []template {
 	return []template{
+		{"in-cluster-pools.yaml", ".Values.inClusterPools.enabled", func(obj *unstructured.Unstructured) bool {
+			return obj.GetName() == "cadastre-in-cluster-pools" || isOfProvider(obj)
+		}},
 		{"crds.yaml", ".Values.crds.install", ofKind("CustomResourceDefinition")},
 		{"policies.yaml", "", ofKind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")},
 		{"mutating-policy.yaml", ".Values.policies.mutating", ofKind("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")},
@@ -67,6 +71,12 @@ func byHand(obj *unstructured.Unstructured) bool {
 		return obj.GetName() == "cadastre-webhook-service"
 	}
 	return ofKind("Namespace", "Deployment", "PodDisruptionBudget", "NetworkPolicy", "Issuer", "Certificate")(obj)
+}
+
+// isOfProvider reports whether an object is a CRD of the in-cluster provider. Such a CRD has no label of
+// the release, so that nothing that is deleted by labels deletes it.
+func isOfProvider(obj *unstructured.Unstructured) bool {
+	return ofKind("CustomResourceDefinition")(obj) && strings.HasSuffix(obj.GetName(), "."+incluster.GroupVersion.Group)
 }
 
 func ofKind(kinds ...string) func(*unstructured.Unstructured) bool {
@@ -142,7 +152,9 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 	for _, common := range CommonLabels() {
 		delete(labels, common)
 	}
-	labels[labelsMark] = "x"
+	if !isOfProvider(obj) {
+		labels[labelsMark] = "x"
+	}
 	obj.SetLabels(labels)
 	if obj.GetKind() == "CustomResourceDefinition" {
 		annotations := obj.GetAnnotations()
@@ -208,10 +220,10 @@ func certified(text string) string {
 }
 
 // Derived returns the flags that no value sets, because they follow from other settings: the
-// namespace of the release, serviceAccount.name, and the name of the Service. kubeconfig is for
+// namespace of the release, serviceAccount.name, the name of the Service, and inClusterPools. kubeconfig is for
 // programs that do not run in a cluster.
 func Derived() []string {
-	return []string{"operator-namespace", "service-account", "webhook-service-name", "kubeconfig"}
+	return []string{"operator-namespace", "service-account", "webhook-service-name", "in-cluster-pools", "kubeconfig"}
 }
 
 // Flags returns the operator's flags that are values of the chart.

@@ -34,6 +34,12 @@ control-plane: controller-manager
 floating-point numbers of them. */ -}}
 {{- define "cadastre.args" -}}
 {{- $flags := omit .Values.flags "webhook-cert-source" -}}
+{{- if .Values.inClusterPools.enabled -}}
+{{- $flags = merge (dict "in-cluster-pools" true) $flags -}}
+{{- if not (index $flags "feature-gates") -}}
+{{- $flags = merge (dict "feature-gates" "PoolRanges=true") $flags -}}
+{{- end -}}
+{{- end -}}
 {{- $source := index .Values.flags "webhook-cert-source" -}}
 {{- if .Values.certManager.enabled -}}
 {{- if and $source (ne $source "secret") -}}
