@@ -1,4 +1,4 @@
-// The in-cluster IPAM provider of Cluster API that the tests move from: its manager, which
+// The in-cluster IPAM provider of Cluster API that tests run: its manager, which
 // `make providers` builds, and its CRDs.
 module github.com/cadastre-dev/cadastre/hack/build/incluster
 

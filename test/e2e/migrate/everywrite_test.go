@@ -30,17 +30,15 @@ import (
 // the API server has it, and after.
 func TestImportSurvivesCrashAtEveryWrite(t *testing.T) {
 	w := start(t)
-	suite.Must(t, w.InstallInCluster(t.Context()))
+	suite.Must(t, w.InstallMetal3(t.Context()))
 	w.Namespace("site")
-	pool := w.pool(inClusterVersion, "InClusterIPPool", "site", "machines", map[string]any{
-		"addresses": []any{"10.0.0.10-10.0.0.20"}, "prefix": int64(24), "gateway": "10.0.0.1",
-	})
-	w.handOut("site", pool, [2]string{releaseAddress, protectAddress}, addrs("m", "10.0.0.10", 1))
+	pool := w.metal3Pool("site", "machines", "10.0.0.10", "10.0.0.20", nil)
+	w.handOut(pool, addrs("m", "10.0.0.10", 1))
 	w.Created(
-		build.AddressClaim("site", "late").From(inClusterGroup, "InClusterIPPool", "machines").Obj(),
+		build.AddressClaim("site", "late").From(metal3Group, "IPPool", "machines").Obj(),
 		&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "site", Name: "by-hand"}, Spec: ipamv1.IPAddressSpec{
 			Address: "10.0.0.12", Prefix: new(int32(24)), ClaimRef: ipamv1.IPAddressClaimReference{Name: "nobody"},
-			PoolRef: ipamv1.IPPoolReference{APIGroup: inClusterGroup, Kind: "InClusterIPPool", Name: "machines"},
+			PoolRef: ipamv1.IPPoolReference{APIGroup: metal3Group, Kind: "IPPool", Name: "machines"},
 		}})
 	w.witness()
 	step := int64(1)
@@ -77,7 +75,7 @@ func (w *world) goneMeanwhile() {
 	})
 	var out bytes.Buffer
 	o := migrate.Options{Action: migrate.Apply, Settle: time.Millisecond, Out: &out}
-	if err := migrate.InCluster(ctx, crashing, o); !errors.Is(err, migrate.ErrInterrupted) {
+	if err := migrate.Metal3(ctx, crashing, o); !errors.Is(err, migrate.ErrInterrupted) {
 		w.Fatalf("with a journal that cannot be deleted: %v", err)
 	}
 	key := client.ObjectKey{Namespace: "site", Name: "m-0"}
@@ -90,13 +88,13 @@ func (w *world) goneMeanwhile() {
 		w.Deleted(obj)
 		w.Gone(obj)
 	}
-	suite.Must(w, migrate.InCluster(w.Context(), w.WithWatch, o))
+	suite.Must(w, migrate.Metal3(w.Context(), w.WithWatch, o))
 	if err := w.Get(w.Context(), key, claim); !apierrors.IsNotFound(err) {
 		w.Errorf("a claim that was gone was made again: %v", err)
 	}
 	w.noJournals()
 	o.Action = migrate.Rollback
-	suite.Must(w, migrate.InCluster(w.Context(), w.WithWatch, o))
+	suite.Must(w, migrate.Metal3(w.Context(), w.WithWatch, o))
 }
 
 // withDocumentedRights imports and rolls back as a user with the role in docs/import.md.
@@ -118,7 +116,7 @@ func (w *world) withDocumentedRights() {
 	mover := w.As("mover")
 	for _, action := range []migrate.Action{migrate.Apply, migrate.Rollback} {
 		var out bytes.Buffer
-		if err := migrate.InCluster(w.Context(), mover, migrate.Options{Action: action, Settle: time.Millisecond, Out: &out}); err != nil {
+		if err := migrate.Metal3(w.Context(), mover, migrate.Options{Action: action, Settle: time.Millisecond, Out: &out}); err != nil {
 			w.Errorf("as a user with the documented rights: %v\n%s", err, out.String())
 		}
 	}
@@ -135,7 +133,7 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 		ctx, cancel := context.WithCancel(w.Context())
 		var out bytes.Buffer
 		o := migrate.Options{Action: action, Settle: time.Millisecond, Out: &out}
-		err := migrate.InCluster(ctx, w.crashing(limit, before, cancel), o)
+		err := migrate.Metal3(ctx, w.crashing(limit, before, cancel), o)
 		cancel()
 		if wasKilled = wasKilled || err != nil; err != nil && !errors.Is(err, migrate.ErrInterrupted) {
 			w.Fatalf("%s: %v", what, err)
@@ -145,20 +143,20 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 			*made++
 		}
 		w.latePatch(action)
-		if err := migrate.InCluster(w.Context(), w.WithWatch, o); err != nil {
+		if err := migrate.Metal3(w.Context(), w.WithWatch, o); err != nil {
 			w.Fatalf("%s, and run again: %v\n%s", what, err, out.String())
 		}
 		claim, byHand := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
 		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "m-0"}, claim))
 		suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "by-hand"}, byHand))
 		isOurs := action == migrate.Apply
-		if (claim.Spec.PoolRef.APIGroup != inClusterGroup) != isOurs || (byHand.Spec.PoolRef.APIGroup != inClusterGroup) != isOurs || byHand.Spec.Address != "10.0.0.12" {
+		if (claim.Spec.PoolRef.APIGroup != metal3Group) != isOurs || (byHand.Spec.PoolRef.APIGroup != metal3Group) != isOurs || byHand.Spec.Address != "10.0.0.12" {
 			w.Fatalf("%s: the claim names %v, the IPAddress of no claim %v with %s", what, claim.Spec.PoolRef, byHand.Spec.PoolRef, byHand.Spec.Address)
 		}
 		if owner != "" && claim.Labels["owner"] != owner {
 			w.Fatalf("%s: the claim has the labels %v, want those of the one that was created last", what, claim.Labels)
 		}
-		if finalizer := map[migrate.Action]string{migrate.Apply: releaseAddress, migrate.Rollback: v1alpha1.FinalizerRelease}[action]; slices.Contains(claim.Finalizers, finalizer) {
+		if finalizer := map[migrate.Action]string{migrate.Apply: metal3Claim, migrate.Rollback: v1alpha1.FinalizerRelease}[action]; slices.Contains(claim.Finalizers, finalizer) {
 			w.Fatalf("%s: the claim has the finalizer %s", what, finalizer)
 		}
 		w.keptAddresses(held)
@@ -167,21 +165,20 @@ func (w *world) killedAt(limit int64, before bool, made *int) (wasKilled bool) {
 	return wasKilled
 }
 
-// latePatch writes the finalizers of the claim before the kill into the one after it, as the
-// in-cluster provider does, which has seen the former. Where the new pool is gone, the
-// rollback was done.
+// latePatch writes the finalizers of the claim before the kill into the one after it, as a provider
+// does that has seen the former. Where the new pool is gone, the rollback was done.
 func (w *world) latePatch(action migrate.Action) {
 	w.Helper()
 	claim := &ipamv1.IPAddressClaim{}
 	suite.Must(w, client.IgnoreNotFound(w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "m-0"}, claim)))
 	pool := &v1alpha1.LocalIPPool{}
-	err := w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "machines"}, pool)
+	err := w.Get(w.Context(), client.ObjectKey{Namespace: "site", Name: "machines-cadastre"}, pool)
 	isMoved := (claim.Spec.PoolRef.APIGroup == v1alpha1.GroupVersion.Group) == (action == migrate.Apply)
 	if claim.UID == "" || !isMoved || err != nil || !pool.DeletionTimestamp.IsZero() {
 		return
 	}
 	before := claim.DeepCopy()
-	controllerutil.AddFinalizer(claim, map[migrate.Action]string{migrate.Apply: releaseAddress, migrate.Rollback: v1alpha1.FinalizerRelease}[action])
+	controllerutil.AddFinalizer(claim, map[migrate.Action]string{migrate.Apply: metal3Claim, migrate.Rollback: v1alpha1.FinalizerRelease}[action])
 	suite.Must(w, w.Patch(w.Context(), claim, client.MergeFrom(before)))
 }
 
@@ -194,9 +191,9 @@ func (w *world) madeAnew(action migrate.Action) (owner string) {
 		return ""
 	}
 	owner = metav1.Now().Format("150405.000000000")
-	claim := build.AddressClaim(key.Namespace, key.Name).From(inClusterGroup, "InClusterIPPool", "machines").Label("owner", owner)
+	claim := build.AddressClaim(key.Namespace, key.Name).From(metal3Group, "IPPool", "machines").Label("owner", owner)
 	if action == migrate.Rollback {
-		claim.From("ipam.cadastre.dev", "LocalIPPool", "machines")
+		claim.From("ipam.cadastre.dev", "LocalIPPool", "machines-cadastre")
 	}
 	w.Created(claim.Obj())
 	return owner

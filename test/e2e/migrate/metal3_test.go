@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -29,13 +31,14 @@ const (
 	metal3Address   = "ipam.metal3.io/ipaddress"
 	metal3PoolName  = "hosts"
 	metal3Namespace = "metal"
+	inUse           = "example.com/in-use"
 )
 
 // playedMetal3 does what Metal3's manager does for the pool, as far as it matters here: it gives an
 // address to every IPAddressClaim that names a pool of that name, of any API group; it hands out
 // the first one of spec.pools that no IPAddress of the pool has, and that is not preallocated to a
-// claim of another name; and it releases the address of a claim that is being deleted. A pause of
-// the pool does not stop it.
+// claim of another name; and it releases the address of a claim that is being deleted, when only its
+// own finalizer is left. A pause of the pool does not stop it.
 type playedMetal3 struct{ *world }
 
 func (m playedMetal3) start() (stop func()) {
@@ -98,6 +101,9 @@ func (m playedMetal3) reconcile(ctx context.Context) error {
 func (m playedMetal3) reconcileClaim(ctx context.Context, pool *unstructured.Unstructured, claim *ipamv1.IPAddressClaim, address *ipamv1.IPAddress, taken map[string]string) error {
 	before := claim.DeepCopy()
 	if !claim.DeletionTimestamp.IsZero() {
+		if controllerutil.ContainsFinalizer(claim, inUse) {
+			return nil
+		}
 		if address != nil {
 			was := address.DeepCopy()
 			controllerutil.RemoveFinalizer(address, metal3Address)
@@ -119,8 +125,7 @@ func (m playedMetal3) reconcileClaim(ctx context.Context, pool *unstructured.Uns
 		if !ok {
 			return nil
 		}
-		address = addressFor(claim, pool, metal3PoolName+"-"+strings.ReplaceAll(addr, ".", "-"), addr, metal3Address)
-		address.Spec.PoolRef = ipamv1.IPPoolReference{APIGroup: metal3Group, Kind: "IPPool", Name: pool.GetName()} // the claim may name another group
+		address = addressFor(claim, pool, addr)
 		if err := m.Create(ctx, address); err != nil {
 			return err
 		}
@@ -150,34 +155,77 @@ func free(pool *unstructured.Unstructured, claim string, taken map[string]string
 	return "", false
 }
 
+// oldClaim begins a claim for Metal3's pool.
+func oldClaim(name string) *build.AddressClaimBuilder {
+	return build.AddressClaim(metal3Namespace, name).From(metal3Group, "IPPool", metal3PoolName)
+}
+
+// newClaims creates claims for Metal3's pool until it is stopped, up to 100.
+func (w *world) newClaims() (stop func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := 0; ctx.Err() == nil && i < 100; i++ {
+			if err := w.Create(ctx, oldClaim(fmt.Sprintf("new-%d", i)).Obj()); err != nil && ctx.Err() == nil {
+				w.Error(err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
 func TestMetal3(t *testing.T) {
 	n := size(t) / 2
 	w := start(t)
 	suite.Must(t, w.InstallMetal3(t.Context()))
+	_, err := w.Kubectl(t.Context(), "apply", "-f", "test/e2e/clusterctl/testdata/infrastructure-crds.yaml")
+	suite.Must(t, err)
 	w.Namespace(metal3Namespace)
-	pool := w.pool(metal3Version, "IPPool", metal3Namespace, metal3PoolName, map[string]any{
-		"namePrefix": metal3PoolName, "prefix": int64(16), "gateway": "10.0.0.1",
-		"pools":          []any{map[string]any{"start": "10.0.0.10", "end": "10.0.63.250"}},
-		"preAllocations": map[string]any{"special": "10.0.63.7"},
+	w.Created(&clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metal3Namespace, Name: "c1"},
+		Spec: clusterv1.ClusterSpec{
+			Paused:            new(false),
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.example.com", Kind: "PlayedCluster", Name: "c1"},
+		},
 	})
-	w.handOut(metal3Namespace, pool, [2]string{metal3Claim, metal3Address}, addrs("m", "10.0.0.10", n))
+	pool := w.metal3Pool(metal3Namespace, metal3PoolName, "10.0.0.10", "10.0.63.250", map[string]any{"special": "10.0.63.7"})
+	w.handOut(pool, addrs("m", "10.0.0.10", n))
 	w.ownMetal3(pool)
 	stop := playedMetal3{w}.start()
 	defer func() { stop() }()
 	w.witness()
-	w.Created(build.AddressClaim(metal3Namespace, "made").From(metal3Group, "IPPool", metal3PoolName).Obj())
-	made := client.ObjectKey{Namespace: metal3Namespace, Name: "made"}
-	w.hasAddress(made)
-	before := w.held()
+	w.Created(oldClaim("made").Cluster("c1").Obj(), oldClaim("going").Finalizer(inUse).Obj())
+	w.hasAddress(client.ObjectKey{Namespace: metal3Namespace, Name: "made"})
+	w.hasAddress(client.ObjectKey{Namespace: metal3Namespace, Name: "going"})
 
+	// A plan changes nothing, and reports the obstacles.
+	w.refused(migrate.Metal3, migrate.Options{}, "Cluster metal/c1")
+	w.pauseCluster(metal3Namespace, "c1", true)
+	w.Deleted(oldClaim("going").Obj())
+	before := w.held()
+	w.done(migrate.Metal3, migrate.Options{})
+
+	// Clients ask Metal3 for addresses, and the import is killed.
+	stopClaims := w.newClaims()
 	w.interrupted(migrate.Metal3, migrate.Options{Action: migrate.Apply}, 4, 8*n)
+	stopClaims()
+	maps.Copy(before, w.held()) // with the addresses that Metal3 has handed out until its pool was closed
 	if out := w.done(migrate.Metal3, migrate.Options{Action: migrate.Apply}); !strings.Contains(out, "2 IPClaims of ipam.metal3.io") {
 		t.Errorf("Metal3's own claims are not listed:\n%s", out)
 	}
 	w.keptAddresses(before)
 	w.allFrom(v1alpha1.GroupVersion.Group, metal3Claim)
 	w.recorded()
+	w.noJournals()
+	w.pauseCluster(metal3Namespace, "c1", false)
 	w.ready()
+	w.keptAddresses(before)
+	w.goes()
+	delete(before, client.ObjectKey{Namespace: metal3Namespace, Name: "going"})
 
 	// Neither side hands out the addresses of Metal3's own claims, nor the preallocated ones.
 	local := &v1alpha1.LocalIPPool{}
@@ -186,9 +234,9 @@ func TestMetal3(t *testing.T) {
 		t.Errorf("reserved is %s", got)
 	}
 	// Metal3 hands out nothing any more, also of the addresses of the moved claims.
-	w.Created(build.AddressClaim(metal3Namespace, "old").From(metal3Group, "IPPool", metal3PoolName).Obj())
-	w.Created(build.AddressClaim(metal3Namespace, "new").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "hosts-cadastre").Obj())
-	fresh := client.ObjectKey{Namespace: metal3Namespace, Name: "new"}
+	w.Created(oldClaim("old").Obj())
+	w.Created(build.AddressClaim(metal3Namespace, "fresh").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "hosts-cadastre").Obj())
+	fresh := client.ObjectKey{Namespace: metal3Namespace, Name: "fresh"}
 	w.hasAddress(fresh) // of the new pool
 	if got := w.held()[client.ObjectKey{Namespace: metal3Namespace, Name: "old"}]; got != "" {
 		t.Errorf("Metal3 has handed out %s of a pool that is closed", got)
@@ -196,21 +244,37 @@ func TestMetal3(t *testing.T) {
 	w.keptAddresses(before)
 
 	// Its own claims go: their addresses are free, once the import is run again.
+	w.pauseCluster(metal3Namespace, "c1", true)
 	w.releaseOwnMetal3()
 	w.done(migrate.Metal3, migrate.Options{Action: migrate.Apply})
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(local), local))
 	if got := fmt.Sprint(local.Spec.Reserved); got != "[10.0.63.7]" {
 		t.Errorf("reserved is %s, after Metal3's own claims have gone", got)
 	}
-	w.rolledBackMetal3(before, fresh)
+	w.rolledBackMetal3(before, fresh, 8*n)
+}
+
+// goes removes the finalizer of the claim that is being deleted, and waits until its address is
+// released.
+func (w *world) goes() {
+	w.Helper()
+	claim := &ipamv1.IPAddressClaim{}
+	suite.Must(w, w.Get(w.Context(), client.ObjectKey{Namespace: metal3Namespace, Name: "going"}, claim))
+	if claim.DeletionTimestamp.IsZero() || claim.Status.AddressRef.Name == "" {
+		w.Fatalf("the claim that was being deleted is %v", claim)
+	}
+	before := claim.DeepCopy()
+	controllerutil.RemoveFinalizer(claim, inUse)
+	suite.Must(w, w.Patch(w.Context(), claim, client.MergeFrom(before)))
+	w.Gone(claim, &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: metal3Namespace, Name: "going"}})
 }
 
 // ownMetal3 makes two claims of Metal3's own kind, with addresses.
 func (w *world) ownMetal3(pool *unstructured.Unstructured) {
 	for i := range 2 {
 		name := fmt.Sprintf("own-%d", i)
-		w.pool(metal3Version, "IPClaim", metal3Namespace, name, map[string]any{"pool": map[string]any{"name": pool.GetName()}})
-		w.pool(metal3Version, "IPAddress", metal3Namespace, name, map[string]any{
+		w.metal3Object("IPClaim", metal3Namespace, name, map[string]any{"pool": map[string]any{"name": pool.GetName()}})
+		w.metal3Object("IPAddress", metal3Namespace, name, map[string]any{
 			"pool": map[string]any{"name": pool.GetName()}, "claim": map[string]any{"name": name}, "address": fmt.Sprintf("10.0.63.10%d", i),
 		})
 	}
@@ -228,15 +292,20 @@ func (w *world) releaseOwnMetal3() {
 	}
 }
 
-func (w *world) rolledBackMetal3(before map[client.ObjectKey]string, fresh client.ObjectKey) {
+// rolledBackMetal3 rolls the import back, which is refused while there is a new claim.
+func (w *world) rolledBackMetal3(before map[client.ObjectKey]string, fresh client.ObjectKey, writes int) {
 	w.Helper()
+	w.refused(migrate.Metal3, migrate.Options{Action: migrate.Rollback}, "IPAddressClaim "+fresh.String())
+	w.keptAddresses(before)
 	claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: fresh.Namespace, Name: fresh.Name}}
 	w.Deleted(claim)
 	w.Gone(claim)
+	w.interrupted(migrate.Metal3, migrate.Options{Action: migrate.Rollback}, 4, writes)
 	w.done(migrate.Metal3, migrate.Options{Action: migrate.Rollback})
 	w.keptAddresses(before)
 	w.allFrom(metal3Group, v1alpha1.FinalizerRelease)
-	old := client.ObjectKey{Namespace: metal3Namespace, Name: "old"}
-	w.hasAddress(old) // of Metal3's, again
+	w.noJournals()
+	w.Gone(&v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: metal3Namespace, Name: "hosts-cadastre"}})
+	w.hasAddress(client.ObjectKey{Namespace: metal3Namespace, Name: "old"}) // of Metal3's, again
 	w.keptAddresses(before)
 }

@@ -60,43 +60,42 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// handOut makes claims with addresses, as the provider of a pool would have.
-func (w *world) handOut(namespace string, pool client.Object, finalizers [2]string, addrs map[string]netip.Addr) {
+// handOut makes claims with addresses, as Metal3 would have.
+func (w *world) handOut(pool *unstructured.Unstructured, addrs map[string]netip.Addr) {
 	w.Helper()
 	group, ctx := errgroup.WithContext(w.Context())
 	group.SetLimit(16)
-	kind := pool.GetObjectKind().GroupVersionKind()
 	for name, addr := range addrs {
 		group.Go(func() error {
-			claim := build.AddressClaim(namespace, name).From(kind.Group, kind.Kind, pool.GetName()).Finalizer(finalizers[0]).Label("app", name).Obj()
+			claim := build.AddressClaim(pool.GetNamespace(), name).From(metal3Group, "IPPool", pool.GetName()).Finalizer(metal3Claim).Label("app", name).Obj()
 			if err := w.Create(ctx, claim); err != nil {
 				return err
 			}
-			addressName := name
-			if kind.Group == "ipam.metal3.io" {
-				addressName = "pool-" + name
-			}
-			if err := w.Create(ctx, addressFor(claim, pool, addressName, addr.String(), finalizers[1])); err != nil {
+			address := addressFor(claim, pool, addr.String())
+			if err := w.Create(ctx, address); err != nil {
 				return err
 			}
 			before := claim.DeepCopy()
-			claim.Status.AddressRef.Name = addressName
+			claim.Status.AddressRef.Name = address.Name
 			return w.Status().Patch(ctx, claim, client.MergeFrom(before))
 		})
 	}
 	suite.Must(w, group.Wait())
 }
 
-// addressFor returns the IPAddress that the provider of a pool makes for a claim.
-func addressFor(claim *ipamv1.IPAddressClaim, pool client.Object, name, addr, finalizer string) *ipamv1.IPAddress {
-	kind := pool.GetObjectKind().GroupVersionKind()
+// addressFor returns the IPAddress that Metal3 makes for a claim.
+func addressFor(claim *ipamv1.IPAddressClaim, pool *unstructured.Unstructured, addr string) *ipamv1.IPAddress {
 	return &ipamv1.IPAddress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: name, Finalizers: []string{finalizer}, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID, Controller: new(true), BlockOwnerDeletion: new(true)},
-			{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: pool.GetName(), UID: pool.GetUID(), Controller: new(false), BlockOwnerDeletion: new(true)},
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: pool.GetName() + "-" + strings.ReplaceAll(addr, ".", "-"), Finalizers: []string{metal3Address},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: metal3Version, Kind: "IPPool", Name: pool.GetName(), UID: pool.GetUID()},
+				{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID},
+			},
+		},
 		Spec: ipamv1.IPAddressSpec{
-			ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef, Address: addr, Prefix: new(int32(16)), Gateway: "10.0.0.1",
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, Address: addr, Prefix: new(int32(16)), Gateway: "10.0.0.1",
+			PoolRef: ipamv1.IPPoolReference{APIGroup: metal3Group, Kind: "IPPool", Name: pool.GetName()}, // the claim may name another group
 		},
 	}
 }
@@ -363,16 +362,26 @@ func (w *world) interrupted(do command, o migrate.Options, times, writes int) {
 	}
 }
 
-// pool makes a pool of another provider.
-func (w *world) pool(version, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+// metal3Object makes an object of one of Metal3's kinds.
+func (w *world) metal3Object(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	w.Helper()
-	pool := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	pool.SetAPIVersion(version)
-	pool.SetKind(kind)
-	pool.SetNamespace(namespace)
-	pool.SetName(name)
-	w.Created(pool)
-	return pool
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetAPIVersion(metal3Version)
+	obj.SetKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	w.Created(obj)
+	return obj
+}
+
+// metal3Pool makes a pool of Metal3.
+func (w *world) metal3Pool(namespace, name, start, end string, preAllocations map[string]any) *unstructured.Unstructured {
+	w.Helper()
+	return w.metal3Object("IPPool", namespace, name, map[string]any{
+		"namePrefix": name, "prefix": int64(16), "gateway": "10.0.0.1",
+		"pools":          []any{map[string]any{"start": start, "end": end}},
+		"preAllocations": preAllocations,
+	})
 }
 
 // addrs returns n addresses from one on, by names with a prefix.

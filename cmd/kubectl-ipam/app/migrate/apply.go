@@ -61,7 +61,7 @@ func (r *run) makePools(ctx context.Context) error {
 	return nil
 }
 
-// drain closes the other pools, and moves the objects that name them until none is left.
+// drain closes Metal3's pools, and moves the objects that name them until none is left.
 func (r *run) drain(ctx context.Context) error {
 	for {
 		if err := r.read(ctx); err != nil {
@@ -99,12 +99,12 @@ func (r *run) movePlan(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// closeAll changes the pools of the other provider so that it hands out nothing of them any
-// more. It reports whether any of them has changed.
+// closeAll changes Metal3's pools so that its provider hands out nothing of them any more. It
+// reports whether any of them has changed.
 func (r *run) closeAll(ctx context.Context) (changed bool, err error) {
 	for _, pp := range r.plan.pools {
 		before := pp.obj.DeepCopy()
-		if err := r.provider.close(pp.obj, pp.holdings); err != nil {
+		if err := closeMetal3(pp.obj, pp.holdings); err != nil {
 			return changed, fmt.Errorf("closing %s: %w", pp.ref, err)
 		}
 		if equality.Semantic.DeepEqual(before, pp.obj) {
@@ -124,7 +124,7 @@ func (r *run) closeAll(ctx context.Context) (changed bool, err error) {
 }
 
 // open lets our pools hand out addresses, and reserves in them the addresses that still stay
-// with the other provider.
+// with Metal3.
 func (r *run) open(ctx context.Context) error {
 	for _, pp := range r.plan.pools {
 		if err := onConflict(func() error { return r.openPool(ctx, pp) }); err != nil {
@@ -211,7 +211,7 @@ func (r *run) save(ctx context.Context, j *journal) error {
 	}
 	j.object = &corev1.ConfigMap{Data: data, ObjectMeta: metav1.ObjectMeta{
 		Namespace: j.entries[0].From.object().GetNamespace(), GenerateName: "cadastre-import-",
-		Labels: map[string]string{labelJournal: r.provider.name},
+		Labels: map[string]string{labelJournal: importMetal3},
 	}}
 	if err := r.client.Create(ctx, j.object); err != nil {
 		return fmt.Errorf("saving %s in a ConfigMap: %w", ipam.FormatCount(len(j.entries), "claim"), err)
@@ -222,7 +222,7 @@ func (r *run) save(ctx context.Context, j *journal) error {
 // journals returns the journals that an interrupted import or rollback has left.
 func (r *run) journals(ctx context.Context) ([]*journal, error) {
 	found := &corev1.ConfigMapList{}
-	if err := r.client.List(ctx, found, client.InNamespace(r.o.Namespace), client.MatchingLabels{labelJournal: r.provider.name}); err != nil {
+	if err := r.client.List(ctx, found, client.InNamespace(r.o.Namespace), client.MatchingLabels{labelJournal: importMetal3}); err != nil {
 		return nil, fmt.Errorf("looking for an import that was interrupted: %w", err)
 	}
 	var journals []*journal

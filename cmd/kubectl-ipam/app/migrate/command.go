@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,27 +25,12 @@ Each command prints the result for each object, and the objects that cannot be t
 with the reasons. It changes nothing without --apply, which may be interrupted and run again;
 --rollback undoes it.`,
 	}
-	cmd.AddCommand(newImportCSV(e), newImportInCluster(e), newImportMetal3(e), newImportNetBox(e))
+	cmd.AddCommand(newImportCSV(e), newImportMetal3(e), newImportNetBox(e))
 	return cmd
 }
 
-func newImportInCluster(e *command.Env) *cobra.Command {
-	return importProvider(e, &cobra.Command{
-		Use:   "in-cluster",
-		Short: "Take over the pools of Cluster API's in-cluster provider",
-		Long: `Take over the pools of Cluster API's in-cluster provider: InClusterIPPools become
-LocalIPPools, GlobalInClusterIPPools become IPPools, and their IPAddressClaims and
-IPAddresses are moved to these. The Clusters must be paused during the import.`,
-		Example: `  # What would become of each pool, claim and address
-  kubectl ipam import in-cluster
-
-  # Move those of one namespace
-  kubectl ipam import in-cluster -n team-a --apply`,
-	}, "suffix of the names of the new pools", InCluster)
-}
-
 func newImportMetal3(e *command.Env) *cobra.Command {
-	return importProvider(e, &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "metal3",
 		Short: "Take over the pools of Metal3's IP address manager",
 		Long: `Take over the pools of Metal3's IP address manager: its IPPools become LocalIPPools, and
@@ -57,25 +41,18 @@ Clusters must be paused during the import.`,
 
   # Move the pool "machines"
   kubectl ipam import metal3 --pool machines --apply`,
-	}, `suffix of the names of the new pools (default "-cadastre")`, Metal3)
-}
-
-// importProvider adds flags and action to the import from another provider.
-func importProvider(e *command.Env, cmd *cobra.Command, suffixUsage string, run importer) *cobra.Command {
+	}
 	o := &Options{}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Pools, "pool", nil, "a pool to take over; may be repeated (default: all)")
 	flags.BoolVar(&o.Verbose, "verbose", false, "list every claim, instead of counting those that need no attention")
-	flags.DurationVar(&o.Settle, "settle", 5*time.Second, "how long to wait for work of the other provider, once its pools are closed")
-	suffix := flags.String("suffix", "", suffixUsage)
+	flags.DurationVar(&o.Settle, "settle", defaultSettle, "how long to wait for work of Metal3's provider, once its pools are closed")
+	flags.StringVar(&o.Suffix, "suffix", defaultSuffix, "suffix of the names of the new pools")
 	return importWith(e, cmd, o, func([]string) (importer, error) {
-		if flags.Changed("suffix") {
-			o.Suffix = suffix
-		}
 		if flags.Changed("namespace") {
 			o.Namespace = *e.Flags.Namespace
 		}
-		return run, nil
+		return Metal3, nil
 	})
 }
 
@@ -187,7 +164,7 @@ func importWith(e *command.Env, cmd *cobra.Command, o *Options, prepare func(arg
 	flags := cmd.Flags()
 	apply := flags.Bool("apply", false, "apply the table, or continue an interrupted import or rollback")
 	rollback := flags.Bool("rollback", false, "undo what --apply did, while nothing new was claimed")
-	flags.DurationVar(&o.Timeout, "timeout", 4*time.Minute, "how long to wait for the operator while it makes no progress")
+	flags.DurationVar(&o.Timeout, "timeout", defaultTimeout, "how long to wait for the operator while it makes no progress")
 	cmd.MarkFlagsMutuallyExclusive("apply", "rollback")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		run, err := prepare(args)

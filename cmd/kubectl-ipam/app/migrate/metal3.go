@@ -19,25 +19,37 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// metal3 returns Metal3's IP address manager, github.com/metal3-io/ip-address-manager. The
-// provider answers IPAddressClaims of Cluster API, and IPClaims of Metal3, by the name
-// of the pool alone, whatever its API group. A pause of the pool does not stop the provider if
-// the pool names no Cluster. So an import closes a pool by its spec: only the addresses in use
-// are left in it, and each address of an IPAddressClaim is preallocated to that claim.
-func metal3() provider {
-	version := schema.GroupVersion{Group: "ipam.metal3.io", Version: "v1alpha1"}
-	return provider{
-		name:             "metal3",
-		kinds:            []schema.GroupVersionKind{version.WithKind("IPPool")},
-		suffix:           "-cadastre",
-		servesByName:     true,
-		claimFinalizer:   "ipam.metal3.io/ipaddressclaim",
-		addressFinalizer: "ipam.metal3.io/ipaddress",
-		read:             readMetal3,
-		close:            closeMetal3,
-		reopen:           reopenMetal3,
-		ownAddresses:     version.WithKind("IPAddress"),
-	}
+// Metal3's IP address manager, github.com/metal3-io/ip-address-manager, answers IPAddressClaims
+// of Cluster API, and IPClaims of Metal3, by the name of the pool alone, whatever its API group.
+// A pause of the pool does not stop it if the pool names no Cluster. So an import closes a pool
+// by its spec: only the addresses in use are left in it, and each address of an IPAddressClaim is
+// preallocated to that claim.
+const (
+	// importMetal3 names the command.
+	importMetal3 = "metal3"
+	// claimFinalizer and addressFinalizer name the finalizers that Metal3 puts on claims and
+	// IPAddresses, and removes itself.
+	claimFinalizer   = "ipam.metal3.io/ipaddressclaim"
+	addressFinalizer = "ipam.metal3.io/ipaddress"
+)
+
+// metal3Kind returns one of Metal3's kinds.
+func metal3Kind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "ipam.metal3.io", Version: "v1alpha1", Kind: kind}
+}
+
+// source represents one of Metal3's pools, as far as it can be read.
+type source struct {
+	// network holds the subnet that its addresses are configured with.
+	network netip.Prefix
+	// addresses holds the addresses that it can hand out, except those in excluded.
+	addresses, excluded *netipx.IPSet
+	gateway             string
+	dnsServers          []string
+	// cluster names the Cluster that it belongs to.
+	cluster string
+	// notes holds remarks on the pool that is made of it.
+	notes []string
 }
 
 // metal3Spec holds the relevant fields of the spec of one of Metal3's pools.
@@ -105,10 +117,30 @@ func readMetal3(pool *unstructured.Unstructured) (source, error) {
 		s.addresses = union(s.addresses, setOfRange(span))
 	}
 	s.gateway, s.dnsServers = settings.Gateway, settings.DNSServers
-	if err := s.setNetwork("spec.pools", settings.Prefix); err != nil {
+	if err := s.setNetwork(settings.Prefix); err != nil {
 		return s, err
 	}
 	return s, s.reservePreAllocations(spec)
+}
+
+// setNetwork sets the subnet of the addresses.
+func (s *source) setNetwork(prefix int) error {
+	first, last := bounds(s.addresses)
+	if first.Is4() != last.Is4() {
+		return errors.New("spec.pools: has addresses of both families: split it into two pools")
+	}
+	network, err := first.Prefix(prefix)
+	switch {
+	case err != nil || prefix == 0 && first.Is4():
+		return fmt.Errorf("spec.prefix: %d is not the length of a subnet: correct it", prefix)
+	case !network.Contains(last):
+		return fmt.Errorf("spec.pools: %s and %s do not lie in one subnet of length %d: split it into two pools, one for each CIDR", first, last, prefix)
+	}
+	s.network = network
+	if first.BitLen()-prefix == 1 {
+		s.notes = append(s.notes, "a subnet of two addresses has no network and broadcast address: both are handed out (RFC 3021, RFC 6164)")
+	}
+	return nil
 }
 
 // reservePreAllocations reserves the addresses that are kept for claims of a certain name.

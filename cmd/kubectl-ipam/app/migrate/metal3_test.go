@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,23 +27,8 @@ spec:
   preAllocations: {special: 192.168.0.20}
 `
 
-const metal3Held = metal3Pool + `
----
-apiVersion: ipam.cluster.x-k8s.io/v1beta2
-kind: IPAddressClaim
-metadata: {namespace: team, name: m-0, finalizers: [ipam.metal3.io/ipaddressclaim]}
-spec: {poolRef: {apiGroup: ipam.metal3.io, kind: IPPool, name: hosts}}
-status: {addressRef: {name: hosts-192-168-0-12}}
----
-apiVersion: ipam.cluster.x-k8s.io/v1beta2
-kind: IPAddress
-metadata: {namespace: team, name: hosts-192-168-0-12, finalizers: [ipam.metal3.io/ipaddress]}
-spec: {address: 192.168.0.12, prefix: 24, gateway: 192.168.0.1, claimRef: {name: m-0}, poolRef: {apiGroup: ipam.metal3.io, kind: IPPool, name: hosts}}
----
-apiVersion: ipam.metal3.io/v1alpha1
-kind: IPClaim
-metadata: {namespace: team, name: own}
-spec: {pool: {name: hosts}}
+// metal3Held has claims of Cluster API, and the address of one of Metal3's own kind.
+const metal3Held = claims + `
 ---
 apiVersion: ipam.metal3.io/v1alpha1
 kind: IPAddress
@@ -51,7 +37,7 @@ spec: {address: 192.168.0.13, claim: {name: own}, pool: {name: hosts}}
 `
 
 func TestMetal3PoolBecomesLocalPool(t *testing.T) {
-	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
+	pp := planOf(stateOf(t, metal3Held)).pools[0]
 	if len(pp.problems) > 0 {
 		t.Fatal(pp.problems)
 	}
@@ -60,26 +46,21 @@ func TestMetal3PoolBecomesLocalPool(t *testing.T) {
 		Network: &v1alpha1.PoolNetwork{PrefixLength: 24, Gateway: "192.168.0.1", HostSettings: v1alpha1.HostSettings{DNSServers: []string{"8.8.8.8"}}},
 	}
 	equal(t, want, *pp.pool.PoolSpec())
-	if pp.pool.GetName() == "hosts" {
-		t.Error("the pool has the name of Metal3's, whose provider then serves its claims")
-	}
-	if pp.pool.GetLabels()[v1alpha1.LabelCluster] != "c1" {
-		t.Error("the pool does not belong to the Cluster")
-	}
-	e := pp.entries[0]
-	if e.To.Address.GetName() != "m-0" || e.To.Address.GetFinalizers()[0] != v1alpha1.FinalizerProtect || len(e.To.Address.GetFinalizers()) != 1 {
-		t.Errorf("the IPAddress becomes %v, want the name of its claim and our finalizer alone", e.To.Address.Object)
+	equal(t, "team/hosts-cadastre", keyOf(pp.pool).String()) // Metal3 serves the claims of a pool of the same name
+	equal(t, map[string]string{v1alpha1.LabelCluster: "c1", labelImport: importMetal3}, pp.pool.GetLabels())
+	if pp.pool.GetAnnotations()[v1alpha1.AnnotationPaused] != pausedValue {
+		t.Errorf("the pool is not paused: it could hand out addresses in use before they are recorded")
 	}
 }
 
 func TestPoolNameUsedByMetal3IsRejected(t *testing.T) {
-	pp := newPlan(metal3(), Options{Suffix: new("")}, stateOf(t, metal3Held)).pools[0]
-	want := []string{"the metal3 provider has a pool named hosts, and serves all claims that name one of that name, whatever its API group: choose another suffix"}
-	equal(t, want, pp.problems)
+	st := stateOf(t, metal3Pool+"---\n"+metal3PoolOf("team", "hosts-cadastre", "{pools: [{start: 10.0.0.1, end: 10.0.0.9}], prefix: 24}"))
+	want := []string{"Metal3 has a pool named hosts-cadastre, and serves all claims that name one of that name, whatever its API group: choose another suffix"}
+	equal(t, want, planOf(st, "hosts").pools[0].problems)
 }
 
 func TestClosedMetal3PoolHasNoFreeAddress(t *testing.T) {
-	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
+	pp := planOf(stateOf(t, metal3Held)).pools[0]
 	original := pp.obj.DeepCopy()
 	if err := closeMetal3(pp.obj, pp.holdings); err != nil {
 		t.Fatal(err)
@@ -107,23 +88,38 @@ func TestClosedMetal3PoolHasNoFreeAddress(t *testing.T) {
 }
 
 func TestMetal3MappingProblemsAreReported(t *testing.T) {
-	for name, test := range map[string]struct{ pools, want string }{
-		"another gateway": {`[{start: 10.0.0.1, end: 10.0.0.9}, {start: 10.0.0.20, end: 10.0.0.30, gateway: 10.0.0.254}]`,
+	const subnet = `{pools: [{start: 10.0.0.0, end: 10.0.0.255}], prefix: 24}`
+	address := func(name, addr string) string {
+		return "\n---\napiVersion: ipam.cluster.x-k8s.io/v1beta2\nkind: IPAddress\nmetadata: {namespace: a, name: " + name + "}\n" +
+			"spec: {address: " + addr + ", claimRef: {name: " + name + "}, poolRef: {apiGroup: ipam.metal3.io, kind: IPPool, name: p}}"
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"another gateway": {`{pools: [{start: 10.0.0.1, end: 10.0.0.9}, {start: 10.0.0.20, end: 10.0.0.30, gateway: 10.0.0.254}], prefix: 24}`,
 			"spec.pools[1]: has another prefix, gateway or other dnsServers than spec.pools[0], and a pool of Cadastre has one of each: split it into two pools"},
-		"no end": {`[{start: 10.0.0.1}]`, "spec.pools[0]: has neither a subnet, nor both start and end: set end"},
-		"none":   {`[]`, "spec.pools: is empty: there is nothing to hand out"},
+		"no end":                    {`{pools: [{start: 10.0.0.1}], prefix: 24}`, "spec.pools[0]: has neither a subnet, nor both start and end: set end"},
+		"a range that is none":      {`{pools: [{start: 10.0.0.9, end: 10.0.0.1}], prefix: 24}`, "spec.pools[0]: begins with 10.0.0.9 and ends with 10.0.0.1: correct start or end"},
+		"no ranges":                 {`{pools: [], prefix: 24}`, "spec.pools: is empty: there is nothing to hand out"},
+		"addresses of two subnets":  {`{pools: [{start: 10.0.0.1, end: 10.0.1.1}], prefix: 24}`, "spec.pools: 10.0.0.1 and 10.0.1.1 do not lie in one subnet of length 24: split it into two pools, one for each CIDR"},
+		"addresses of two families": {`{pools: [{start: 10.0.0.1, end: 10.0.0.1}, {start: "2001:db8::1", end: "2001:db8::1"}], prefix: 24}`, "spec.pools: has addresses of both families: split it into two pools"},
+		"no length":                 {`{pools: [{start: 10.0.0.1, end: 10.0.0.9}], prefix: 33}`, "spec.prefix: 33 is not the length of a subnet: correct it"},
+		"a preallocated name":       {`{pools: [{start: 10.0.0.1, end: 10.0.0.9}], prefix: 24, preAllocations: {m: x}}`, `spec.preAllocations[m]: "x" is not an IP address: write one such as 10.0.0.1`},
+		"a gateway elsewhere":       {`{pools: [{start: 10.0.0.9, end: 10.0.0.9}], prefix: 24, gateway: 10.0.1.1}`, `spec.network.gateway: Invalid value: "10.0.1.1": is not an address of the subnet 10.0.0.0/24: correct it, or correct prefixLength`},
+		"an address twice":          {subnet + address("x", "10.0.0.7") + address("z", "10.0.0.7"), "10.0.0.7 is held twice, by ipam.cadastre.dev/x and by ipam.cadastre.dev/z: delete one of the two"},
+		"a claim with two":          {subnet + address("x", "10.0.0.7") + strings.Replace(address("x", "10.0.0.8"), "name: x", "name: z", 1), "IPAddresses a/x and a/z are both for the IPAddressClaim a/x: delete one of the two"},
+		"an address elsewhere":      {subnet + address("x", "10.0.1.7"), "10.0.1.7, held by ipam.cadastre.dev/x, lies outside 10.0.0.0/24: delete it, or correct the pool"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pool := objects(t, "kind: IPPool\napiVersion: ipam.metal3.io/v1alpha1\nspec: {prefix: 24, pools: "+test.pools+"}")[0]
-			if _, err := readMetal3(pool); err == nil || err.Error() != test.want {
-				t.Errorf("got %v, want %s", err, test.want)
+			pl := planOf(stateOf(t, metal3PoolOf("a", "p", test.text)))
+			equal(t, []string{test.want}, pl.pools[0].problems)
+			if pl.problems() == 0 {
+				t.Error("the plan has no problems")
 			}
 		})
 	}
 }
 
 func TestAddressReleasedByMetal3IsUnreserved(t *testing.T) {
-	pp := newPlan(metal3(), Options{}, stateOf(t, metal3Held)).pools[0]
+	pp := planOf(stateOf(t, metal3Held)).pools[0]
 	spec := pp.pool.PoolSpec()
 	if err := pp.reserveKept(); err != nil {
 		t.Fatal(err)

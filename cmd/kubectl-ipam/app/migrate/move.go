@@ -226,7 +226,7 @@ func (r *run) remove(ctx context.Context, obj *unstructured.Unstructured) error 
 			return err
 		}
 		if obj.GetKind() == kindAddress && addressOf(now) != addressOf(obj) {
-			return fmt.Errorf("IPAddress %s has the address %s by now, and had %s: the other provider is running and was not stopped by the pause of its pool: stop it, and run the import again", keyOf(obj), addressOf(now), addressOf(obj))
+			return fmt.Errorf("IPAddress %s has the address %s by now, and had %s: Metal3's provider is running and has not seen that its pool is closed: stop it, and run the import again", keyOf(obj), addressOf(now), addressOf(obj))
 		}
 		if len(now.GetFinalizers()) > 0 {
 			before := now.DeepCopy()

@@ -67,15 +67,15 @@ func (e entry) String() string {
 }
 
 // newReplacement returns the replacement of a claim and its IPAddress: the same from our pool.
-func (p provider) newReplacement(from side, pool v1alpha1.Pool, source poolRef) entry {
+func newReplacement(from side, pool v1alpha1.Pool, source poolRef) entry {
 	e := replacement(from, refOfPool(pool), metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), UID: pool.GetUID()})
 	was := origin{Pool: source}
 	if from.Address != nil {
 		was.AddressName = from.Address.GetName()
-		swapFinalizers(e.To.Address, p.addressFinalizer, v1alpha1.FinalizerProtect)
+		swapFinalizers(e.To.Address, addressFinalizer, v1alpha1.FinalizerProtect)
 	}
 	if from.Claim != nil {
-		swapFinalizers(e.To.Claim, p.claimFinalizer, v1alpha1.FinalizerRelease)
+		swapFinalizers(e.To.Claim, claimFinalizer, v1alpha1.FinalizerRelease)
 		_, was.Asked = from.Claim.GetAnnotations()[v1alpha1.AnnotationAddress]
 		if wanted := wantedAddress(from); wanted != "" && !was.Asked {
 			annotate(e.To.Claim, map[string]string{v1alpha1.AnnotationAddress: canonical(wanted)})
@@ -102,17 +102,17 @@ func wantedAddress(from side) string {
 }
 
 // back returns the replacement of an imported claim and its IPAddress: as before the import.
-func (p provider) back(from side, was origin, pool *unstructured.Unstructured) entry {
+func back(from side, was origin, pool *unstructured.Unstructured) entry {
 	e := replacement(from, was.Pool, metav1.OwnerReference{APIVersion: pool.GetAPIVersion(), UID: pool.GetUID()})
 	if from.Claim != nil {
-		swapFinalizers(e.To.Claim, v1alpha1.FinalizerRelease, p.claimFinalizer)
+		swapFinalizers(e.To.Claim, v1alpha1.FinalizerRelease, claimFinalizer)
 		unannotate(e.To.Claim, annotationOrigin)
 		if !was.Asked {
 			unannotate(e.To.Claim, v1alpha1.AnnotationAddress)
 		}
 	}
 	if from.Address != nil {
-		swapFinalizers(e.To.Address, v1alpha1.FinalizerProtect, p.addressFinalizer)
+		swapFinalizers(e.To.Address, v1alpha1.FinalizerProtect, addressFinalizer)
 		unannotate(e.To.Address, annotationOrigin)
 		e.To.Address.SetName(cmp.Or(was.AddressName, from.Address.GetName()))
 	}

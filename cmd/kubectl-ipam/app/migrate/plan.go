@@ -13,17 +13,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// plan holds the decisions about pools of another provider, and about their claims and addresses.
+// plan holds the decisions about Metal3's pools, and about their claims and addresses.
 type plan struct {
-	provider provider
-	pools    []*poolPlan
+	pools []*poolPlan
 	// unpaused holds the Clusters that must be paused.
 	unpaused []client.ObjectKey
 	// missing holds the names of pools that do not exist.
 	missing []string
 }
 
-// poolPlan holds the decisions about one pool of another provider.
+// poolPlan holds the decisions about one of Metal3's pools.
 type poolPlan struct {
 	source
 	obj *unstructured.Unstructured
@@ -36,7 +35,7 @@ type poolPlan struct {
 	// moved counts the IPAddresses that name our pool already.
 	moved int
 	// holdings holds the addresses of the source that are in use, and own those of them that
-	// stay with claims of the provider's own kind.
+	// stay with claims of Metal3's own kind.
 	holdings, own []holding
 	// problems holds the reasons why the pool cannot be imported or rolled back.
 	problems []string
@@ -48,21 +47,21 @@ type poolPlan struct {
 type holding struct {
 	claim string
 	addr  netip.Addr
-	// isOwn is set for a claim of the provider's own kind.
+	// isOwn is set for a claim of Metal3's own kind.
 	isOwn bool
 }
 
 // newPlan decides about each pool that is imported. It has no side effects.
-func newPlan(p provider, o Options, st state) plan {
-	pl := plan{provider: p}
+func newPlan(o Options, st state) plan {
+	pl := plan{}
 	claims, addresses, moved := grouped(st.claims), grouped(st.addresses), movedFrom(st.addresses)
 	var all []*poolPlan
 	for _, obj := range st.sources {
-		pp := newPoolPlan(p, obj)
+		pp := newPoolPlan(obj)
 		all = append(all, pp)
 		if o.takes(obj.GetNamespace(), obj.GetName()) {
-			pp.choosePool(p, o, st)
-			pp.use(p, claims[pp.ref], addresses[pp.ref])
+			pp.choosePool(o, st)
+			pp.use(claims[pp.ref], addresses[pp.ref])
 			pp.keep(st.ownAddresses)
 			pp.moved = moved[pp.ref]
 			pl.pools = append(pl.pools, pp)
@@ -74,7 +73,7 @@ func newPlan(p provider, o Options, st state) plan {
 		}
 	}
 	slices.SortFunc(pl.pools, func(a, b *poolPlan) int {
-		return cmp.Or(cmp.Compare(a.ref.Kind, b.ref.Kind), compareKeys(keyOf(a.obj), keyOf(b.obj)))
+		return compareKeys(keyOf(a.obj), keyOf(b.obj))
 	})
 	occupied := newSpaces(all, st.pools)
 	for _, pp := range pl.pools {
@@ -88,10 +87,10 @@ func newPlan(p provider, o Options, st state) plan {
 }
 
 // newPoolPlan reads a source.
-func newPoolPlan(p provider, obj *unstructured.Unstructured) *poolPlan {
+func newPoolPlan(obj *unstructured.Unstructured) *poolPlan {
 	pp := &poolPlan{obj: obj, ref: refOfSource(obj)}
 	var err error
-	if pp.source, err = p.read(obj); err != nil {
+	if pp.source, err = readMetal3(obj); err != nil {
 		pp.refuse("%s", err)
 	}
 	return pp
@@ -102,10 +101,10 @@ func (pp *poolPlan) refuse(format string, args ...any) {
 	pp.problems = append(pp.problems, fmt.Sprintf(format, args...))
 }
 
-// choosePool sets the pool that the source becomes, or has become already. The provider must not
-// serve the claims of that pool itself, because of its name.
-func (pp *poolPlan) choosePool(p provider, o Options, st state) {
-	pp.pool = pp.target(p, o)
+// choosePool sets the pool that the source becomes, or has become already. Metal3 must not serve
+// the claims of that pool itself, because of its name.
+func (pp *poolPlan) choosePool(o Options, st state) {
+	pp.pool = pp.target(o)
 	for _, current := range st.pools {
 		if refOfPool(current) != refOfPool(pp.pool) {
 			continue
@@ -117,12 +116,12 @@ func (pp *poolPlan) choosePool(p provider, o Options, st state) {
 		}
 	}
 	isTheirs := slices.ContainsFunc(st.sources, func(obj *unstructured.Unstructured) bool { return keyOf(obj) == keyOf(pp.pool) })
-	if p.servesByName && isTheirs {
-		pp.refuse("the %s provider has a pool named %s, and serves all claims that name one of that name, whatever its API group: choose another suffix", p.name, pp.pool.GetName())
+	if isTheirs {
+		pp.refuse("Metal3 has a pool named %s, and serves all claims that name one of that name, whatever its API group: choose another suffix", pp.pool.GetName())
 	}
 }
 
-// keep finds the addresses that stay with claims of the provider's own kind.
+// keep finds the addresses that stay with claims of Metal3's own kind.
 func (pp *poolPlan) keep(ownAddresses []*unstructured.Unstructured) {
 	for _, address := range ownAddresses {
 		addr, err := netip.ParseAddr(textAt(address, "address"))
@@ -154,7 +153,7 @@ func grouped(objects []*unstructured.Unstructured) map[poolRef][]*unstructured.U
 }
 
 // use takes over the objects that name the source.
-func (pp *poolPlan) use(p provider, claims, addresses []*unstructured.Unstructured) {
+func (pp *poolPlan) use(claims, addresses []*unstructured.Unstructured) {
 	byClaim := map[client.ObjectKey]*unstructured.Unstructured{}
 	for _, address := range addresses {
 		key := claimOf(address)
@@ -164,7 +163,7 @@ func (pp *poolPlan) use(p provider, claims, addresses []*unstructured.Unstructur
 		byClaim[key] = address
 	}
 	for _, from := range sidesOf(claims, addresses) {
-		pp.add(p, from)
+		pp.add(from)
 	}
 }
 
@@ -192,7 +191,7 @@ func compareKeys(a, b client.ObjectKey) int {
 }
 
 // add adds a claim and its IPAddress to be moved.
-func (pp *poolPlan) add(p provider, from side) {
+func (pp *poolPlan) add(from side) {
 	if from.Address != nil {
 		addr := addressOf(from.Address)
 		if !addr.IsValid() {
@@ -205,7 +204,7 @@ func (pp *poolPlan) add(p provider, from side) {
 		}
 		pp.holdings = append(pp.holdings, h)
 	}
-	pp.entries = append(pp.entries, p.newReplacement(from, pp.pool, pp.ref))
+	pp.entries = append(pp.entries, newReplacement(from, pp.pool, pp.ref))
 }
 
 // judge notes why addresses in use cannot be moved as they are.
@@ -257,7 +256,7 @@ func (pl plan) problems() int {
 func (pl plan) rows(verbose bool) []row {
 	var rows []row
 	for _, name := range pl.missing {
-		rows = append(rows, row{name, cannot, fmt.Sprintf("the %s provider has no pool of this name there: correct it", pl.provider.name)})
+		rows = append(rows, row{name, cannot, "Metal3 has no pool of this name there: correct it"})
 	}
 	rows = append(rows, unpausedRows(pl.unpaused)...)
 	for _, pp := range pl.pools {

@@ -127,7 +127,7 @@ func (r *run) verify(ctx context.Context) error {
 	for _, pp := range r.plan.pools {
 		pools[refOfPool(pp.pool)] = true
 	}
-	theirs := []string{r.provider.claimFinalizer, r.provider.addressFinalizer}
+	theirs := []string{claimFinalizer, addressFinalizer}
 	if err := r.clean(ctx, pools, theirs); err != nil {
 		return err
 	}
@@ -247,6 +247,6 @@ func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []st
 			return err
 		}
 	}
-	r.say("The %s provider runs, and continues to write finalizers to claims: stop it if nothing else uses it, and run this command again.", r.provider.name)
+	r.say("Metal3's provider runs, and continues to write finalizers to claims: stop it if nothing else uses it, and run this command again.")
 	return nil
 }

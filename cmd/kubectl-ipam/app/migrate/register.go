@@ -153,7 +153,7 @@ func (g *register) run(ctx context.Context, c client.Client, o Options) error {
 		return &ProblemsError{Count: g.problems, Subject: "import " + g.name, Remedy: "correct the problems in the table, or import the rest with --skip-problems"}
 	}
 	o.Namespace = "" // only the claims are in this namespace, and they have it already
-	h := &holder{run: run{client: c, provider: provider{name: g.name}, o: o}, register: g}
+	h := &holder{run: run{client: c, o: o}, register: g}
 	if g.problems > 0 {
 		h.say("Leaving out %s.", ipam.FormatCount(g.problems, "problem"))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// rollback gives everything back to the other provider, and deletes our pools.
+// rollback gives everything back to Metal3, and deletes our pools.
 func (r *run) rollback(ctx context.Context) error {
 	if err := inOrder(ctx, r.resume, r.readReturning, r.printReturning); err != nil {
 		return err
@@ -94,14 +94,14 @@ func (r *run) awaitDeletion(ctx context.Context, pool v1alpha1.Pool) error {
 	})
 }
 
-// reopen lets the pool of the other provider hand out addresses again.
+// reopen lets Metal3's pool hand out addresses again.
 func (r *run) reopen(ctx context.Context, pp *poolPlan) error {
 	now, err := r.find(ctx, pp.obj)
 	if err != nil || now == nil {
 		return err
 	}
 	before := now.DeepCopy()
-	if err := r.provider.reopen(now); err != nil {
+	if err := reopenMetal3(now); err != nil {
 		return err
 	}
 	return r.client.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -160,11 +160,11 @@ func (r *run) planReturn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.plan = plan{provider: r.provider}
+	r.plan = plan{}
 	pools := map[poolRef]bool{}
 	for _, pool := range st.pools {
 		was, imported := originOf(pool)
-		if imported && pool.GetLabels()[labelImport] == r.provider.name && r.o.takes(was.Pool.Namespace, was.Pool.Name) {
+		if imported && pool.GetLabels()[labelImport] == importMetal3 && r.o.takes(was.Pool.Namespace, was.Pool.Name) {
 			pools[refOfPool(pool)] = true
 			r.plan.pools = append(r.plan.pools, &poolPlan{ref: was.Pool, pool: pool, exists: true})
 		}
@@ -185,7 +185,7 @@ func (r *run) planReturn(ctx context.Context) error {
 	claims, addresses := grouped(st.claims), grouped(st.addresses)
 	for _, pp := range r.plan.pools {
 		own := refOfPool(pp.pool)
-		pp.useReturning(r.provider, st.sources, sidesOf(claims[own], addresses[own]))
+		pp.useReturning(st.sources, sidesOf(claims[own], addresses[own]))
 		pp.remaining.add(recordsOf[own], holders, func(holder string) bool { return read[holder] })
 	}
 	r.plan.unpaused = r.plan.unpausedOf(st)
@@ -193,10 +193,10 @@ func (r *run) planReturn(ctx context.Context) error {
 }
 
 // useReturning finds the claims and IPAddresses to give back, and those that were not imported.
-func (pp *poolPlan) useReturning(p provider, sources []*unstructured.Unstructured, sides []side) {
+func (pp *poolPlan) useReturning(sources []*unstructured.Unstructured, sides []side) {
 	at := slices.IndexFunc(sources, func(obj *unstructured.Unstructured) bool { return refOfSource(obj) == pp.ref })
 	if at < 0 {
-		pp.refuse("is gone: create it again, with the annotation %s", v1alpha1.AnnotationClusterAPIPaused)
+		pp.refuse("is gone: create it again, with the address of each claim in spec.preAllocations")
 		return
 	}
 	pp.obj = sources[at]
@@ -204,7 +204,7 @@ func (pp *poolPlan) useReturning(p provider, sources []*unstructured.Unstructure
 		e := entry{From: from}
 		switch was, imported := originOf(from.object()); {
 		case imported && was.Pool == pp.ref:
-			pp.entries = append(pp.entries, p.back(from, was, pp.obj))
+			pp.entries = append(pp.entries, back(from, was, pp.obj))
 		case isLeaving(from.object()):
 			pp.leaving = append(pp.leaving, e.String())
 		default:
@@ -223,5 +223,5 @@ func (r *run) printReturning(context.Context) error {
 			rows = append(rows, row{ipam.FormatCount(n, "IPAddressClaim"), "the same, from " + pp.ref.String(), "with their addresses"})
 		}
 	}
-	return printPlan(r.o.Out, rows, &ProblemsError{Count: r.plan.problems(), Subject: "rolling back import " + r.provider.name})
+	return printPlan(r.o.Out, rows, &ProblemsError{Count: r.plan.problems(), Subject: "rolling back import " + importMetal3})
 }

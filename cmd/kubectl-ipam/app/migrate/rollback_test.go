@@ -53,7 +53,7 @@ func deleting[T client.Object](obj T) T {
 func rollBack(t *testing.T, do importer, l left, refused string, objects ...client.Object) {
 	t.Helper()
 	scheme := command.Scheme()
-	for _, kind := range append(inCluster().kinds, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}) {
+	for _, kind := range []schema.GroupVersionKind{metal3Kind("IPPool"), metal3Kind("IPAddress"), {Group: clusterGroup, Version: addressVersion, Kind: "Cluster"}} {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}
@@ -115,14 +115,14 @@ func TestRollbackWaitsForPendingReleases(t *testing.T) {
 	}
 }
 
-// TestProviderRollbackWaitsForPendingReleases uses an IPAddressClaim that was not imported.
-func TestProviderRollbackWaitsForPendingReleases(t *testing.T) {
-	ours := build.Pool("machines").CIDR("10.0.0.0/24").In("team")
-	ours.Labels = map[string]string{labelImport: "in-cluster"}
-	source := poolRef{Group: addressGroup, Kind: "InClusterIPPool", Namespace: "team", Name: "machines"}
+// TestMetal3RollbackWaitsForPendingReleases uses an IPAddressClaim that was not imported.
+func TestMetal3RollbackWaitsForPendingReleases(t *testing.T) {
+	ours := build.Pool("hosts-cadastre").CIDR("10.0.0.0/24").In("team")
+	ours.Labels = map[string]string{labelImport: importMetal3}
+	source := refOfSource(objects(t, metal3Pool)[0])
 	ours.Annotations = map[string]string{annotationOrigin: origin{Pool: source}.text()}
 	fresh := func() *ipamv1.IPAddressClaim {
-		return build.AddressClaim("team", "fresh").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "machines").Obj()
+		return build.AddressClaim("team", "fresh").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "hosts-cadastre").Obj()
 	}
 	for name, test := range map[string]struct {
 		holder  client.Object
@@ -139,7 +139,7 @@ func TestProviderRollbackWaitsForPendingReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := left{recordOf(kindClaim, "fresh", ours, "10.0.0.9/32"), test.holder, 3 * time.Second}
-				rollBack(t, InCluster, l, test.refused, ours.DeepCopy(), objects(t, subnet)[0])
+				rollBack(t, Metal3, l, test.refused, ours.DeepCopy(), objects(t, metal3Pool)[0])
 			})
 		})
 	}

@@ -23,30 +23,18 @@ import (
 
 // run represents one run of a command.
 type run struct {
-	client   client.Client
-	provider provider
-	o        Options
+	client client.Client
+	o      Options
 	// plan holds the decisions about the objects as they were read last.
 	plan plan
 }
 
-// InCluster imports the pools of Cluster API's in-cluster provider: InClusterIPPools become
-// LocalIPPools, and GlobalInClusterIPPools IPPools. It prints the plan, and acts if the options
-// ask for it.
+// Metal3 imports the pools of Metal3's IP address manager, which become LocalIPPools. It prints the
+// plan, and acts if the options ask for it.
 //
 // Errors: *ProblemsError; ErrInterrupted if the context ended; and those of the API.
-func InCluster(ctx context.Context, c client.Client, o Options) error {
-	return move(ctx, c, inCluster(), o)
-}
-
-// Metal3 imports the pools of Metal3's IP address manager, which become LocalIPPools. See
-// InCluster.
 func Metal3(ctx context.Context, c client.Client, o Options) error {
-	return move(ctx, c, metal3(), o)
-}
-
-func move(ctx context.Context, c client.Client, p provider, o Options) error {
-	r := &run{client: c, provider: p, o: o.withDefaults()}
+	r := &run{client: c, o: o.withDefaults()}
 	var err error
 	switch o.Action {
 	case Apply:
@@ -95,14 +83,14 @@ func (r *run) show(ctx context.Context) error {
 func (r *run) read(ctx context.Context) error {
 	st, err := r.readState(ctx)
 	if err == nil {
-		r.plan = newPlan(r.provider, r.o, st)
+		r.plan = newPlan(r.o, st)
 	}
 	return err
 }
 
 // print prints the plan. It returns an error if the plan has problems.
 func (r *run) print(context.Context) error {
-	return printPlan(r.o.Out, r.plan.rows(r.o.Verbose), &ProblemsError{Count: r.plan.problems(), Subject: "import " + r.provider.name})
+	return printPlan(r.o.Out, r.plan.rows(r.o.Verbose), &ProblemsError{Count: r.plan.problems(), Subject: "import " + importMetal3})
 }
 
 // printPlan prints the table of a plan. It returns the error if that counts problems.
@@ -118,7 +106,7 @@ func (r *run) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(r.o.Out, terminal.PrintableLines(fmt.Sprintf(format, args...)))
 }
 
-// settle waits for work that the other provider may still be doing.
+// settle waits for work that Metal3's provider may still be doing.
 func (r *run) settle(ctx context.Context) error { return waitFor(ctx, r.o.Clock, r.o.Settle) }
 
 func waitFor(ctx context.Context, c clock.Clock, d time.Duration) error {
@@ -142,24 +130,23 @@ const (
 	Rollback
 )
 
-// Options holds the scope and the settings of an import. The defaults of its times and of its
-// clock stand in withDefaults.
+// Options holds the scope and the settings of an import. Their defaults stand in withDefaults.
 type Options struct {
 	Action Action
-	// Namespace limits an import from another provider to the pools of a namespace; empty: those
-	// of all namespaces, and the cluster-scoped ones. The claims of a file are made in it.
+	// Namespace limits an import from Metal3 to the pools of a namespace; empty: those of all
+	// namespaces. The claims of a file are made in it.
 	Namespace string
-	// Pools names the pools to import from another provider. Empty: all.
+	// Pools names the pools to import from Metal3. Empty: all.
 	Pools []string
-	// Suffix is appended to the names of the pools that are made. Nil: that of the provider.
-	Suffix *string
+	// Suffix is appended to the names of Metal3's pools.
+	Suffix string
 	// Verbose lists every claim; otherwise those that need no attention are counted.
 	Verbose bool
 	// SkipProblems leaves out the parts of a file that cannot be imported.
 	SkipProblems bool
 	// Reserve puts the holdings of a file into reserved ranges, instead of making IPClaims.
 	Reserve bool
-	// Settle bounds work that the other provider may still be doing, once its pools are closed.
+	// Settle bounds work that Metal3's provider may still be doing, once its pools are closed.
 	Settle time.Duration
 	// Timeout bounds the time in which the operator neither records nor releases anything.
 	Timeout time.Duration
@@ -168,16 +155,25 @@ type Options struct {
 	Out io.Writer
 }
 
+// The defaults of options.
+const (
+	// defaultSuffix is not empty: Metal3's provider would serve a pool of the same name.
+	defaultSuffix  = "-cadastre"
+	defaultSettle  = 5 * time.Second
+	defaultTimeout = 4 * time.Minute
+)
+
 func (o Options) withDefaults() Options {
-	o.Settle = cmp.Or(o.Settle, 5*time.Second)
-	o.Timeout = cmp.Or(o.Timeout, 4*time.Minute)
+	o.Suffix = cmp.Or(o.Suffix, defaultSuffix)
+	o.Settle = cmp.Or(o.Settle, defaultSettle)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	return o
 }
 
-// takes reports whether a pool is to be imported; the namespace of a cluster-scoped one is empty.
+// takes reports whether a pool is to be imported.
 func (o Options) takes(namespace, name string) bool {
 	return (o.Namespace == "" || o.Namespace == namespace) && (len(o.Pools) == 0 || slices.Contains(o.Pools, name))
 }
@@ -216,13 +212,13 @@ const cannot = "cannot be mapped"
 
 // state holds the objects that were read from the cluster.
 type state struct {
-	// sources holds the pools of the other provider.
+	// sources holds Metal3's pools.
 	sources []*unstructured.Unstructured
-	// pools holds our pools.
+	// pools holds our LocalIPPools.
 	pools []v1alpha1.Pool
 	// claims and addresses hold Cluster API's objects, of all providers.
 	claims, addresses []*unstructured.Unstructured
-	// ownAddresses holds the addresses of the other provider's own claims.
+	// ownAddresses holds the addresses of Metal3's own claims.
 	ownAddresses []*unstructured.Unstructured
 	// clusters holds the Clusters, by namespace and name.
 	clusters map[client.ObjectKey]*unstructured.Unstructured
@@ -231,59 +227,49 @@ type state struct {
 const clusterGroup = "cluster.x-k8s.io"
 
 // readState reads all objects that a plan is made of: those of the namespace of the options, or
-// of all namespaces if it is empty. If a kind is not served, its list is empty, except for
-// claims and IPAddresses.
-func (r *run) readState(ctx context.Context) (state, error) {
-	st := state{clusters: map[client.ObjectKey]*unstructured.Unstructured{}}
-	p, found := r.provider, false
-	for _, kind := range p.kinds {
-		if r.o.Namespace != "" && !isLocal(kind.Group, kind.Kind) {
-			continue
-		}
-		pools, served, err := r.list(ctx, kind)
-		if err != nil {
-			return st, err
-		}
-		found = found || served
-		st.sources = append(st.sources, pools...)
+// of all namespaces if it is empty.
+func (r *run) readState(ctx context.Context) (st state, err error) {
+	if st.sources, err = r.listServed(ctx, metal3Kind("IPPool"), "is Metal3's provider installed in this cluster?"); err != nil {
+		return st, err
 	}
-	if !found {
-		return st, fmt.Errorf("the API server does not serve %s.%s: is the %s provider installed in this cluster?", p.kinds[0].Kind, p.kinds[0].GroupVersion(), p.name)
-	}
-	var err error
 	if st.claims, st.addresses, err = r.readAddresses(ctx); err != nil {
 		return st, err
 	}
-	if !p.ownAddresses.Empty() {
-		if st.ownAddresses, _, err = r.list(ctx, p.ownAddresses); err != nil {
-			return st, err
-		}
+	if st.ownAddresses, _, err = r.list(ctx, metal3Kind("IPAddress")); err != nil {
+		return st, err
 	}
 	clusters, _, err := r.list(ctx, schema.GroupVersionKind{Group: clusterGroup, Version: addressVersion, Kind: "Cluster"})
 	if err != nil {
 		return st, err
 	}
+	st.clusters = map[client.ObjectKey]*unstructured.Unstructured{}
 	for _, cluster := range clusters {
 		st.clusters[keyOf(cluster)] = cluster
 	}
-	st.pools, err = r.ourPools(ctx)
-	return st, err
+	locals := &v1alpha1.LocalIPPoolList{}
+	if err := r.client.List(ctx, locals, client.InNamespace(r.o.Namespace)); err != nil {
+		return st, fmt.Errorf("listing LocalIPPools: %w", err)
+	}
+	for i := range locals.Items {
+		st.pools = append(st.pools, &locals.Items[i])
+	}
+	return st, nil
 }
 
 // readAddresses reads claims and IPAddresses.
 func (r *run) readAddresses(ctx context.Context) (claims, addresses []*unstructured.Unstructured, err error) {
-	if claims, err = r.listServed(ctx, kindClaim); err == nil {
-		addresses, err = r.listServed(ctx, kindAddress)
+	const remedy = "Cadastre takes Cluster API 1.11 or later: upgrade it first"
+	if claims, err = r.listServed(ctx, addressKind(kindClaim), remedy); err == nil {
+		addresses, err = r.listServed(ctx, addressKind(kindAddress), remedy)
 	}
 	return claims, addresses, err
 }
 
-// listServed lists claims or IPAddresses, which the API server must serve.
-func (r *run) listServed(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) {
-	gvk := addressKind(kind)
-	objects, served, err := r.list(ctx, gvk)
+// listServed lists the objects of a kind that the API server must serve.
+func (r *run) listServed(ctx context.Context, kind schema.GroupVersionKind, remedy string) ([]*unstructured.Unstructured, error) {
+	objects, served, err := r.list(ctx, kind)
 	if err == nil && !served {
-		err = fmt.Errorf("the API server does not serve %s.%s: Cadastre takes Cluster API 1.11 or later: upgrade it first", kind, gvk.GroupVersion())
+		err = fmt.Errorf("the API server does not serve %s.%s: %s", kind.Kind, kind.GroupVersion(), remedy)
 	}
 	return objects, err
 }
@@ -307,24 +293,4 @@ func (r *run) list(ctx context.Context, kind schema.GroupVersionKind) (objects [
 		objects = append(objects, &all.Items[i])
 	}
 	return objects, true, nil
-}
-
-// ourPools lists the LocalIPPools of the namespace, or all pools of ours if it is empty.
-func (r *run) ourPools(ctx context.Context) (all []v1alpha1.Pool, err error) {
-	pools, locals := &v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}
-	if r.o.Namespace == "" {
-		if err := r.client.List(ctx, pools); err != nil {
-			return nil, fmt.Errorf("listing all IPPools: %w", err)
-		}
-	}
-	if err := r.client.List(ctx, locals, client.InNamespace(r.o.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing LocalIPPools: %w", err)
-	}
-	for i := range pools.Items {
-		all = append(all, &pools.Items[i])
-	}
-	for i := range locals.Items {
-		all = append(all, &locals.Items[i])
-	}
-	return all, nil
 }

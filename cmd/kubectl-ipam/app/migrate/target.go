@@ -8,7 +8,6 @@ import (
 
 	"go4.org/netipx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -25,23 +24,19 @@ const (
 )
 
 // target returns the pool that a source becomes, without its spec: see fill.
-func (pp *poolPlan) target(p provider, o Options) v1alpha1.Pool {
-	kind := v1alpha1.PoolKindIPPool
-	if pp.ref.Namespace != "" {
-		kind = v1alpha1.PoolKindLocalIPPool
-	}
-	pool := convert.NewPool(ipam.PoolKind(kind))
-	pool.SetName(pp.ref.Name + ptr.Deref(o.Suffix, p.suffix))
+func (pp *poolPlan) target(o Options) v1alpha1.Pool {
+	pool := &v1alpha1.LocalIPPool{}
+	pool.SetName(pp.ref.Name + o.Suffix)
 	pool.SetNamespace(pp.ref.Namespace)
 	labels := map[string]string{}
 	maps.Copy(labels, pp.obj.GetLabels())
-	labels[labelImport] = p.name
+	labels[labelImport] = importMetal3
 	if pp.cluster != "" {
 		labels[v1alpha1.LabelCluster] = pp.cluster
 	}
 	pool.SetLabels(labels)
 	paused := pausedValue
-	if isPausedByOthers(pp.obj) {
+	if _, isPaused := pp.obj.GetAnnotations()[v1alpha1.AnnotationClusterAPIPaused]; isPaused {
 		paused = "true"
 	}
 	pool.SetAnnotations(map[string]string{v1alpha1.AnnotationPaused: paused, annotationOrigin: origin{Pool: pp.ref}.text()})
@@ -54,15 +49,14 @@ func (pp *poolPlan) target(p provider, o Options) v1alpha1.Pool {
 }
 
 // fill writes the spec of the pool, once its CIDR is known, and lists why the pool could not be
-// made. The pool reserves the addresses that the source excludes, and those that stay with the
-// other provider.
+// made. The pool reserves the addresses that the source excludes, and those that stay with Metal3.
 func (pp *poolPlan) fill(cidr netip.Prefix, domain string) {
 	whole := setOfPrefix(cidr)
 	spec := pp.pool.PoolSpec()
 	spec.CIDR, spec.RoutingDomain = cidr.String(), domain
 	spec.Network = &v1alpha1.PoolNetwork{
 		PrefixLength: int32(pp.network.Bits()), //nolint:gosec // 0 to 128
-		Gateway:      canonical(pp.gateway), AllocateEdgeAddresses: pp.edges,
+		Gateway:      canonical(pp.gateway),
 		HostSettings: v1alpha1.HostSettings{DNSServers: pp.dnsServers},
 	}
 	if ranges := common(pp.addresses, whole); !ranges.Equal(whole) {
@@ -79,12 +73,11 @@ func (pp *poolPlan) fill(cidr netip.Prefix, domain string) {
 	}
 }
 
-// reservedByImport on a pool holds the part of spec.reserved that stays with the other provider.
+// reservedByImport on a pool holds the part of spec.reserved that stays with Metal3.
 const reservedByImport = "ipam.cadastre.dev/reserved-by-import"
 
-// reserveKept makes the pool reserve the addresses that stay with the other provider now, and
-// no longer those that the other provider has released. Addresses that a person has reserved
-// since then stay reserved.
+// reserveKept makes the pool reserve the addresses that stay with Metal3 now, and no longer those
+// that Metal3 has released. Addresses that a person has reserved since then stay reserved.
 func (pp *poolPlan) reserveKept() error {
 	annotations, kept := pp.pool.GetAnnotations(), setOfHoldings(pp.own)
 	was, err := setOf(strings.Fields(annotations[reservedByImport]))
@@ -123,8 +116,7 @@ func canonical(text string) string {
 	return text
 }
 
-// spaces holds the taken CIDRs, and the wanted subnets, of each namespace; those of all
-// cluster-scoped pools are under the empty name.
+// spaces holds the taken CIDRs, and the wanted subnets, of each namespace.
 type spaces struct {
 	taken    map[string][]occupied
 	networks map[string][]netip.Prefix
@@ -168,7 +160,7 @@ func blocksOf(pool v1alpha1.Pool) []netip.Prefix {
 }
 
 // place finds the CIDR and the routing domain of a pool, and takes them: its whole subnet. If
-// that overlaps another pool, which the other provider allows, the CIDR is the smallest block
+// that overlaps another pool, which Metal3 allows, the CIDR is the smallest block
 // that has the pool's addresses; if those overlap, too, the pool gets a separate routing domain.
 func (m spaces) place(pp *poolPlan) (cidr netip.Prefix, domain string) {
 	namespace := pp.ref.Namespace
@@ -218,8 +210,8 @@ func domainOf(pool v1alpha1.Pool) string {
 	return name
 }
 
-// parseSpan reads a single address, a CIDR, or a range of two addresses, as the in-cluster
-// provider does: host bits of a CIDR do not count.
+// parseSpan reads a single address, a CIDR, or a range of two addresses. Host bits of a CIDR do
+// not count.
 func parseSpan(text string) (netipx.IPRange, error) {
 	text = strings.TrimSpace(text)
 	switch {
