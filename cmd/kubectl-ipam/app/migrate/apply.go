@@ -135,11 +135,11 @@ func (r *run) open(ctx context.Context) error {
 }
 
 func (r *run) openPool(ctx context.Context, pp *poolPlan) error {
-	pool := pp.pool.DeepCopyObject().(v1alpha1.Pool)
-	if err := r.client.Get(ctx, keyOf(pool), pool); err != nil {
+	pool := &v1alpha1.LocalIPPool{}
+	if err := r.client.Get(ctx, keyOf(pp.pool), pool); err != nil {
 		return err
 	}
-	before := pool.DeepCopyObject().(client.Object)
+	before := pool.DeepCopy()
 	isOpened := endPause(pool)
 	pp.pool = pool
 	if err := pp.reserveKept(); err != nil {
@@ -150,7 +150,7 @@ func (r *run) openPool(ctx context.Context, pp *poolPlan) error {
 		return err
 	}
 	if isOpened {
-		r.say("Opened %s: %s.", refOfPool(pool), pool.PoolSpec().CIDR)
+		r.say("Opened %s: %s.", refOfPool(pool), pool.Spec.CIDR)
 	}
 	if _, paused := pool.GetAnnotations()[v1alpha1.AnnotationPaused]; paused {
 		r.say("%s stays paused.", refOfPool(pool))

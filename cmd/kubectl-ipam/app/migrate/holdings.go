@@ -107,8 +107,8 @@ func isInTheWay(record *v1alpha1.IPAllocation, claim *v1alpha1.IPClaim) bool {
 }
 
 // pools returns references to the pools of the register.
-func (h *holder) pools() map[poolRef]bool {
-	pools := map[poolRef]bool{}
+func (h *holder) pools() map[ipam.Holder]bool {
+	pools := map[ipam.Holder]bool{}
 	for _, pool := range h.register.pools {
 		pools[refOfPool(pool)] = true
 	}

@@ -22,27 +22,18 @@ const (
 	kindAddress    = "IPAddress"
 )
 
-// poolRef names a pool of any provider. The namespace is empty if its kind has none.
-type poolRef struct {
-	Group     string `json:"apiGroup"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-func (r poolRef) String() string { return ipam.Holder(r).String() }
-
 // refOfSource returns the reference to a pool of Metal3.
-func refOfSource(pool *unstructured.Unstructured) poolRef {
-	return poolRef{Group: pool.GroupVersionKind().Group, Kind: pool.GetKind(), Namespace: pool.GetNamespace(), Name: pool.GetName()}
+func refOfSource(namespace, name string) ipam.Holder {
+	kind := metal3Kind("IPPool")
+	return ipam.Holder{Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Name: name}
 }
 
 // refOfPool returns the reference to a pool of ours.
-func refOfPool(pool v1alpha1.Pool) poolRef { return poolRef(convert.HolderOfPool(convert.KeyOf(pool))) }
+func refOfPool(pool v1alpha1.Pool) ipam.Holder { return convert.HolderOfPool(convert.KeyOf(pool)) }
 
 // namedPool returns the pool that a claim or an IPAddress names, as a pool of its namespace.
-func namedPool(obj *unstructured.Unstructured) poolRef {
-	return poolRef{Group: textAt(obj, "poolRef", "apiGroup"), Kind: textAt(obj, "poolRef", "kind"), Namespace: obj.GetNamespace(), Name: textAt(obj, "poolRef", "name")}
+func namedPool(obj *unstructured.Unstructured) ipam.Holder {
+	return ipam.Holder{Group: textAt(obj, "poolRef", "apiGroup"), Kind: textAt(obj, "poolRef", "kind"), Namespace: obj.GetNamespace(), Name: textAt(obj, "poolRef", "name")}
 }
 
 // textAt returns the text of a field of the spec; it is empty if there is none.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
 // annotationOrigin on an imported object names the pool that it was imported from.
@@ -19,7 +20,8 @@ const annotationOrigin = "ipam.cadastre.dev/imported-from"
 
 // origin holds the source of an imported object.
 type origin struct {
-	Pool poolRef `json:"pool"`
+	// Pool is the name of Metal3's pool.
+	Pool string `json:"pool"`
 	// AddressName is the name of the IPAddress before the import.
 	AddressName string `json:"addressName,omitempty"`
 	// Asked is set if the claim asked for a certain address before the import.
@@ -35,7 +37,7 @@ func (o origin) text() string {
 func originOf(obj metav1.Object) (origin, bool) {
 	text, ok := obj.GetAnnotations()[annotationOrigin]
 	var o origin
-	if !ok || json.Unmarshal([]byte(text), &o) != nil || o.Pool.Name == "" {
+	if !ok || json.Unmarshal([]byte(text), &o) != nil || o.Pool == "" {
 		return origin{}, false
 	}
 	return o, true
@@ -67,7 +69,7 @@ func (e entry) String() string {
 }
 
 // newReplacement returns the replacement of a claim and its IPAddress: the same from our pool.
-func newReplacement(from side, pool v1alpha1.Pool, source poolRef) entry {
+func newReplacement(from side, pool *v1alpha1.LocalIPPool, source string) entry {
 	e := replacement(from, refOfPool(pool), metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), UID: pool.GetUID()})
 	was := origin{Pool: source}
 	if from.Address != nil {
@@ -103,7 +105,7 @@ func wantedAddress(from side) string {
 
 // back returns the replacement of an imported claim and its IPAddress: as before the import.
 func back(from side, was origin, pool *unstructured.Unstructured) entry {
-	e := replacement(from, was.Pool, metav1.OwnerReference{APIVersion: pool.GetAPIVersion(), UID: pool.GetUID()})
+	e := replacement(from, refOfSource(pool.GetNamespace(), pool.GetName()), metav1.OwnerReference{APIVersion: pool.GetAPIVersion(), UID: pool.GetUID()})
 	if from.Claim != nil {
 		swapFinalizers(e.To.Claim, v1alpha1.FinalizerRelease, claimFinalizer)
 		unannotate(e.To.Claim, annotationOrigin)
@@ -121,7 +123,7 @@ func back(from side, was origin, pool *unstructured.Unstructured) entry {
 
 // replacement returns a claim and its IPAddress as they are created again, from another pool. That owns
 // the IPAddress, as the contract of Cluster API requires.
-func replacement(from side, pool poolRef, owner metav1.OwnerReference) entry {
+func replacement(from side, pool ipam.Holder, owner metav1.OwnerReference) entry {
 	e := entry{From: from}
 	if from.Claim != nil {
 		e.To.Claim, e.Deleting = remade(from.Claim, pool), from.Claim.GetDeletionTimestamp() != nil
@@ -136,7 +138,7 @@ func replacement(from side, pool poolRef, owner metav1.OwnerReference) entry {
 
 // remade returns an object in the form in which it is created again, with the name of another
 // pool. The owner of an IPAddress is another object then; the caller states the new owner.
-func remade(obj *unstructured.Unstructured, pool poolRef) *unstructured.Unstructured {
+func remade(obj *unstructured.Unstructured, pool ipam.Holder) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{}
 	made.SetGroupVersionKind(obj.GroupVersionKind())
 	made.SetNamespace(obj.GetNamespace())

@@ -26,9 +26,9 @@ type plan struct {
 type poolPlan struct {
 	source
 	obj *unstructured.Unstructured
-	ref poolRef
+	ref ipam.Holder
 	// pool holds the pool to be made, or the pool that an earlier import has made: it exists.
-	pool   v1alpha1.Pool
+	pool   *v1alpha1.LocalIPPool
 	exists bool
 	// entries holds the claims and IPAddresses to be moved.
 	entries []entry
@@ -53,8 +53,8 @@ type holding struct {
 
 // newPlan decides about each pool that is imported. It has no side effects.
 func newPlan(o Options, st state) plan {
-	pl := plan{}
-	claims, addresses, moved := grouped(st.claims), grouped(st.addresses), movedFrom(st.addresses)
+	var pl plan
+	claims, addresses := grouped(st.claims), grouped(st.addresses)
 	var all []*poolPlan
 	for _, obj := range st.sources {
 		pp := newPoolPlan(obj)
@@ -63,7 +63,7 @@ func newPlan(o Options, st state) plan {
 			pp.choosePool(o, st)
 			pp.use(claims[pp.ref], addresses[pp.ref])
 			pp.keep(st.ownAddresses)
-			pp.moved = moved[pp.ref]
+			pp.moved = countImported(addresses[refOfPool(pp.pool)])
 			pl.pools = append(pl.pools, pp)
 		}
 	}
@@ -88,7 +88,7 @@ func newPlan(o Options, st state) plan {
 
 // newPoolPlan reads a source.
 func newPoolPlan(obj *unstructured.Unstructured) *poolPlan {
-	pp := &poolPlan{obj: obj, ref: refOfSource(obj)}
+	pp := &poolPlan{obj: obj, ref: refOfSource(obj.GetNamespace(), obj.GetName())}
 	var err error
 	if pp.source, err = readMetal3(obj); err != nil {
 		pp.refuse("%s", err)
@@ -106,10 +106,10 @@ func (pp *poolPlan) refuse(format string, args ...any) {
 func (pp *poolPlan) choosePool(o Options, st state) {
 	pp.pool = pp.target(o)
 	for _, current := range st.pools {
-		if refOfPool(current) != refOfPool(pp.pool) {
+		if keyOf(current) != keyOf(pp.pool) {
 			continue
 		}
-		if was, imported := originOf(current); !imported || was.Pool != pp.ref {
+		if was, imported := originOf(current); !imported || was.Pool != pp.ref.Name {
 			pp.refuse("%s exists, and was not imported from %s: rename or delete it", refOfPool(current), pp.ref)
 		} else {
 			pp.pool, pp.exists = current, true
@@ -132,20 +132,19 @@ func (pp *poolPlan) keep(ownAddresses []*unstructured.Unstructured) {
 	pp.holdings = append(pp.holdings, pp.own...)
 }
 
-// movedFrom counts the imported IPAddresses, by the pool from which they were imported.
-func movedFrom(addresses []*unstructured.Unstructured) map[poolRef]int {
-	moved := map[poolRef]int{}
+// countImported counts the IPAddresses that were imported.
+func countImported(addresses []*unstructured.Unstructured) (n int) {
 	for _, address := range addresses {
-		if was, imported := originOf(address); imported && namedPool(address).Group == v1alpha1.GroupVersion.Group {
-			moved[was.Pool]++
+		if _, imported := originOf(address); imported {
+			n++
 		}
 	}
-	return moved
+	return n
 }
 
 // grouped groups claims or IPAddresses by the pool that they name.
-func grouped(objects []*unstructured.Unstructured) map[poolRef][]*unstructured.Unstructured {
-	groups := map[poolRef][]*unstructured.Unstructured{}
+func grouped(objects []*unstructured.Unstructured) map[ipam.Holder][]*unstructured.Unstructured {
+	groups := map[ipam.Holder][]*unstructured.Unstructured{}
 	for _, obj := range objects {
 		groups[namedPool(obj)] = append(groups[namedPool(obj)], obj)
 	}
@@ -204,12 +203,12 @@ func (pp *poolPlan) add(from side) {
 		}
 		pp.holdings = append(pp.holdings, h)
 	}
-	pp.entries = append(pp.entries, newReplacement(from, pp.pool, pp.ref))
+	pp.entries = append(pp.entries, newReplacement(from, pp.pool, pp.ref.Name))
 }
 
 // judge notes why addresses in use cannot be moved as they are.
 func (pp *poolPlan) judge() {
-	cidr, err := netip.ParsePrefix(pp.pool.PoolSpec().CIDR)
+	cidr, err := netip.ParsePrefix(pp.pool.Spec.CIDR)
 	if len(pp.problems) > 0 || err != nil {
 		return
 	}
@@ -317,7 +316,7 @@ func (pp *poolPlan) rows(verbose bool) []row {
 
 // describe sums up the pool that is made.
 func (pp *poolPlan) describe() string {
-	spec := pp.pool.PoolSpec()
+	spec := &pp.pool.Spec.PoolSpec
 	text := spec.CIDR
 	if len(spec.Ranges) > 0 {
 		text += ", ranges " + ipam.FirstFew(spec.Ranges)

@@ -75,7 +75,7 @@ func TestOverlappingPoolsAreSeparated(t *testing.T) {
 	pl := planOf(stateOf(t, text))
 	got := map[string]string{}
 	for _, pp := range pl.pools {
-		got[pp.ref.Namespace+"/"+pp.ref.Name] = strings.TrimSpace(pp.pool.PoolSpec().CIDR + " " + pp.pool.PoolSpec().RoutingDomain)
+		got[pp.ref.Namespace+"/"+pp.ref.Name] = strings.TrimSpace(pp.pool.Spec.CIDR + " " + pp.pool.Spec.RoutingDomain)
 	}
 	if notes := pl.pools[len(pl.pools)-1].notes; len(notes) != 1 || !strings.HasPrefix(notes[0], "overlaps LocalIPPool c/one-cadastre (10.0.0.0/25): it gets the routing domain two-cadastre") {
 		t.Errorf("c/two has the notes %q, want that it overlaps c/one", notes)
@@ -90,8 +90,8 @@ func TestOverlappingPoolsAreSeparated(t *testing.T) {
 // TestPoolIsImportedBesideRangesThatAnotherOccupies has a pool of ours in the same subnet.
 func TestPoolIsImportedBesideRangesThatAnotherOccupies(t *testing.T) {
 	st := stateOf(t, metal3PoolOf("b", "low", "{pools: [{start: 10.0.0.0, end: 10.0.0.63}], prefix: 24}"))
-	st.pools = []v1alpha1.Pool{build.Pool("ours").CIDR("10.0.0.0/24").Occupies("10.0.0.128-10.0.0.199").In("b")}
-	spec := planOf(st).pools[0].pool.PoolSpec()
+	st.pools = []*v1alpha1.LocalIPPool{build.Pool("ours").CIDR("10.0.0.0/24").Occupies("10.0.0.128-10.0.0.199").In("b")}
+	spec := planOf(st).pools[0].pool.Spec
 	if spec.CIDR != "10.0.0.0/26" || spec.RoutingDomain != "" {
 		t.Errorf("the pool gets %s in routing domain %q, want 10.0.0.0/26 in the default one", spec.CIDR, spec.RoutingDomain)
 	}
@@ -112,7 +112,7 @@ func TestPoolsOfOneSubnetCanBeImportedSeparately(t *testing.T) {
 	low := metal3PoolOf("a", "low", "{pools: [{start: 10.0.0.0, end: 10.0.0.63}], prefix: 24}")
 	st := stateOf(t, low+"\n---\n"+metal3PoolOf("a", "high", "{pools: [{start: 10.0.0.128, end: 10.0.0.200}], prefix: 24}"))
 	pl := planOf(st, "low")
-	if got := pl.pools[0].pool.PoolSpec().CIDR; len(pl.pools) != 1 || got != "10.0.0.0/26" {
+	if got := pl.pools[0].pool.Spec.CIDR; len(pl.pools) != 1 || got != "10.0.0.0/26" {
 		t.Errorf("%d pools, the first of %s; want low alone, without the space of high", len(pl.pools), got)
 	}
 	if pl := planOf(st, "none"); pl.problems() != 1 {
@@ -176,7 +176,7 @@ metadata:
   labels: {cluster.x-k8s.io/cluster-name: c1}
   annotations:
     ipam.cadastre.dev/address: 192.168.0.12
-    ipam.cadastre.dev/imported-from: '{"pool":{"apiGroup":"ipam.metal3.io","kind":"IPPool","namespace":"team","name":"hosts"},"addressName":"hosts-192-168-0-12"}'
+    ipam.cadastre.dev/imported-from: '{"pool":"hosts","addressName":"hosts-192-168-0-12"}'
   finalizers: [example.com/in-use, ipam.cadastre.dev/release-address]
   ownerReferences: [{apiVersion: example.com/v1, kind: VM, name: m-0, uid: vm}]
 spec: {clusterName: c1, poolRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, name: hosts-cadastre}}
@@ -187,7 +187,7 @@ metadata:
   namespace: team
   name: m-0
   annotations:
-    ipam.cadastre.dev/imported-from: '{"pool":{"apiGroup":"ipam.metal3.io","kind":"IPPool","namespace":"team","name":"hosts"},"addressName":"hosts-192-168-0-12"}'
+    ipam.cadastre.dev/imported-from: '{"pool":"hosts","addressName":"hosts-192-168-0-12"}'
   finalizers: [ipam.cadastre.dev/protect-address]
   ownerReferences: [{apiVersion: ipam.cadastre.dev/v1alpha1, kind: LocalIPPool, name: hosts-cadastre, uid: "", controller: false, blockOwnerDeletion: true}]
 spec: {address: 192.168.0.12, prefix: 24, gateway: 192.168.0.1, claimRef: {name: m-0}, poolRef: {apiGroup: ipam.cadastre.dev, kind: LocalIPPool, name: hosts-cadastre}}

@@ -76,7 +76,7 @@ func nameOfHolder(kind string, obj metav1.Object) string {
 }
 
 // held reads the records of pools, and their holders.
-func (r *run) held(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.IPAllocation, map[string]metav1.Object, error) {
+func (r *run) held(ctx context.Context, pools map[ipam.Holder]bool) ([]v1alpha1.IPAllocation, map[string]metav1.Object, error) {
 	records, err := r.records(ctx, pools)
 	if err != nil {
 		return nil, nil, err
@@ -123,7 +123,7 @@ const pollEvery = 500 * time.Millisecond
 // verify waits until an IPAllocation exists for every IPAddress of our pools, and removes the
 // finalizers that the other provider has put on the new claims since.
 func (r *run) verify(ctx context.Context) error {
-	pools := map[poolRef]bool{}
+	pools := map[ipam.Holder]bool{}
 	for _, pp := range r.plan.pools {
 		pools[refOfPool(pp.pool)] = true
 	}
@@ -156,7 +156,7 @@ func (r *run) await(ctx context.Context, what string, missing func() ([]string, 
 
 // unrecorded returns the IPAddresses of pools of which no IPAllocation names the block, and the
 // claim by its UID.
-func (r *run) unrecorded(ctx context.Context, pools map[poolRef]bool) ([]string, error) {
+func (r *run) unrecorded(ctx context.Context, pools map[ipam.Holder]bool) ([]string, error) {
 	claims, addresses, err := r.readAddresses(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (r *run) unrecorded(ctx context.Context, pools map[poolRef]bool) ([]string,
 }
 
 // records returns the IPAllocations of pools.
-func (r *run) records(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.IPAllocation, error) {
+func (r *run) records(ctx context.Context, pools map[ipam.Holder]bool) ([]v1alpha1.IPAllocation, error) {
 	all := &v1alpha1.IPAllocationList{}
 	if err := r.client.List(ctx, all, client.InNamespace(r.o.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing IPAllocations: %w", err)
@@ -209,9 +209,9 @@ func (r *run) records(ctx context.Context, pools map[poolRef]bool) ([]v1alpha1.I
 }
 
 // recordedPool returns the pool of a record.
-func recordedPool(record *v1alpha1.IPAllocation) poolRef {
+func recordedPool(record *v1alpha1.IPAllocation) ipam.Holder {
 	namespace := cmp.Or(record.Spec.ClaimRef.Namespace, record.Namespace) // that of a LocalIPPool is its holder's
-	return poolRef(convert.HolderOfPool(convert.PoolKey(namespace, v1alpha1.PoolReference(*record.Spec.PoolRef))))
+	return convert.HolderOfPool(convert.PoolKey(namespace, v1alpha1.PoolReference(*record.Spec.PoolRef)))
 }
 
 // cleanings bounds the searches for finalizers of the other provider.
@@ -221,7 +221,7 @@ const cleanings = 3
 // remove again. The in-cluster provider, while it runs, puts its own on a claim of the name of
 // one that it knew; and as it writes all finalizers that it has seen, it may bring back ours
 // after a rollback.
-func (r *run) clean(ctx context.Context, pools map[poolRef]bool, finalizers []string) error {
+func (r *run) clean(ctx context.Context, pools map[ipam.Holder]bool, finalizers []string) error {
 	isForeign := func(finalizer string) bool { return slices.Contains(finalizers, finalizer) }
 	for range cleanings {
 		claims, addresses, err := r.readAddresses(ctx)

@@ -46,7 +46,7 @@ func (r *run) giveBack(ctx context.Context, pp *poolPlan) error {
 	}
 	own := refOfPool(pp.pool)
 	ours := []string{v1alpha1.FinalizerRelease, v1alpha1.FinalizerProtect}
-	if err := r.clean(ctx, map[poolRef]bool{pp.ref: true}, ours); err != nil {
+	if err := r.clean(ctx, map[ipam.Holder]bool{pp.ref: true}, ours); err != nil {
 		return err
 	}
 	if err := r.awaitRelease(ctx, own); err != nil {
@@ -67,9 +67,9 @@ func (r *run) giveBack(ctx context.Context, pp *poolPlan) error {
 }
 
 // awaitRelease waits until a pool has no IPAllocations.
-func (r *run) awaitRelease(ctx context.Context, pool poolRef) error {
+func (r *run) awaitRelease(ctx context.Context, pool ipam.Holder) error {
 	return r.await(ctx, releasedByOperator, func() ([]string, error) {
-		records, err := r.records(ctx, map[poolRef]bool{pool: true})
+		records, err := r.records(ctx, map[ipam.Holder]bool{pool: true})
 		names := make([]string, len(records))
 		for i := range records {
 			names[i] = "IPAllocation " + keyOf(&records[i]).String()
@@ -108,9 +108,9 @@ func (r *run) reopen(ctx context.Context, pp *poolPlan) error {
 }
 
 // changePools writes the pools of the plan that a function changes.
-func (r *run) changePools(ctx context.Context, what string, change func(v1alpha1.Pool) (changed bool)) error {
+func (r *run) changePools(ctx context.Context, what string, change func(*v1alpha1.LocalIPPool) (changed bool)) error {
 	for _, pp := range r.plan.pools {
-		before := pp.pool.DeepCopyObject().(client.Object)
+		before := pp.pool.DeepCopy()
 		if !change(pp.pool) {
 			continue
 		}
@@ -122,7 +122,7 @@ func (r *run) changePools(ctx context.Context, what string, change func(v1alpha1
 }
 
 // beginPause pauses a pool, so that it hands out nothing, unless it is paused already.
-func beginPause(pool v1alpha1.Pool) bool {
+func beginPause(pool *v1alpha1.LocalIPPool) bool {
 	annotations := pool.GetAnnotations()
 	if _, paused := annotations[v1alpha1.AnnotationPaused]; paused {
 		return false
@@ -133,7 +133,7 @@ func beginPause(pool v1alpha1.Pool) bool {
 }
 
 // endPause removes the pause from a pool if an import has set it, and reports whether it had.
-func endPause(pool v1alpha1.Pool) bool {
+func endPause(pool *v1alpha1.LocalIPPool) bool {
 	annotations := pool.GetAnnotations()
 	if annotations[v1alpha1.AnnotationPaused] != pausedValue {
 		return false
@@ -161,19 +161,18 @@ func (r *run) planReturn(ctx context.Context) error {
 		return err
 	}
 	r.plan = plan{}
-	pools := map[poolRef]bool{}
+	pools := map[ipam.Holder]bool{}
 	for _, pool := range st.pools {
-		was, imported := originOf(pool)
-		if imported && pool.GetLabels()[labelImport] == importMetal3 && r.o.takes(was.Pool.Namespace, was.Pool.Name) {
+		if was, imported := originOf(pool); imported && r.o.takes(pool.Namespace, was.Pool) {
 			pools[refOfPool(pool)] = true
-			r.plan.pools = append(r.plan.pools, &poolPlan{ref: was.Pool, pool: pool, exists: true})
+			r.plan.pools = append(r.plan.pools, &poolPlan{ref: refOfSource(pool.Namespace, was.Pool), pool: pool, exists: true})
 		}
 	}
 	records, holders, err := r.held(ctx, pools)
 	if err != nil {
 		return err
 	}
-	recordsOf := map[poolRef][]v1alpha1.IPAllocation{}
+	recordsOf := map[ipam.Holder][]v1alpha1.IPAllocation{}
 	for _, record := range records {
 		own := recordedPool(&record)
 		recordsOf[own] = append(recordsOf[own], record)
@@ -194,7 +193,9 @@ func (r *run) planReturn(ctx context.Context) error {
 
 // useReturning finds the claims and IPAddresses to give back, and those that were not imported.
 func (pp *poolPlan) useReturning(sources []*unstructured.Unstructured, sides []side) {
-	at := slices.IndexFunc(sources, func(obj *unstructured.Unstructured) bool { return refOfSource(obj) == pp.ref })
+	at := slices.IndexFunc(sources, func(obj *unstructured.Unstructured) bool {
+		return obj.GetNamespace() == pp.ref.Namespace && obj.GetName() == pp.ref.Name
+	})
 	if at < 0 {
 		pp.refuse("is gone: create it again, with the address of each claim in spec.preAllocations")
 		return
@@ -203,7 +204,7 @@ func (pp *poolPlan) useReturning(sources []*unstructured.Unstructured, sides []s
 	for _, from := range sides {
 		e := entry{From: from}
 		switch was, imported := originOf(from.object()); {
-		case imported && was.Pool == pp.ref:
+		case imported && was.Pool == pp.ref.Name:
 			pp.entries = append(pp.entries, back(from, was, pp.obj))
 		case isLeaving(from.object()):
 			pp.leaving = append(pp.leaving, e.String())

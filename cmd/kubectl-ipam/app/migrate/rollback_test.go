@@ -119,8 +119,7 @@ func TestRollbackWaitsForPendingReleases(t *testing.T) {
 func TestMetal3RollbackWaitsForPendingReleases(t *testing.T) {
 	ours := build.Pool("hosts-cadastre").CIDR("10.0.0.0/24").In("team")
 	ours.Labels = map[string]string{labelImport: importMetal3}
-	source := refOfSource(objects(t, metal3Pool)[0])
-	ours.Annotations = map[string]string{annotationOrigin: origin{Pool: source}.text()}
+	ours.Annotations = map[string]string{annotationOrigin: origin{Pool: "hosts"}.text()}
 	fresh := func() *ipamv1.IPAddressClaim {
 		return build.AddressClaim("team", "fresh").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "hosts-cadastre").Obj()
 	}

@@ -215,7 +215,7 @@ type state struct {
 	// sources holds Metal3's pools.
 	sources []*unstructured.Unstructured
 	// pools holds our LocalIPPools.
-	pools []v1alpha1.Pool
+	pools []*v1alpha1.LocalIPPool
 	// claims and addresses hold Cluster API's objects, of all providers.
 	claims, addresses []*unstructured.Unstructured
 	// ownAddresses holds the addresses of Metal3's own claims.

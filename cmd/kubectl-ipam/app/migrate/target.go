@@ -24,27 +24,24 @@ const (
 )
 
 // target returns the pool that a source becomes, without its spec: see fill.
-func (pp *poolPlan) target(o Options) v1alpha1.Pool {
+func (pp *poolPlan) target(o Options) *v1alpha1.LocalIPPool {
 	pool := &v1alpha1.LocalIPPool{}
-	pool.SetName(pp.ref.Name + o.Suffix)
-	pool.SetNamespace(pp.ref.Namespace)
+	pool.Namespace, pool.Name = pp.ref.Namespace, pp.ref.Name+o.Suffix
 	labels := map[string]string{}
 	maps.Copy(labels, pp.obj.GetLabels())
 	labels[labelImport] = importMetal3
 	if pp.cluster != "" {
 		labels[v1alpha1.LabelCluster] = pp.cluster
 	}
-	pool.SetLabels(labels)
+	pool.Labels = labels
 	paused := pausedValue
 	if _, isPaused := pp.obj.GetAnnotations()[v1alpha1.AnnotationClusterAPIPaused]; isPaused {
 		paused = "true"
 	}
-	pool.SetAnnotations(map[string]string{v1alpha1.AnnotationPaused: paused, annotationOrigin: origin{Pool: pp.ref}.text()})
-	var owners []metav1.OwnerReference
+	pool.Annotations = map[string]string{v1alpha1.AnnotationPaused: paused, annotationOrigin: origin{Pool: pp.ref.Name}.text()}
 	for _, owner := range pp.obj.GetOwnerReferences() {
-		owners = append(owners, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID})
+		pool.OwnerReferences = append(pool.OwnerReferences, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID})
 	}
-	pool.SetOwnerReferences(owners)
 	return pool
 }
 
@@ -52,7 +49,7 @@ func (pp *poolPlan) target(o Options) v1alpha1.Pool {
 // made. The pool reserves the addresses that the source excludes, and those that stay with Metal3.
 func (pp *poolPlan) fill(cidr netip.Prefix, domain string) {
 	whole := setOfPrefix(cidr)
-	spec := pp.pool.PoolSpec()
+	spec := &pp.pool.Spec.PoolSpec
 	spec.CIDR, spec.RoutingDomain = cidr.String(), domain
 	spec.Network = &v1alpha1.PoolNetwork{
 		PrefixLength: int32(pp.network.Bits()), //nolint:gosec // 0 to 128
@@ -87,7 +84,7 @@ func (pp *poolPlan) reserveKept() error {
 	if isEmpty(was) && isEmpty(kept) {
 		return nil
 	}
-	spec := pp.pool.PoolSpec()
+	spec := &pp.pool.Spec.PoolSpec
 	now, err := setOf(spec.Reserved)
 	if err != nil {
 		return fmt.Errorf("%s: spec.reserved: %w", refOfPool(pp.pool), err)
@@ -125,18 +122,18 @@ type spaces struct {
 // occupied holds a CIDR of the default routing domain, and the pool that has it.
 type occupied struct {
 	cidr netip.Prefix
-	pool poolRef
+	pool ipam.Holder
 }
 
 // newSpaces returns the CIDRs of our pools, and the subnets of sources to be imported, now or later.
-func newSpaces(sources []*poolPlan, existing []v1alpha1.Pool) spaces {
+func newSpaces(sources []*poolPlan, existing []*v1alpha1.LocalIPPool) spaces {
 	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
 	for _, pool := range existing {
-		if pool.PoolSpec().ParentRef != nil || !isInDefault(pool) {
+		if pool.Spec.ParentRef != nil || !isInDefault(pool) {
 			continue
 		}
 		for _, block := range blocksOf(pool) {
-			m.taken[pool.GetNamespace()] = append(m.taken[pool.GetNamespace()], occupied{block, refOfPool(pool)})
+			m.taken[pool.Namespace] = append(m.taken[pool.Namespace], occupied{block, refOfPool(pool)})
 		}
 	}
 	for _, pp := range sources {
@@ -149,11 +146,11 @@ func newSpaces(sources []*poolPlan, existing []v1alpha1.Pool) spaces {
 }
 
 // blocksOf returns what a pool holds of its routing domain; its CIDR if its spec is not valid.
-func blocksOf(pool v1alpha1.Pool) []netip.Prefix {
+func blocksOf(pool *v1alpha1.LocalIPPool) []netip.Prefix {
 	if blocks := convert.BlocksOf(pool); blocks != nil {
 		return blocks
 	}
-	if cidr, err := netip.ParsePrefix(pool.PoolSpec().CIDR); err == nil {
+	if cidr, err := netip.ParsePrefix(pool.Spec.CIDR); err == nil {
 		return []netip.Prefix{cidr}
 	}
 	return nil
@@ -194,15 +191,15 @@ func (m spaces) overlapping(namespace string, cidr netip.Prefix) []string {
 	return names
 }
 
-func isInDefault(pool v1alpha1.Pool) bool {
-	domain := pool.PoolSpec().RoutingDomain
+func isInDefault(pool *v1alpha1.LocalIPPool) bool {
+	domain := pool.Spec.RoutingDomain
 	return domain == "" || domain == v1alpha1.DefaultRoutingDomain
 }
 
 // domainOf returns a routing domain for a pool alone: its name, as far as that is a valid one.
-func domainOf(pool v1alpha1.Pool) string {
+func domainOf(pool *v1alpha1.LocalIPPool) string {
 	const most = 63
-	name := strings.ReplaceAll(pool.GetName(), ".", "-")
+	name := strings.ReplaceAll(pool.Name, ".", "-")
 	name = strings.TrimLeft(name[max(0, len(name)-most):], "-")
 	if name == v1alpha1.DefaultRoutingDomain {
 		return "default-pool" // the domain of the pool alone, and not the default one
