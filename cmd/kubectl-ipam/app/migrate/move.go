@@ -36,9 +36,9 @@ func (r *run) moveAll(ctx context.Context, entries []entry) error {
 // carryOut carries out a journal, from the point at which an earlier run has stopped, and
 // deletes it.
 //
-// It detaches the IPAddresses first: if an IPAddress changes, the in-cluster provider
-// reconciles the claim that owns it, and does so by the claim's name, whatever pool the claim
-// then names.
+// It detaches the IPAddresses first: the operator deletes an IPAddress that has the operator's
+// finalizer, and the claim of which is gone. So a rollback that is interrupted between the two
+// still finds the IPAddress.
 func (r *run) carryOut(ctx context.Context, j *journal) error {
 	if err := r.adoptRemade(ctx, j); err != nil {
 		return err
@@ -125,28 +125,22 @@ func (r *run) findUnmoved(ctx context.Context, obj *unstructured.Unstructured) (
 	return now, nil
 }
 
-// rewrite changes an object that still names the same pool, whatever other clients write to it.
-func (r *run) rewrite(ctx context.Context, obj *unstructured.Unstructured, change func(now *unstructured.Unstructured)) error {
-	return onConflict(func() error {
-		now, err := r.findUnmoved(ctx, obj)
-		if err != nil || now == nil {
-			return err
-		}
-		before := now.DeepCopy()
-		if change(now); equality.Semantic.DeepEqual(before, now) {
-			return nil
-		}
-		return client.IgnoreNotFound(r.patch(ctx, now, before))
-	})
-}
-
 // detach removes the claim from the owners of an IPAddress, and all finalizers from the
 // IPAddress. The pool stays its owner, so that the garbage collector keeps it.
 func (r *run) detach(ctx context.Context, e entry) error {
 	isClaim := func(owner metav1.OwnerReference) bool { return owner.Kind == kindClaim }
-	return r.rewrite(ctx, e.From.Address, func(now *unstructured.Unstructured) {
+	return onConflict(func() error {
+		now, err := r.findUnmoved(ctx, e.From.Address)
+		if err != nil || now == nil {
+			return err
+		}
+		before := now.DeepCopy()
 		now.SetOwnerReferences(slices.DeleteFunc(now.GetOwnerReferences(), isClaim))
 		now.SetFinalizers(nil)
+		if equality.Semantic.DeepEqual(before, now) {
+			return nil
+		}
+		return client.IgnoreNotFound(r.patch(ctx, now, before))
 	})
 }
 

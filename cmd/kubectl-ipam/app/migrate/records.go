@@ -9,10 +9,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -120,18 +120,36 @@ func (r *run) awaitReleased(ctx context.Context, leaving func() ([]string, error
 // pollEvery holds the interval at which the progress of the operator is checked.
 const pollEvery = 500 * time.Millisecond
 
-// verify waits until an IPAllocation exists for every IPAddress of our pools, and removes the
-// finalizers that the other provider has put on the new claims since.
+// verify waits until an IPAllocation exists for every IPAddress of our pools.
 func (r *run) verify(ctx context.Context) error {
 	pools := map[ipam.Holder]bool{}
 	for _, pp := range r.plan.pools {
 		pools[refOfPool(pp.pool)] = true
 	}
-	theirs := []string{claimFinalizer, addressFinalizer}
-	if err := r.clean(ctx, pools, theirs); err != nil {
+	if err := onConflict(func() error { return r.removeFinalizers(ctx, pools) }); err != nil {
 		return err
 	}
 	return r.await(ctx, "recorded by the operator: see that it is running", func() ([]string, error) { return r.unrecorded(ctx, pools) })
+}
+
+// removeFinalizers removes Metal3's finalizer from the claims of our pools. Its provider, which
+// first lists the claims of its pool, can put the finalizer on a claim that was created again since,
+// and does not remove it from claims of other pools.
+func (r *run) removeFinalizers(ctx context.Context, pools map[ipam.Holder]bool) error {
+	claims, _, err := r.list(ctx, addressKind(kindClaim))
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims {
+		before := claim.DeepCopy()
+		if !pools[namedPool(claim)] || !controllerutil.RemoveFinalizer(claim, claimFinalizer) {
+			continue
+		}
+		if err := client.IgnoreNotFound(r.patch(ctx, claim, before)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await waits until nothing is missing. It gives up if nothing changes for the time-out.
@@ -212,41 +230,4 @@ func (r *run) records(ctx context.Context, pools map[ipam.Holder]bool) ([]v1alph
 func recordedPool(record *v1alpha1.IPAllocation) ipam.Holder {
 	namespace := cmp.Or(record.Spec.ClaimRef.Namespace, record.Namespace) // that of a LocalIPPool is its holder's
 	return convert.HolderOfPool(convert.PoolKey(namespace, v1alpha1.PoolReference(*record.Spec.PoolRef)))
-}
-
-// cleanings bounds the searches for finalizers of the other provider.
-const cleanings = 3
-
-// clean removes, from the claims and IPAddresses of pools, finalizers that their owner does not
-// remove again. The in-cluster provider, while it runs, puts its own on a claim of the name of
-// one that it knew; and as it writes all finalizers that it has seen, it may bring back ours
-// after a rollback.
-func (r *run) clean(ctx context.Context, pools map[ipam.Holder]bool, finalizers []string) error {
-	isForeign := func(finalizer string) bool { return slices.Contains(finalizers, finalizer) }
-	for range cleanings {
-		claims, addresses, err := r.readAddresses(ctx)
-		if err != nil {
-			return err
-		}
-		marked := slices.DeleteFunc(slices.Concat(claims, addresses), func(obj *unstructured.Unstructured) bool {
-			return !pools[namedPool(obj)] || !slices.ContainsFunc(obj.GetFinalizers(), isForeign)
-		})
-		if len(marked) == 0 {
-			return nil
-		}
-		err = inParallel(ctx, marked, func(ctx context.Context, obj *unstructured.Unstructured) error {
-			return r.rewrite(ctx, obj, func(now *unstructured.Unstructured) {
-				now.SetFinalizers(slices.DeleteFunc(now.GetFinalizers(), isForeign))
-			})
-		})
-		if err != nil {
-			return err
-		}
-		r.say("Took finalizers that are not theirs off %s.", ipam.FormatCount(len(marked), "object"))
-		if err := r.settle(ctx); err != nil {
-			return err
-		}
-	}
-	r.say("Metal3's provider runs, and continues to write finalizers to claims: stop it if nothing else uses it, and run this command again.")
-	return nil
 }

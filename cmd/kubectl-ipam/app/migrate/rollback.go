@@ -45,10 +45,6 @@ func (r *run) giveBack(ctx context.Context, pp *poolPlan) error {
 		return err
 	}
 	own := refOfPool(pp.pool)
-	ours := []string{v1alpha1.FinalizerRelease, v1alpha1.FinalizerProtect}
-	if err := r.clean(ctx, map[ipam.Holder]bool{pp.ref: true}, ours); err != nil {
-		return err
-	}
 	if err := r.awaitRelease(ctx, own); err != nil {
 		return err
 	}
