@@ -25,6 +25,7 @@ const root = "../.."
 // notShown holds the metrics that no dashboard shows, each with the reason.
 var notShown = map[string]string{
 	"cadastre_cluster_networks_total":          "cadastre_claims shows the claims that Clusters have, cadastre_webhook_refusals_total the refusals",
+	"cadastre_in_cluster_provider":             "it is for those who move over from the in-cluster provider, and for kubectl get pools, whose conditions say the same",
 	"cadastre_webhook_path_replacements_total": "a replacement asks nothing of anyone; the counts are for the search after a leak",
 }
 

@@ -158,7 +158,7 @@ const (
 func (c *Catalog) Refresh(ctx context.Context, live client.Reader, req ipam.Request) error {
 	switch {
 	case req.Pool != (ipam.PoolKey{}):
-		pool := convert.NewPool(ipam.PoolKind(req.Pool.Kind))
+		pool := convert.NewPool(req.Pool.Kind)
 		pool.SetNamespace(req.Pool.Namespace)
 		pool.SetName(req.Pool.Name)
 		return refreshObject(ctx, live, string(req.Pool.Kind), pool, c.recordLivePool)

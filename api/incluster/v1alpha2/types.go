@@ -2,8 +2,8 @@ package v1alpha2
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
-	"sigs.k8s.io/controller-runtime/pkg/scheme"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
@@ -12,8 +12,11 @@ import (
 var GroupVersion = provider.GroupVersion
 
 // AddToScheme registers the kinds.
-var AddToScheme = (&scheme.Builder{GroupVersion: GroupVersion}).Register(
-	&InClusterIPPool{}, &InClusterIPPoolList{}, &GlobalInClusterIPPool{}, &GlobalInClusterIPPoolList{}).AddToScheme
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &InClusterIPPool{}, &InClusterIPPoolList{}, &GlobalInClusterIPPool{}, &GlobalInClusterIPPoolList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
 
 // Names of the in-cluster provider.
 const (

@@ -200,7 +200,7 @@ func ownerReferences(before []metav1.OwnerReference, claim *ipamv1.IPAddressClai
 
 // ownerPool returns the owner reference to the pool.
 func (c *Controller) ownerPool(ctx context.Context, key ipam.PoolKey) (metav1.OwnerReference, error) {
-	pool := convert.NewPool(ipam.PoolKind(key.Kind))
+	pool := convert.NewPool(key.Kind)
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, pool); err != nil {
 		return metav1.OwnerReference{}, fmt.Errorf("looking for %s: %w", key, err)
 	}

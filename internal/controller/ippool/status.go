@@ -136,6 +136,12 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 	} else {
 		set(v1alpha1.ConditionExhausted, false, v1alpha1.ReasonHasRoom, "")
 	}
+	c.setReady(s, current, exhausted, set)
+}
+
+// setReady sets the condition Ready.
+func (c *Controller) setReady(s *scope, current readyReason, exhausted bool, set func(kind string, isTrue bool, reason, message string)) {
+	isRecorded := current == readyReason{}
 	switch {
 	case s.pool.Terminating && current.reason == v1alpha1.ReasonRecordRefused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonTerminating, "the pool is being deleted, but "+current.message)
@@ -145,7 +151,7 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 		set(v1alpha1.ConditionReady, false, current.reason, current.message)
 	case s.pool.Paused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
-	case s.pool.Key.Kind.IsInCluster() && c.IsProviderRunning != nil && c.IsProviderRunning():
+	case c.isServedByProvider(s):
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonProviderRunning, "the in-cluster provider runs, and hands out the addresses: scale it down to have Cadastre do it")
 	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: change its ranges or reserved")
@@ -154,6 +160,11 @@ func (c *Controller) conditions(s *scope, current readyReason, exhausted bool) {
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "the pool hands out blocks")
 	}
+}
+
+// isServedByProvider reports whether the in-cluster provider runs, which serves the pool then.
+func (c *Controller) isServedByProvider(s *scope) bool {
+	return s.pool.Key.Kind.IsInCluster() && c.IsProviderRunning != nil && c.IsProviderRunning()
 }
 
 // recorded returns what is recorded for a pool.

@@ -140,10 +140,14 @@ func TestPoolConditionsStateRemedy(t *testing.T) {
 		exhausted   bool
 		open        bool
 		former      int
+		leftOut     []ipam.Record
+		runs        bool
 	}{
 		{pool: ipam.Pool{CIDR: cidr}},
 		{pool: ranges},
 		{pool: ranges, former: 1},
+		{pool: ranges, leftOut: []ipam.Record{{Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}}},
+		{pool: ipam.Pool{Key: ipam.PoolOfKind(ipam.PoolKindInClusterIPPool, "team", "p"), CIDR: cidr, Occupied: withheld.Withheld}, runs: true},
 		{pool: ranges, err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}},
 		{pool: ranges, open: true, err: &ipam.TakenError{Block: cidr, Pool: home, Overlap: cidr, Holder: convert.HolderOfPool(ipam.PoolNamed("other"))}},
 		{pool: ipam.Pool{CIDR: cidr}, exhausted: true},
@@ -157,14 +161,14 @@ func TestPoolConditionsStateRemedy(t *testing.T) {
 		{err: parkIfRefused(denied)},
 		{pool: ipam.Pool{CIDR: cidr, Terminating: true}, err: parkIfRefused(denied)},
 	} {
-		s := &scope{pool: test.pool, open: test.open, former: test.former}
+		s := &scope{pool: test.pool, open: test.open, former: test.former, leftOut: test.leftOut}
 		now, retry := readyReasonOf(s, test.err)
 		if (retry != nil) != (errors.Is(retry, denied)) || now == (readyReason{}) != (test.err == nil) {
 			t.Fatalf("%v: got %+v, %v", test.err, now, retry)
 		}
 		obj := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: test.annotations}}
 		s.obj = obj
-		(&Controller{}).conditions(s, now, test.exhausted)
+		(&Controller{IsProviderRunning: func() bool { return test.runs }}).conditions(s, now, test.exhausted)
 		for _, c := range obj.Status.Conditions {
 			if c.Message != "" {
 				rows = append(rows, messages.Row{Object: "IPPool", On: "condition " + c.Type, Answer: string(c.Status) + ", " + c.Reason, Message: c.Message})

@@ -71,7 +71,7 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		Expect(record.Spec.ClaimRef.Name).To(Equal("named"))
 		Expect(record.Finalizers).To(Equal([]string{v1alpha1.FinalizerHeld}))
 		Expect(record.Spec.ClassName).To(Equal("class-plain"))
-		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
+		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
 		Expect(record.Spec.RequestedBy).To(Equal("admin"))
 	})
 

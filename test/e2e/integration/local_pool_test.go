@@ -77,7 +77,7 @@ var _ = Describe("local-pool", Ordered, ContinueOnFailure, func() {
 		Expect(child.Spec.CIDR).To(Equal("10.75.0.0/24"))
 		specs.Ready(ctx, k8s, child)
 		record := specs.Stored(ctx, k8s, localRecord(team, "child"))
-		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "root"}))
+		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "root"}))
 		root := build.Pool("root").In(team)
 		Eventually(func() int64 { return specs.Stored(ctx, k8s, root).Status.Allocations }).Should(Equal(int64(1)))
 		Eventually(localAvailable(ctx, root)).Should(Equal("65280"))

@@ -88,7 +88,7 @@ var _ = Describe("pool-hierarchy", Ordered, func() {
 		Expect(root.Spec.RoutingDomain).To(Equal("pool-hierarchy"))
 		Expect(root.Spec.CIDR).To(Equal("10.0.0.0/8"))
 		child := recordOf(ctx, "east-1-a")
-		Expect(child.Spec.PoolRef).To(Equal(&v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "east-1"}))
+		Expect(child.Spec.PoolRef).To(Equal(&v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "east-1"}))
 		Expect(child.Spec.RoutingDomain).To(BeEmpty())
 		Expect(child.Spec.CIDR).To(Equal("10.0.0.0/24"))
 		Expect(child.Spec.Purpose).To(Equal(v1alpha1.PurposePool))
