@@ -170,7 +170,7 @@ func (w *Witness) unsettledWish(h *holding) string {
 	if err != nil || pool == nil {
 		return ""
 	}
-	c := newCount(pool, spaceOf(w.recorded, "pool "+pool.Metadata.Name))
+	c := w.newCount(pool)
 	if at := number(wanted) - c.first; c.recorded[at] || c.withheld[at] {
 		return ""
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 )
 
 // count represents a pool address by address, as plain as can be. Pools of the harness have at most
@@ -14,15 +13,20 @@ type count struct {
 	first              uint32
 	bits               int
 	recorded, withheld []bool
+	// outside holds the addresses of a pool's CIDR that it does not occupy. They are withheld, too.
+	outside addressSet
 }
 
-func newCount(pool *holding, recorded *space) *count {
+func (w *Witness) newCount(pool *holding) *count {
 	size := 1 << (32 - pool.Block.Bits())
 	c := &count{first: number(pool.Block.Addr()), bits: pool.Block.Bits(), recorded: make([]bool, size), withheld: make([]bool, size)}
-	for block := range recorded.at {
+	for block := range spaceOf(w.recorded, "pool "+pool.Metadata.Name).at {
 		c.mark(c.recorded, block)
 	}
 	c.withhold(pool)
+	if pool.occupiesRanges() {
+		w.withholdOutside(pool, c)
+	}
 	return c
 }
 
@@ -40,15 +44,10 @@ func (c *count) withhold(pool *holding) {
 	if err := json.Unmarshal(pool.Raw, &spec); err != nil {
 		return // it was read before
 	}
-	for _, r := range spec.Spec.Reserved {
-		from, to, ok := strings.Cut(r, "-")
-		if !ok {
-			c.mark(c.withheld, netip.MustParsePrefix(r))
-			continue
-		}
-		for a := netip.MustParseAddr(from); a.Compare(netip.MustParseAddr(to)) <= 0; a = a.Next() {
-			c.mark(c.withheld, netip.PrefixFrom(a, 32))
-		}
+	reserved := addressSet{}
+	reserved.addRanges(spec.Spec.Reserved...)
+	for addr := range reserved {
+		c.mark(c.withheld, netip.PrefixFrom(addr, 32))
 	}
 	if network := spec.Spec.Network; network != nil {
 		around := netip.PrefixFrom(pool.Block.Addr(), network.PrefixLength).Masked()
@@ -100,8 +99,9 @@ func (c *count) capacity() map[string]int {
 			available++
 		}
 	}
+	withheld -= len(c.outside)
 	return map[string]int{
-		"total": len(c.recorded), "allocated": allocated, "available": available,
+		"total": len(c.recorded) - len(c.outside), "allocated": allocated, "available": available,
 		"withheld": withheld, "outOfRange": outOfRange,
 	}
 }
@@ -109,7 +109,7 @@ func (c *count) capacity() map[string]int {
 // miscounted returns the wrong numbers in the capacity of a pool's status.
 func (w *Witness) miscounted(pool *holding) []string {
 	var wrong []string
-	for name, want := range newCount(pool, spaceOf(w.recorded, "pool "+pool.Metadata.Name)).capacity() {
+	for name, want := range w.newCount(pool).capacity() {
 		if got := pool.Status.Capacity[name]; got != strconv.Itoa(want) {
 			wrong = append(wrong, fmt.Sprintf("pool %s says %s=%s, and it is %d", pool.Metadata.Name, name, got, want))
 		}

@@ -24,6 +24,9 @@ func (w *Witness) takeHolder(e Event, all map[string]*holding) {
 	h.Object = e.After
 	if h.kind == Pools {
 		w.homes[h.Metadata.Name] = w.homeOf(h)
+		if h.occupiesRanges() {
+			w.takeRanges(e, h)
+		}
 	}
 	if h.life != nil {
 		h.life.Changed = e.Seen
@@ -41,6 +44,9 @@ func isHeld(h *holding) bool {
 		return h.Block.IsValid() && h.Spec.AllocationName != ""
 	case AddressClaims:
 		return h.Block.IsValid() && h.Status.AddressRef.Name != ""
+	}
+	if h.occupiesRanges() {
+		return false // see takeRanges
 	}
 	if h.Spec.ParentRef.Name != "" && h.Metadata.Annotations[AskedAnnotation] == "" {
 		return h.Block.IsValid()
@@ -63,6 +69,9 @@ func (w *Witness) settle(e Event, h *holding) {
 	}
 	if record == nil || placeOf(record) != h.place {
 		w.violated(e, fmt.Sprintf("%s has no record of its block", describe(h)), h.Object, record, w.records[h.Metadata.Namespace+"/"+h.Spec.AllocationName])
+	}
+	if w.liesOutside(h, false) {
+		w.violated(e, fmt.Sprintf("%s lies outside of what %s holds", describe(h), h.place), h.Object, record)
 	}
 	if record != nil {
 		w.judgeTurn(e, h, w.lives.madeAt[record.Metadata.UID])

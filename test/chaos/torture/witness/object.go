@@ -42,12 +42,18 @@ type Object struct {
 		Name              string            `json:"name"`
 		Namespace         string            `json:"namespace"`
 		UID               string            `json:"uid"`
+		Generation        int64             `json:"generation"`
 		CreationTimestamp time.Time         `json:"creationTimestamp"`
 		DeletionTimestamp *time.Time        `json:"deletionTimestamp"`
 		Annotations       map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		CIDR           string    `json:"cidr"`
+		CIDR string `json:"cidr"`
+		// AdditionalCIDRs are the other blocks of a record.
+		AdditionalCIDRs []string `json:"additionalCIDRs"`
+		// Occupies and Ranges are a pool's.
+		Occupies       string    `json:"occupies"`
+		Ranges         []string  `json:"ranges"`
 		PoolRef        Reference `json:"poolRef"`
 		ParentRef      Reference `json:"parentRef"`
 		RoutingDomain  string    `json:"routingDomain"`
@@ -87,6 +93,8 @@ type Condition struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// ObservedGeneration is the generation of the object that the condition is about.
+	ObservedGeneration int64 `json:"observedGeneration"`
 }
 
 // Read reads an object as the API server stores it.

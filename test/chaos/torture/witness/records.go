@@ -3,6 +3,7 @@ package witness
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -12,8 +13,10 @@ func (w *Witness) takeRecord(e Event) {
 	switch {
 	case e.Before == nil:
 		w.records[e.After.key()] = e.After
-		spaceOf(w.recorded, placeOf(e.After)).add(e.After.Block, e.After.Metadata.UID)
 		uid := e.After.Metadata.UID
+		for _, block := range e.After.blocks() {
+			spaceOf(w.recorded, placeOf(e.After)).add(block, uid)
+		}
 		w.lives.records[uid], w.lives.madeAt[uid] = e.After, e.Seen
 		w.figures.Records++
 		if w.attempts.rehearsed[e.After.Metadata.Namespace+"/"+e.After.Spec.ClaimRef.Name] {
@@ -21,12 +24,15 @@ func (w *Witness) takeRecord(e Event) {
 		}
 	case e.After == nil:
 		delete(w.records, e.Before.key())
-		spaceOf(w.recorded, placeOf(e.Before)).remove(e.Before.Block, e.Before.Metadata.UID)
+		for _, block := range e.Before.blocks() {
+			spaceOf(w.recorded, placeOf(e.Before)).remove(block, e.Before.Metadata.UID)
+		}
 		w.lostRecord(e)
 	default:
 		w.records[e.After.key()] = e.After
 		w.compareRecords(e)
 	}
+	w.indexOwn(e)
 	w.reconsider(e)
 }
 
@@ -37,7 +43,7 @@ func (w *Witness) compareRecords(e Event) {
 	if before.Spec.StickyKey != "" && before.Spec.State == "Retained" && after.Spec.State == "Bound" {
 		was.Name = is.Name // another claim of the same key takes it over
 	}
-	if before.Metadata.UID != after.Metadata.UID || before.Block != after.Block || placeOf(before) != placeOf(after) ||
+	if before.Metadata.UID != after.Metadata.UID || !slices.Equal(before.blocks(), after.blocks()) || placeOf(before) != placeOf(after) ||
 		was.Kind != is.Kind || was.Name != is.Name {
 		w.violated(e, "a record changed its block, pool or holder", before, after)
 	}
@@ -84,6 +90,9 @@ func (w *Witness) holderOf(record *Object) *holding {
 func names(holder, record *Object) bool {
 	switch record.Spec.ClaimRef.Kind {
 	case "IPPool":
+		if holder.occupiesRanges() {
+			return hasRanges(record, holder)
+		}
 		return record.Block == holder.Block
 	case holderAddress:
 		return holder.Block.IsValid() && record.Block.Addr() == holder.Block.Addr() && record.Block.Bits() <= holder.Block.Bits()
@@ -123,14 +132,14 @@ func (w *Witness) homeOf(h *holding) string {
 // reconsider looks at the holders whose blocks were released by hand, of which some may hold them
 // again, or no longer.
 func (w *Witness) reconsider(e Event) {
-	place := ""
+	place, pool := "", ""
 	for _, o := range []*Object{e.Before, e.After} {
 		if o != nil {
-			place = placeOf(o)
+			place, pool = placeOf(o), "pool "+o.Spec.ClaimRef.Name
 		}
 	}
 	for h := range w.dispossessed {
-		if h.place == place {
+		if h.place == place || h.place == pool {
 			w.repossess(e, h)
 		}
 	}
@@ -138,7 +147,7 @@ func (w *Witness) reconsider(e Event) {
 
 func (w *Witness) repossess(e Event, h *holding) {
 	record := w.recordOf(h)
-	sole := record != nil && len(spaceOf(w.recorded, h.place).overlapping(h.Block, record.Metadata.UID)) == 0
+	sole := record != nil && len(spaceOf(w.recorded, h.place).overlapping(h.Block, record.Metadata.UID)) == 0 && !w.liesOutside(h, true)
 	switch {
 	case sole && !h.holds:
 		w.figures.Restored++

@@ -14,6 +14,8 @@ import (
 //     if that was forced away, and is not marked as releasing;
 //   - nothing is being deleted but pools that have claims and claims of Clusters that exist, and no block is kept
 //     whose time has come;
+//   - the ranges of a pool that occupies them are recorded, or it reports that another holder has a part, and it
+//     keeps no former record that no block needs;
 //   - no claim waits for a block for which there is room;
 //   - a holder that lost a block to force reports that it is in conflict;
 //   - every answer has been compared with the stored object;
@@ -48,7 +50,7 @@ func (w *Witness) Unsettled() []string {
 	open = append(open, w.unrecordedPools()...)
 	open = append(open, w.unsettledClusters()...)
 	for _, pool := range w.pools {
-		if pool.holds {
+		if pool.holds || pool.occupiesRanges() {
 			open = append(open, w.miscounted(pool)...)
 		}
 	}
@@ -56,11 +58,14 @@ func (w *Witness) Unsettled() []string {
 }
 
 func (w *Witness) unsettledRecord(r *Object) string {
+	pool := w.pools["/"+r.Spec.ClaimRef.Name]
 	switch {
 	case r.Terminating():
 		return "is being deleted"
 	case r.Spec.State == "Releasing":
 		return "is marked as releasing"
+	case r.Spec.ClaimRef.Kind == "IPPool" && pool != nil && pool.occupiesRanges():
+		return w.unsettledFormer(r, pool)
 	case r.Spec.ClaimRef.Kind == "IPPool" && len(spaceOf(w.recorded, "pool "+r.Spec.ClaimRef.Name).at) > 0:
 		return "" // of a pool that was forced away, and has blocks
 	case r.Spec.State == "Cooling", r.Spec.State == "Retained" && r.Spec.ReleaseAfter != nil:
@@ -78,21 +83,11 @@ func (w *Witness) unrecordedPools() []string {
 	var open []string
 	for place, blocks := range w.recorded {
 		name, isPool := strings.CutPrefix(place, "pool ")
-		if _, seen := w.homes[name]; isPool && seen && len(blocks.at) > 0 && !w.isRecorded(name) {
+		if _, seen := w.homes[name]; isPool && seen && len(blocks.at) > 0 && len(w.owns[name]) == 0 {
 			open = append(open, fmt.Sprintf("%s %s: blocks are recorded in it, and its own CIDR is not", Pools, name))
 		}
 	}
 	return open
-}
-
-// isRecorded reports whether a pool's own CIDR is recorded.
-func (w *Witness) isRecorded(pool string) bool {
-	for _, r := range w.records {
-		if r.Spec.ClaimRef.Kind == "IPPool" && r.Spec.ClaimRef.Name == pool {
-			return true
-		}
-	}
-	return false
 }
 
 // namesake returns the claim whose name a record gives, though the record is not that claim's.
@@ -112,7 +107,7 @@ func (w *Witness) unsettledHolder(h *holding) string {
 	case h.place == "" && h.kind == AddressClaims:
 		return w.unsettledAddressClaim(h)
 	case h.place == "":
-		return ""
+		return w.unsettledRanges(h)
 	case h.dispossessed && !h.holds:
 		if !conflicts(h) {
 			return "lost its block by force, and does not report it"
@@ -140,10 +135,10 @@ func (w *Witness) unsettledLeaving(h *holding) string {
 
 func (w *Witness) unsettledWaiting(h *holding) string {
 	pool := w.pools["/"+h.Spec.PoolRef.Name]
-	if pool == nil || !pool.holds || pool.Terminating() || h.Spec.PrefixLength == 0 {
+	if pool == nil || !pool.holds && !pool.occupiesRanges() || pool.Terminating() || h.Spec.PrefixLength == 0 {
 		return ""
 	}
-	if newCount(pool, spaceOf(w.recorded, "pool "+pool.Metadata.Name)).hasRoom(h.Spec.PrefixLength) {
+	if w.newCount(pool).hasRoom(h.Spec.PrefixLength) {
 		return "waits, and there is room"
 	}
 	return ""

@@ -17,6 +17,9 @@
 // its status has no holder; but when all is quiet, it is recorded for no other holder either, or
 // its claim reports that it is in conflict.
 //
+// A pool that occupies its ranges holds the blocks of each of its own records, from the revision on at
+// which it first reports that record, until the record is gone.
+//
 // A Cluster of Cluster API holds the blocks that its annotation networks-filled lists by IPClaims, from
 // the revision on at which it is stored, until it is gone.
 //
@@ -30,6 +33,8 @@
 //     is a pool that the other lies in (see lineage);
 //   - a holder has no record, or one with other contents (unless it is
 //     dispossessed);
+//   - a block of a pool of ranges lies outside of what the pool's own records cover, of
+//     those that were stored before all that overlap them;
 //   - a Cluster is stored, and a block of it has no claim of the Cluster that holds it;
 //   - a record changes its block, pool or holder; a claim or pool its block;
 //   - an answer differs from the stored object (see Answered), or an object that was
@@ -75,7 +80,10 @@ type Witness struct {
 	// held are the spaces of the routing domains, recorded those of the pools, by place.
 	held, recorded map[string]*space
 	// homes are the places of the pools that were ever seen, by name.
-	homes        map[string]string
+	homes map[string]string
+	// ranged has the names of the pools of ranges, owns the own records of all pools, by their names and UIDs.
+	ranged       map[string]bool
+	owns         map[string]map[string]*Object
 	byUID        map[string]*holding
 	forced       map[string]bool // UIDs of records that were released by hand
 	dispossessed map[*holding]bool
@@ -116,6 +124,11 @@ type Figures struct {
 	// Clusters were stored, and Moved of them when they came back from a move.
 	Clusters int `json:"clusters"`
 	Moved    int `json:"clustersMoved"`
+	// RangedPools were made that occupy their ranges, Edits of these stored; RangeConflicts are how often one
+	// of them began to report that another holder has a part of them.
+	RangedPools    int `json:"rangedPools"`
+	Edits          int `json:"editsOfRanges"`
+	RangeConflicts int `json:"editsInConflict"`
 	// Served is the number of the allocations that had waited.
 	Served    int `json:"servedAfterWaiting"`
 	Overtaken int `json:"overtakenDuringFaults"`
@@ -137,6 +150,7 @@ func New(excused func(since time.Time) bool) *Witness {
 		excused: excused,
 		claims:  map[string]*holding{}, pools: map[string]*holding{}, records: map[string]*Object{},
 		held: map[string]*space{}, recorded: map[string]*space{}, homes: map[string]string{},
+		ranged: map[string]bool{}, owns: map[string]map[string]*Object{},
 		addressClaims: map[string]*holding{}, addresses: map[string]*Object{}, byHolder: map[string]map[string]*Object{},
 		clusters: map[string]*Object{},
 		byUID:    map[string]*holding{}, forced: map[string]bool{}, dispossessed: map[*holding]bool{},
