@@ -39,7 +39,8 @@ func roles() []role {
 		{"pools", 8, newPoolActor},
 		{"addresses", 20, newAddressActor},
 		{"clusters", 8, newClusterActor},
-		{"claims", 64, newClaimActor},
+		{"ranges", 4, newRangesActor},
+		{"claims", 60, newClaimActor},
 	}
 }
 

@@ -69,6 +69,8 @@ func (a *addressActor) make(ctx context.Context, slot int) error {
 // demand sets the pool of the address, and the requested address if there is one.
 func (a *addressActor) demand(b *build.AddressClaimBuilder) *ipamv1.IPAddressClaim {
 	switch dice := a.random.IntN(100); {
+	case dice < 8:
+		b.Pool(sharedName(a.random.IntN))
 	case dice < 35:
 		b.Pool(poolBig)
 	case dice < 50:

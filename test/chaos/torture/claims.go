@@ -95,6 +95,8 @@ func (a *claimActor) demand(b *build.ClaimBuilder) string {
 	length := func(from, to int) int32 { return int32(from + a.random.IntN(to-from+1)) }
 	dice := a.random.IntN(100)
 	switch {
+	case dice < 6:
+		b.Pool(sharedName(a.random.IntN)).Length(length(29, 32))
 	case dice < 30:
 		b.Pool(poolBig).Length(length(24, 32))
 	case dice < 45:

@@ -157,31 +157,31 @@ func (n *nemesis) ask(ctx context.Context, asking *errgroup.Group, b *build.Clai
 }
 
 // clearPool deletes a pool and its claims, and reports whether it is gone.
-func (n *nemesis) clearPool(ctx context.Context, pool *v1alpha1.IPPool) bool {
-	err := n.remove(ctx, pool)
+func (p *party) clearPool(ctx context.Context, pool *v1alpha1.IPPool) bool {
+	err := p.remove(ctx, pool)
 	if apierrors.IsConflict(err) {
-		n.clearClaims(ctx, pool.Name)
+		p.clearClaims(ctx, pool.Name)
 	}
 	return apierrors.IsNotFound(err)
 }
 
 // clearClaims deletes the claims of a pool of both kinds, and removes the finalizers of others.
-func (n *nemesis) clearClaims(ctx context.Context, pool string) {
+func (p *party) clearClaims(ctx context.Context, pool string) {
 	claims := &v1alpha1.IPClaimList{}
-	_ = n.admin.List(ctx, claims, client.MatchingFields{"spec.poolRef.name": pool})
+	_ = p.admin.List(ctx, claims, client.MatchingFields{"spec.poolRef.name": pool})
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		_ = n.remove(ctx, claim)
+		_ = p.remove(ctx, claim)
 		if len(claim.Finalizers) > 0 {
-			_ = n.admin.Patch(ctx, claim, build.Merge(noFinalizers))
+			_ = p.admin.Patch(ctx, claim, build.Merge(noFinalizers))
 		}
 	}
 	addresses := &ipamv1.IPAddressClaimList{}
-	_ = n.admin.List(ctx, addresses)
+	_ = p.admin.List(ctx, addresses)
 	for i := range addresses.Items {
 		if claim := &addresses.Items[i]; claim.Spec.PoolRef.Name == pool {
-			_ = n.remove(ctx, claim)
-			_ = n.letGoOfAddress(ctx, claim, false)
+			_ = p.remove(ctx, claim)
+			_ = p.letGoOfAddress(ctx, claim, false)
 		}
 	}
 }

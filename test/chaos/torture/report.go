@@ -226,6 +226,7 @@ func (r *Report) Markdown() string {
 	}{
 		{"allocations", f.Allocations}, {"of which to claims that had waited", f.Served}, {"of which CIDRs of pools", f.PoolAllocations}, {"of which to Cluster API's IPAddressClaims", f.AddressGrants},
 		{"Clusters that were stored with their networks", f.Clusters - f.Moved}, {"Clusters that were moved out and back", f.Moved},
+		{"pools of ranges that were made", f.RangedPools}, {"edits of ranges", f.Edits}, {"conflicts between such pools", f.RangeConflicts},
 		{"releases", f.Releases}, {"calls of clients", r.Calls}, {"changes seen in etcd", int(f.Revisions)},
 		{"faults", r.Faults}, {"**violations**", len(r.Violations)},
 		{"records made", f.Records}, {"of which orphans: gone, and never seen with a holder", f.Orphans},

@@ -59,7 +59,7 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: config.Dir, ControllerManager: true, Managers: config.Managers, ManagerBinary: config.Binary,
 		ManagerEnv: config.Env, ClusterAPICRDs: true, OrphanGrace: orphanGrace,
-		ManagerArgs: []string{"--leader-elect-lease-duration=" + lease.String()},
+		ManagerArgs: []string{"--leader-elect-lease-duration=" + lease.String(), "--feature-gates=PoolRanges=true"},
 		// Otherwise there are so many Events after an hour that a namespace's take longer to
 		// delete than kube-controller-manager waits.
 		APIServerFlags: map[string]string{"event-ttl": "5m"},
@@ -190,7 +190,7 @@ func (t *torture) endWhenEnough(storm context.Context, endStorm func()) {
 	if t.config.Allocations == 0 && t.config.Faults == 0 {
 		return
 	}
-	for wait(storm, time.Second) {
+	for wait(storm, 100*time.Millisecond) {
 		if t.world.witness.Figures().Allocations >= t.config.Allocations && len(t.nemesis.injected()) >= t.config.Faults {
 			endStorm()
 		}

@@ -248,7 +248,7 @@ func (w *world) giveBack(ctx context.Context) error {
 	if !untilEvery(ctx, quietWithin, 500*time.Millisecond, func() bool { return p.endAddresses(ctx) }) {
 		return w.broken("IPAddressClaims do not go away:\n  %s", strings.Join(w.witness.Left(), "\n  "))
 	}
-	ended := make([]string, 0, children+2*sites)
+	ended := sharedPools()
 	for i := range children {
 		ended = append(ended, fmt.Sprintf("child-%d", i))
 	}
