@@ -26,7 +26,7 @@ type edit struct{ file, old, new string }
 
 // failpoints returns the promises, in the order in which they are broken.
 func failpoints() []failpoint {
-	const ledger, release = "internal/ledger/", "internal/allocator/release.go"
+	const ledger, release, secure = "internal/ledger/", "internal/allocator/release.go", "internal/controller/ippool/secure.go"
 	return []failpoint{
 		// A block is handed out even if others overlap it.
 		{"skip-confirm", []edit{
@@ -65,7 +65,13 @@ func failpoints() []failpoint {
 			{ledger + "own.go", "if !e.pool().Kind.IsPool() {", "if true {"},
 			{ledger + "look.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\treturn true"},
 			{release, "if record.Purpose == ipam.PurposePool {", "if false {"},
-			{"internal/controller/ippool/secure.go", "if own.UID == \"\" {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue"},
+			{secure, "if own.UID == \"\" {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue"},
+		}},
+		// What a pool held before an edit of its ranges is released before what it holds by the edit is
+		// recorded, with its blocks in it.
+		{"release-before-record", []edit{
+			{secure, "err := c.takeOverFormer(ctx, s)", "err := cmp.Or(c.releaseFormer(ctx, s), c.takeOverFormer(ctx, s))"},
+			{ledger + "own.go", "case poolStays && !isReplaced:\n\t\treturn true", "case poolStays, isReplaced && poolStays:\n\t\treturn false"},
 		}},
 	}
 }

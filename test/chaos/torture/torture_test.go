@@ -71,8 +71,8 @@ func found(err error) bool { return errors.Is(err, ErrViolated) }
 const selftestEnv = "TORTURE_SELFTEST"
 
 // loses holds the violations that a failpoint may lead to: a block with two holders, or a holder
-// without record.
-var loses = []string{"TWO HOLDERS", "was released while it holds the block", "has no record of its block"}
+// without record, its own or its pool's.
+var loses = []string{"TWO HOLDERS", "was released while", "has no record of its block"}
 
 // TestHarnessDetectsFailpoints breaks the operator's promises, one at a time, in a binary that
 // is built for that, and expects a report of it within a minute.
