@@ -16,6 +16,7 @@ MAKEFLAGS += --no-print-directory
 REPLICAS ?= 1
 # false: without the CRDs of Cluster API in `make demo` and `make up`.
 CLUSTER_API ?= true
+IN_CLUSTER_POOLS ?= false
 
 # What is released, and the image that the manifests name: clusterctl takes only a
 # name with a registry.
@@ -48,11 +49,11 @@ help: ## Show this list.
 
 .PHONY: demo
 demo: $(assets) build bin/dev ## Start everything, claim blocks from config/samples, stay until Ctrl-C.
-	@bin/dev demo --replicas=$(REPLICAS) --cluster-api=$(CLUSTER_API)
+	@bin/dev demo --replicas=$(REPLICAS) --cluster-api=$(CLUSTER_API) --in-cluster-pools=$(IN_CLUSTER_POOLS)
 
 .PHONY: up
-up: $(assets) build bin/dev ## Start the same in the background; REPLICAS=2 runs two managers, CLUSTER_API=false leaves its CRDs out.
-	@bin/dev up --replicas=$(REPLICAS) --cluster-api=$(CLUSTER_API)
+up: $(assets) build bin/dev ## Start the same in the background; REPLICAS=2 runs two managers, CLUSTER_API=false leaves its CRDs out, IN_CLUSTER_POOLS=true serves the in-cluster provider's pools.
+	@bin/dev up --replicas=$(REPLICAS) --cluster-api=$(CLUSTER_API) --in-cluster-pools=$(IN_CLUSTER_POOLS)
 
 .PHONY: down
 down: bin/dev ## Stop what `make up` started.

@@ -15,7 +15,7 @@ const (
 	//	IPClaim, True: Bound
 	//	IPClaim, False: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed, PoolExhausted
 	//	IPPool, LocalIPPool, True: Ready, Full
-	//	IPPool, LocalIPPool, False: ParentNotReady, PoolExhausted, CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, Terminating
+	//	IPPool, LocalIPPool, False: ParentNotReady, PoolExhausted, CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, ProviderRunning, Terminating
 	//	IPClass, True: Ready, NoPools, ForeignProvisioner
 	//	IPClass, False: NotDefault
 	//	IPAddressClaim, True: AddressAllocated

@@ -12,6 +12,7 @@ import (
 
 	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
 // inClusterPool returns a pool with the spec.
@@ -78,6 +79,7 @@ func TestInClusterPool(t *testing.T) {
 }
 
 func TestInClusterPoolBounds(t *testing.T) {
+	var rows []messages.Row
 	for name, c := range map[string]struct {
 		prefix            int
 		addresses         []string
@@ -85,7 +87,11 @@ func TestInClusterPoolBounds(t *testing.T) {
 		allocatesReserved bool
 		free              string
 		refused           []string
+		excluded          []string
 	}{
+		"all is excluded":                   {prefix: 24, addresses: []string{"10.0.0.1"}, excluded: []string{"10.0.0.0/28"}, refused: []string{"spec.excludedAddresses: Invalid value: 1: excludes all addresses"}},
+		"an excluded address of IPv6":       {prefix: 24, addresses: []string{"10.0.0.1"}, excluded: []string{"::1"}, refused: []string{"spec.excludedAddresses[0]", "is not of the family"}},
+		"a gateway of the other family":     {prefix: 24, addresses: []string{"10.0.0.1"}, gateway: "::1", refused: []string{"spec.gateway", "is not of the family of the addresses, IPv4"}},
 		"prefix 0":                          {prefix: 0, addresses: []string{"10.0.0.1", "192.168.0.1"}, free: "2"},
 		"a point-to-point subnet":           {prefix: 31, addresses: []string{"10.0.0.0/31"}, free: "0"},
 		"... with its edges":                {prefix: 31, addresses: []string{"10.0.0.0/31"}, allocatesReserved: true, free: "2"},
@@ -104,8 +110,9 @@ func TestInClusterPoolBounds(t *testing.T) {
 		"as many blocks as a pool can have": {prefix: 16, addresses: every(1024), allocatesReserved: true, free: "1024"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := provider.InClusterIPPoolSpec{Prefix: c.prefix, Addresses: c.addresses, Gateway: c.gateway, AllocateReservedIPAddresses: c.allocatesReserved}
+			spec := provider.InClusterIPPoolSpec{Prefix: c.prefix, Addresses: c.addresses, Gateway: c.gateway, ExcludedAddresses: c.excluded, AllocateReservedIPAddresses: c.allocatesReserved}
 			pool, errs := Pool(inClusterPool(spec))
+			rows = append(rows, rowsOf("InClusterIPPool", errs...)...)
 			text := ""
 			if len(errs) > 0 {
 				text = errs.ToAggregate().Error()
@@ -126,6 +133,7 @@ func TestInClusterPoolBounds(t *testing.T) {
 			}
 		})
 	}
+	messages.Golden(t, rows)
 }
 
 // every returns n addresses, no two of which are beside each other.

@@ -32,7 +32,7 @@ import (
 // interrupted is the exit code of a command that Ctrl-C ended, as in shells.
 const interrupted = 130
 
-const usage = "usage: dev up|demo [--replicas=N] [--cluster-api=false] | dev down"
+const usage = "usage: dev up|demo [--replicas=N] [--cluster-api=false] [--in-cluster-pools] | dev down"
 
 // place holds the directories of one development cluster.
 type place struct {
@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string) error {
 	var with wanted
 	flags.IntVar(&with.replicas, "replicas", 1, "how many managers run")
 	flags.BoolVar(&with.clusterAPI, "cluster-api", true, "install Cluster API's CRDs")
+	flags.BoolVar(&with.inClusterPools, "in-cluster-pools", false, "serve the pools of Cluster API's in-cluster provider, and install their CRDs")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -104,18 +105,24 @@ func findPlace() (place, error) {
 
 // wanted holds the values of the flags.
 type wanted struct {
-	replicas   int
-	clusterAPI bool
+	replicas       int
+	clusterAPI     bool
+	inClusterPools bool
 }
 
 // args returns the flags with these values.
 func (w wanted) args() []string {
-	return []string{"--replicas=" + strconv.Itoa(w.replicas), "--cluster-api=" + strconv.FormatBool(w.clusterAPI)}
+	return []string{"--replicas=" + strconv.Itoa(w.replicas), "--cluster-api=" + strconv.FormatBool(w.clusterAPI), "--in-cluster-pools=" + strconv.FormatBool(w.inClusterPools)}
 }
 
 // options returns the options of a cluster for people: with all components, and files that stay.
 func (w wanted) options(at place) cluster.Options {
-	return cluster.Options{
+	options := cluster.Options{
 		Dir: at.dir, ControllerManager: true, Managers: w.replicas, Revive: true, ClusterAPICRDs: w.clusterAPI,
 	}
+	if w.inClusterPools {
+		options.Manifests = filepath.Join(at.moduleRoot, "config", "overlays", "in-cluster-pools")
+		options.ManagerArgs = []string{"--in-cluster-pools"}
+	}
+	return options
 }

@@ -152,7 +152,7 @@ func (c *Controller) setReady(s *scope, current readyReason, exhausted bool, set
 	case s.pool.Paused:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonPaused, pausedBy(s.obj))
 	case c.isServedByProvider(s):
-		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonProviderRunning, "the in-cluster provider runs, and hands out the addresses: scale it down to have Cadastre do it")
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonProviderRunning, "the in-cluster provider hands out the addresses of the pool, as it renews its lease: have it scaled down, and Cadastre does")
 	case exhausted && s.pool.LargestBlock() == ipam.NoLength:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonFull, "all addresses of the pool are withheld: change its ranges or reserved")
 	case exhausted: // it is ready nevertheless: waiting claims get the released blocks
