@@ -47,7 +47,7 @@ var internalTexts = map[string]string{
 	"set it, to locate the block":                        "of an IPAllocation that cannot be read: in the log",
 	"is not of the family of …: remove it":               "of an IPAllocation that cannot be read: in the log",
 	"overlaps another block of the record: remove it":    "of an IPAllocation that cannot be read: in the log",
-	"set it to the namespace of the ":                     "of an IPAllocation that cannot be read: in the log",
+	"set it to the namespace of the ":                    "of an IPAllocation that cannot be read: in the log",
 	"the address is not in the cache yet":                "reconciled again",
 	"the allocation is not in the view yet":              "reconciled again",
 	"too many unclaimed allocations":                     "UnclaimedError names the namespace",

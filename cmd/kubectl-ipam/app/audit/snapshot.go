@@ -156,6 +156,9 @@ func (s *Snapshot) keepRecord(obj *v1alpha1.IPAllocation) {
 		s.Unreadable = append(s.Unreadable, Unreadable{Name: nameOf(obj), UID: string(obj.UID), Err: err})
 		return
 	}
+	if record.Pool.Kind.IsInCluster() || ipam.PoolKind(record.Holder.Kind).IsInCluster() {
+		return // the pools of the in-cluster provider, and their claims, are not read
+	}
 	s.Records = append(s.Records, Record{Record: record, Written: written(&obj.ObjectMeta)})
 }
 

@@ -99,7 +99,7 @@ func TestPoolIsImportedBesideRangesThatAnotherOccupies(t *testing.T) {
 
 func TestAdditionalBlockOfRecordIsInTheWay(t *testing.T) {
 	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{
-		CIDR: "10.0.0.10/31", AdditionalCIDRs: []string{"10.0.0.12/30"}, PoolRef: &v1alpha1.PoolReference{Name: "p"},
+		CIDR: "10.0.0.10/31", AdditionalCIDRs: []string{"10.0.0.12/30"}, PoolRef: &v1alpha1.RecordPoolReference{Name: "p"},
 	}}
 	for cidr, want := range map[string]bool{"10.0.0.10/32": true, "10.0.0.13/32": true, "10.0.0.16/32": false} {
 		if got := isInTheWay(record, build.Claim("team", "c").Pool("p").CIDR(cidr).Obj()); got != want {
