@@ -5,7 +5,7 @@ TEST_TIMEOUT ?= 15m
 SIDE_BY_SIDE ?= 4
 
 # The packages of `make test-others`: they need other programs than a control plane, or measure.
-others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|install|migrate|oncall|plugin|tracing|ui|uibrowser))$$
+others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|incluster|install|migrate|oncall|plugin|tracing|ui|uibrowser))$$
 # The longest suites begin first.
 longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
 # The packages that are tested with the race detector, which needs a C compiler.
@@ -52,13 +52,19 @@ test-all: test test-others test-large ## Run all tests, then those at full size 
 
 # Suites whose full size takes more than a quarter of an hour, and the contract, which
 # `make test-others` runs at full size.
-at_length := e2e/(contract|migrate)|perf/plugin
+at_length := e2e/(contract|incluster|migrate)|perf/plugin
 
 # Import 2,500 addresses from Metal3's provider and 1,000 from a CSV file, and kill the import at
 # every write: about half an hour.
 .PHONY: import-at-length
 import-at-length: $(assets) build capi bin/providers/metal3
 	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/migrate
+
+# Have the in-cluster provider and Cadastre serve 1,000 addresses in turn, ten times each with kills, and
+# compare their rates: about half an hour.
+.PHONY: move-at-length
+move-at-length: $(assets) build bin/test-manager capi bin/providers/in-cluster
+	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/incluster
 
 RUNS ?=
 BUSY ?= 4
