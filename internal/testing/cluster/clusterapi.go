@@ -283,6 +283,11 @@ func (c *Cluster) NewInCluster() (*Process, error) {
 	return c.newController("in-cluster", filepath.Join("providers", "in-cluster"), "providers", "--webhook-port=0", "--metrics-bind-address=0")
 }
 
+// InstallProxmox installs the CRDs of the provider for Proxmox, from its module.
+func (c *Cluster) InstallProxmox(ctx context.Context) error {
+	return c.installModule(ctx, "proxmox", "github.com/ionos-cloud/cluster-api-provider-proxmox", "config/crd/bases")
+}
+
 // InstallCertManager installs the CRDs of cert-manager, from its module.
 func (c *Cluster) InstallCertManager(ctx context.Context) error {
 	return c.installModule(ctx, "certmanager", "github.com/cert-manager/cert-manager", "deploy/crds")

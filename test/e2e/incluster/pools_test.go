@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,6 +96,7 @@ func TestInClusterPools(t *testing.T) {
 		suite.Step[*world]{Name: "a pool in use is protected", Run: (*world).isProtected},
 		suite.Step[*world]{Name: "pools share what is free", Run: (*world).sharesAddresses},
 		suite.Step[*world]{Name: "a pool of many blocks has several records", Run: (*world).hasSeveralRecords},
+		suite.Step[*world]{Name: "the provider for Proxmox accepts the pools", Run: (*world).isAcceptedByProxmox},
 		suite.Step[*world]{Name: "invalid pools are refused", Run: (*world).refusesInvalid},
 	)
 }
@@ -214,6 +216,27 @@ func (w *world) hasSeveralRecords() {
 	w.Await("one own record is left", func(ctx context.Context) bool { return len(w.ownRecords(ctx, "many")) == 1 })
 	w.Deleted(many)
 	w.Gone(many)
+}
+
+// isAcceptedByProxmox makes a machine of the provider for Proxmox, whose rules accept no other kinds of pools.
+func (w *world) isAcceptedByProxmox() {
+	suite.Must(w, w.InstallProxmox(w.Context()))
+	vms := pool("vms", 24, "10.4.0.10-10.4.0.20")
+	w.Created(vms)
+	w.counted(vms, "11", "11", "0")
+	machine := func(group, kind string) *unstructured.Unstructured {
+		ref := map[string]any{"apiGroup": group, "kind": kind, "name": "vms"}
+		network := map[string]any{"default": map[string]any{"bridge": "vmbr0", "model": "virtio", "ipv4PoolRef": ref}}
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "ProxmoxMachine",
+			"metadata": map[string]any{"namespace": "site", "name": "vm"},
+			"spec":     map[string]any{"sourceNode": "pve", "templateID": int64(100), "network": network},
+		}}
+	}
+	refused(w.TB.(*testing.T), w.Create(w.Context(), machine(v1alpha1.GroupVersion.Group, "IPPool")), "allows only IPAM apiGroup")
+	w.Created(machine(incluster.GroupVersion.Group, string(vms.PoolKind())))
+	w.Deleted(vms)
+	w.Gone(vms)
 }
 
 func (w *world) refusesInvalid() {
