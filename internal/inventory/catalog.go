@@ -250,7 +250,7 @@ type Change struct {
 	// Pool, with its labels; zero if a class changed.
 	Pool   ipam.PoolKey
 	Labels map[string]string
-	// Unpaused reports whether the pool was paused before.
+	// Unpaused reports whether the pool may have been paused before.
 	Unpaused bool
 	// Classes concerned: the class itself, or the classes that the pool backs or backed.
 	Classes []string

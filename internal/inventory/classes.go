@@ -114,6 +114,21 @@ func (c *Catalog) clusterPauses(pool ipam.Pool) string {
 	return "there is no Cluster " + cluster + ", to which it belongs: create it, or take the label " + v1alpha1.LabelCluster + " off"
 }
 
+// NotifyInCluster notifies the listeners of a change of all pools of the in-cluster provider's kinds:
+// that provider has started or stopped.
+func (c *Catalog) NotifyInCluster() {
+	c.applyChange(func() (changes []Change) {
+		for _, pools := range c.pools {
+			for _, pool := range pools {
+				if pool.Key.Kind.IsInCluster() {
+					changes = append(changes, Change{Pool: pool.Key, Labels: pool.Labels, Unpaused: true})
+				}
+			}
+		}
+		return changes
+	})
+}
+
 // splitReady returns the pools that can hand out blocks, and the reasons why the others cannot.
 func (c *Catalog) splitReady(pools []ipam.Pool) (ready []ipam.Pool, unready []ipam.PoolResult) {
 	for _, pool := range pools {

@@ -34,6 +34,8 @@ type provider struct {
 	namespace string
 	clock     clock.WithTicker
 	log       logr.Logger
+	// changed is called after each change of the state.
+	changed func()
 
 	mu    sync.Mutex
 	state providerState
@@ -53,8 +55,8 @@ const (
 	providerAbsent  providerState = "absent"
 )
 
-func newProvider(reader client.Reader, namespace string, c clock.WithTicker, log logr.Logger) *provider {
-	return &provider{reader: reader, namespace: namespace, clock: c, log: log, state: providerUnknown}
+func newProvider(reader client.Reader, namespace string, c clock.WithTicker, changed func(), log logr.Logger) *provider {
+	return &provider{reader: reader, namespace: namespace, clock: c, changed: changed, log: log, state: providerUnknown}
 }
 
 // isRunning reports whether the in-cluster provider serves its pools, as far as is known.
@@ -83,7 +85,7 @@ func (p *provider) run(ctx context.Context) {
 	}
 }
 
-// look updates the state. After an error the state stays.
+// look updates the state; only one goroutine calls it. After an error the state stays.
 func (p *provider) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, providerInterval)
 	defer cancel()
@@ -92,12 +94,13 @@ func (p *provider) look(ctx context.Context) {
 		p.log.V(1).Info("Could not look for the in-cluster provider", "error", err.Error())
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if state == p.state {
+	if state == p.current() {
 		return
 	}
+	p.mu.Lock()
 	p.state = state
+	p.mu.Unlock()
+	p.changed()
 	switch state {
 	case providerLeading:
 		p.log.Info("The in-cluster provider runs: its pools get no new addresses from Cadastre until it is scaled down", "lease", providerLease, "namespace", p.namespace)

@@ -29,7 +29,8 @@ func TestProviderState(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	p := newProvider(store, "capi", clock, logr.Discard())
+	changes := 0
+	p := newProvider(store, "capi", clock, func() { changes++ }, logr.Discard())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: providerLease}}
 	renew := func(holder string) {
 		t.Helper()
@@ -73,9 +74,13 @@ func TestProviderState(t *testing.T) {
 		{"another process has it", func() { renew("b") }, providerLeading, true},
 		{"that gives it up", func() { renew("") }, providerServing, false},
 	} {
+		before, changesBefore := p.current(), changes
 		step.do()
 		if p.look(t.Context()); p.current() != step.want || p.isRunning() != step.running {
 			t.Fatalf("%s: the state is %s, running %t; want %s, %t", step.name, p.current(), p.isRunning(), step.want, step.running)
+		}
+		if (before != step.want) != (changes == changesBefore+1) {
+			t.Fatalf("%s: %d changes are notified", step.name, changes-changesBefore)
 		}
 	}
 }

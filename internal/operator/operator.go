@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	op.manager, op.guard, op.records = mgr, guard, informers.records
 	if o.InClusterPools {
-		op.provider = newProvider(conn.client, o.InClusterNamespace, clock.RealClock{}, o.Log.WithName("in-cluster-provider"))
+		op.provider = newProvider(conn.client, o.InClusterNamespace, clock.RealClock{}, op.catalog.NotifyInCluster, o.Log.WithName("in-cluster-provider"))
 	}
 	defer runUntilStopped(op.history.Run)()
 	defer op.allocator.Close()

@@ -178,15 +178,11 @@ func requeueIfNotSeen(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// providerRetry is the time after which a claim is tried again that the in-cluster provider serves.
-const providerRetry = 5 * time.Second
-
 // serve ensures that the claim has its address, and writes the result into its status.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
 	recordErr := c.recordExisting(ctx, s)
 	if isInCluster(s.claim.Spec.PoolRef) && c.IsProviderRunning != nil && c.IsProviderRunning() {
-		s.retry = providerRetry
-		return c.retry(s, recordErr)
+		return c.retry(s, recordErr) // the claims of a pool are reconciled when that changes
 	}
 	if halt := c.haltOf(s); halt != nil {
 		return errors.Join(c.reportHalt(ctx, s, halt), c.retry(s, recordErr))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,6 +97,7 @@ func TestInClusterPools(t *testing.T) {
 		suite.Step[*world]{Name: "a pool in use is protected", Run: (*world).isProtected},
 		suite.Step[*world]{Name: "pools share what is free", Run: (*world).sharesAddresses},
 		suite.Step[*world]{Name: "a pool of many blocks has several records", Run: (*world).hasSeveralRecords},
+		suite.Step[*world]{Name: "no address is handed out while the provider renews its lease", Run: (*world).heedsLease},
 		suite.Step[*world]{Name: "the provider for Proxmox accepts the pools", Run: (*world).isAcceptedByProxmox},
 		suite.Step[*world]{Name: "invalid pools are refused", Run: (*world).refusesInvalid},
 	)
@@ -216,6 +218,36 @@ func (w *world) hasSeveralRecords() {
 	w.Await("one own record is left", func(ctx context.Context) bool { return len(w.ownRecords(ctx, "many")) == 1 })
 	w.Deleted(many)
 	w.Gone(many)
+}
+
+// heedsLease plays the provider that elects a leader: it cannot run outside of a cluster.
+func (w *world) heedsLease() {
+	w.Namespace("capi-ipam-in-cluster-system")
+	leased := pool("leased", 24, "10.5.0.10-10.5.0.20")
+	earlier := claim("earlier", "leased")
+	w.Created(leased, earlier)
+	w.Served(earlier)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capi-ipam-in-cluster-system", Name: "7bb7acb4.ipam.cluster.x-k8s.io"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("provider"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro())},
+	}
+	w.Created(lease)
+	w.says(leased, v1alpha1.ConditionReady, v1alpha1.ReasonProviderRunning, "the in-cluster provider hands out")
+	next := claim("next-leased", "leased")
+	w.Created(next)
+	w.Deleted(earlier)
+	w.Gone(earlier) // releases go on
+	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(next), next))
+	if next.Status.AddressRef.Name != "" || len(next.Status.Conditions) > 0 {
+		w.Errorf("beside the provider the claim has the status %+v", next.Status)
+	}
+	w.Deleted(lease)
+	w.Served(next)
+	w.says(leased, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
+	w.Deleted(next)
+	w.Gone(next)
+	w.Deleted(leased)
+	w.Gone(leased)
 }
 
 // isAcceptedByProxmox makes a machine of the provider for Proxmox, whose rules accept no other kinds of pools.
