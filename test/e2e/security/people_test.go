@@ -110,6 +110,7 @@ func TestChecksByWebhookAloneFailClosed(t *testing.T) {
 		"create.cluster.ipam.cadastre.dev": "Fail", "create-by-namespace.cluster.ipam.cadastre.dev": "Fail", "update.cluster.ipam.cadastre.dev": "Ignore",
 		"delete.ippool.ipam.cadastre.dev": "Ignore", "delete.localippool.ipam.cadastre.dev": "Ignore",
 		"delete.ipclass.ipam.cadastre.dev": "Ignore", "delete.ipallocation.ipam.cadastre.dev": "Fail",
+		"inclusterippool.ipam.cadastre.dev": "Ignore", "globalinclusterippool.ipam.cadastre.dev": "Ignore",
 	}
 	got := map[string]string{}
 	note := func(prefix, name string, policy *admissionregistrationv1.FailurePolicyType) {
