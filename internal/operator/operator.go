@@ -232,6 +232,7 @@ func (op *operator) run(ctx context.Context) error {
 	defer runUntilStopped(op.notifyReady)()
 	defer runUntilStopped(op.measures.policies.run)()
 	if op.provider != nil {
+		op.provider.look(ctx) // before a pool is reconciled, whose condition would change twice
 		defer runUntilStopped(op.provider.run)()
 	}
 	defer runUntilStopped(func(ctx context.Context) { op.measures.countClaims(ctx, op.manager.GetCache()) })()

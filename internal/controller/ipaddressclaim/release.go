@@ -124,11 +124,11 @@ func (c *Controller) checkOwner(ctx context.Context, s *scope) error {
 }
 
 // hasFormerAddress reports whether the IPAddress was made for another claim of the name, which is
-// gone: it has our finalizer, and is from another pool than the claim names, whose spec cannot be
-// changed. A leader that was paused can send it long after its claim was released, and no other
+// gone: it is of a pool that is served, has the finalizer, and is from another pool than the claim
+// names, whose spec cannot be changed. A leader that was paused can send it long after its claim was released, and no other
 // code would delete it.
 func (s *scope) hasFormerAddress() bool {
-	return s.address != nil && s.address.Spec.PoolRef != s.claim.Spec.PoolRef &&
+	return s.address != nil && s.address.Spec.PoolRef != s.claim.Spec.PoolRef && s.isOurs(s.address.Spec.PoolRef) &&
 		controllerutil.ContainsFinalizer(s.address, convert.ProtectFinalizer(s.address.Spec.PoolRef.APIGroup))
 }
 
@@ -199,7 +199,8 @@ func holds(ctx context.Context, reader client.Reader, record ipam.Record) (bool,
 	if kubeutil.IgnoreNotFound(err) != nil {
 		return false, err
 	}
-	inUse := err == nil && isAnyTarget(address.Spec.PoolRef)
+	ref := address.Spec.PoolRef
+	inUse := err == nil && isAnyTarget(ref) && isInCluster(ref) == record.Pool.Kind.IsInCluster()
 	if inUse && !hasAddressOf(address, record) {
 		return false, nil
 	}

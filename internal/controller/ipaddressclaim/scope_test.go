@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -118,6 +119,20 @@ func TestForeignFinalizerMarksAddressInUse(t *testing.T) {
 	} {
 		if got := isInUse(build.AddressClaim("team", "a").Finalizer(finalizer).Obj()); got != want {
 			t.Errorf("%s: in use is %t, want %t", finalizer, got, want)
+		}
+	}
+}
+
+// TestFormerAddressOfOtherProviderIsKept covers an IPAddress of a claim that was made again for another
+// pool: only an IPAddress of a pool that is served is deleted.
+func TestFormerAddressOfOtherProviderIsKept(t *testing.T) {
+	claim := build.AddressClaim("team", "a").Pool("p").Obj()
+	address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"ipam.cluster.x-k8s.io/ProtectAddress"}}}
+	address.Spec.PoolRef = ipamv1.IPPoolReference{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "p"}
+	for _, isServed := range []bool{false, true} {
+		s := &scope{targets: convert.Targets{InCluster: isServed}, claim: claim, address: address}
+		if got := s.hasFormerAddress(); got != isServed {
+			t.Errorf("in-cluster pools are served %t: the IPAddress is deleted %t", isServed, got)
 		}
 	}
 }
