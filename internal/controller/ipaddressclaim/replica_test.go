@@ -105,19 +105,19 @@ func TestRecordIsHeldByAddressOrClaim(t *testing.T) {
 		changes []change
 		want    bool
 	}{
-		"served":                      {nil, true},
-		"the address is another":      {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "10.0.0.9" }}, false},
-		"the address is no address":   {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "x" }}, false},
-		"an address without claim":    {[]change{noClaim}, true},
-		"a claim without address":     {[]change{noAddress, noStatus}, true},
-		"neither":                     {[]change{noAddress, noClaim}, false},
-		"of an earlier claim":         {[]change{noAddress, earlier}, false},
-		"made before the claim":       {[]change{noAddress, unstamped}, true},
-		"another provider's address":  {[]change{noClaim, func(s *scope, _ *ipam.Record) { s.address.Spec.PoolRef.APIGroup = "other" }}, false},
+		"served":                     {nil, true},
+		"the address is another":     {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "10.0.0.9" }}, false},
+		"the address is no address":  {[]change{func(s *scope, _ *ipam.Record) { s.address.Spec.Address = "x" }}, false},
+		"an address without claim":   {[]change{noClaim}, true},
+		"a claim without address":    {[]change{noAddress, noStatus}, true},
+		"neither":                    {[]change{noAddress, noClaim}, false},
+		"of an earlier claim":        {[]change{noAddress, earlier}, false},
+		"made before the claim":      {[]change{noAddress, unstamped}, true},
+		"another provider's address": {[]change{noClaim, func(s *scope, _ *ipam.Record) { s.address.Spec.PoolRef.APIGroup = "other" }}, false},
 		"an address of the in-cluster provider, of the name of another claim": {[]change{func(s *scope, _ *ipam.Record) {
 			s.address.Spec.PoolRef, s.address.Spec.Address = ipamv1.IPPoolReference{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "p"}, "10.0.0.9"
 		}}, true},
-		"deleted by hand, and in use": {[]change{terminating}, true},
+		"deleted by hand, and in use":                             {[]change{terminating}, true},
 		"deleted by hand, without its address, but with a status": {[]change{terminating, noAddress}, true},
 		"half released, to a claim that has no address":           {[]change{terminating, noAddress, noStatus}, false},
 		"half released, to a claim without a status":              {[]change{terminating, noStatus}, false},
