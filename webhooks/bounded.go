@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
 
@@ -191,9 +192,10 @@ func withoutUnread(text []byte, creates bool) []byte {
 	return read
 }
 
-// appendOurs appends the value of a label or an annotation of our group; it returns nil for others.
+// appendOurs appends the value of a label or an annotation of our group, or of one that a handler reads
+// of the in-cluster provider; it returns nil for others.
 func appendOurs(to []byte, name string, value []byte) []byte {
-	if !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
+	if !strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") && name != incluster.AnnotationSkipDeleteCheck {
 		return nil
 	}
 	return append(to, value...)

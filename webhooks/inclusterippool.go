@@ -12,6 +12,7 @@ import (
 	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 // Unless the operator serves these kinds, another provider does, whose pools are admitted as they are.
@@ -65,7 +66,8 @@ func (s *services) updateInCluster(before, after incluster.Pool) error {
 	if len(errs) > 0 {
 		return nil
 	}
-	removed := convert.Without(former.CIDR, slices.Collect(former.Occupied.All()), slices.Collect(pool.Occupied.All()))
+	handedOut := func(p ipam.Pool) []space.Range { return convert.Outside(p.CIDR, slices.Collect(p.Withheld.All())) }
+	removed := convert.Without(former.CIDR, handedOut(former), handedOut(pool))
 	lost := s.Ledger.RecordsIn(pool.Key, ipam.BlocksOf(removed), maxOccupants)
 	if len(lost) == 0 {
 		return nil

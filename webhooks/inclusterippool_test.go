@@ -28,9 +28,10 @@ func TestInClusterPoolKeepsUsedAddresses(t *testing.T) {
 	r := replica.WithRecords(t, replica.Options{}, held("a", "10.0.0.7/32"), held("former", "10.0.0.99/32"))
 	t.Cleanup(r.Allocator.Close)
 	s := &services{Options: Options{Ledger: r.Ledger}}
+	gateway := ""
 	pool := func(addresses ...string) *incluster.InClusterIPPool {
 		return &incluster.InClusterIPPool{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}, Spec: provider.InClusterIPPoolSpec{Addresses: addresses, Prefix: 24},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}, Spec: provider.InClusterIPPoolSpec{Addresses: addresses, Prefix: 24, Gateway: gateway},
 		}
 	}
 	var rows []messages.Row
@@ -54,6 +55,11 @@ func TestInClusterPoolKeepsUsedAddresses(t *testing.T) {
 	}
 	if err := s.updateInCluster(pool("x"), pool("10.0.0.8")); err != nil {
 		t.Errorf("a pool that cannot be read cannot be corrected: %v", err)
+	}
+	before := pool("10.0.0.1-10.0.0.20")
+	gateway = "10.0.0.7"
+	if err := s.updateInCluster(before, pool("10.0.0.1-10.0.0.20")); err == nil || !strings.Contains(err.Error(), "10.0.0.7 of IPAddressClaim team/a") {
+		t.Errorf("a used address becomes the gateway: %v", err)
 	}
 	messages.Golden(t, rows)
 }

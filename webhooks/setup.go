@@ -30,6 +30,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/history"
@@ -80,7 +81,11 @@ func Setup(mgr manager.Manager, o Options) {
 		mgr.GetWebhookServer().Register(pathOf("mutate", kind), hook)
 	}
 	for kind, handler := range shared.validators(scheme) {
-		mgr.GetWebhookServer().Register(pathOf("validate", kind), requests.wrap(handler))
+		hook := requests.wrap(handler)
+		if ipam.PoolKind(kind).IsInCluster() && !o.Targets.InCluster { // another provider's, which bounds them itself
+			hook = &admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") })}
+		}
+		mgr.GetWebhookServer().Register(pathOf("validate", kind), hook)
 	}
 }
 

@@ -36,7 +36,7 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 		return ipam.Record{}, err
 	}
 	block := order.Terms.Block
-	if knownPool, ok := a.Catalog.Pool(pool); ok && knownPool.CIDR.IsValid() && !knownPool.Has(block) {
+	if knownPool, ok := a.Catalog.Pool(pool); ok && knownPool.CIDR.IsValid() && !mayExistIn(knownPool, block) {
 		return ipam.Record{}, &ipam.PolicyError{Field: order.blockField(), Value: block, Remedy: fmt.Sprintf("lies outside %s, which is %s: correct it, or name another pool", pool, knownPool.Extent())}
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
@@ -48,6 +48,13 @@ func (a *Allocator) RecordExisting(ctx context.Context, order Order, pool ipam.P
 	}
 	record, err = a.recordHold(ctx, hold, order)
 	return record, a.awaitExisting(ctx, order, []ipam.PoolKey{pool}, err)
+}
+
+// mayExistIn reports whether a block that is in use can be recorded in a pool. The addresses of a pool of
+// the in-cluster provider can lie outside of what the pool occupies, in its subnet: they are confirmed
+// once an edit includes them.
+func mayExistIn(pool ipam.Pool, block netip.Prefix) bool {
+	return pool.Has(block) || pool.Key.Kind.IsInCluster() && ipam.Covers(pool.CIDR, block)
 }
 
 // askInUse returns the request for a block that the holder has already. Limits hold for IPAddresses

@@ -132,7 +132,7 @@ func (c *Catalog) poolsOf(objects *namedObjects) ([]ipam.Pool, error) {
 		}
 		return []ipam.Pool{pool}, nil
 	case req.Selects != nil:
-		pools := slices.DeleteFunc(c.PoolsWhere(req.Namespace(), req.Selects), func(p ipam.Pool) bool { return !req.MayName(p) })
+		pools := slices.DeleteFunc(c.PoolsWhere(req.Namespace(), req.Selects), func(p ipam.Pool) bool { return !req.MayName(p) || p.Key.Kind.IsInCluster() })
 		if len(pools) == 0 {
 			return nil, missingError(v1alpha1.ReasonPoolNotFound, "spec.poolSelector selects no pool that this namespace may use: label one, or change the selector")
 		}

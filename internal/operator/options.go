@@ -182,6 +182,9 @@ func (o *Options) Validate() error {
 	if o.InClusterPools && !o.isEnabled(PoolRanges) {
 		return fmt.Errorf("--in-cluster-pools needs pools that occupy their ranges: set --feature-gates=%s=true, too, when no replica of an older version is left", PoolRanges)
 	}
+	if o.InClusterPools && (o.WatchNamespace != "" || o.WatchFilter != "") {
+		return errors.New("--in-cluster-pools is for all namespaces and labels, as IPAddresses that are not reconciled would be handed out again: leave out --namespace and --watch-filter")
+	}
 	return errors.Join(o.History.validate(), o.validateTracing())
 }
 

@@ -178,11 +178,17 @@ func requeueIfNotSeen(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
+// providerRetry is the time after which a claim is tried again that the in-cluster provider is to serve.
+const providerRetry = 5 * time.Second
+
 // serve ensures that the claim has its address, and writes the result into its status.
 func (c *Controller) serve(ctx context.Context, s *scope) error {
 	recordErr := c.recordExisting(ctx, s)
 	if isInCluster(s.claim.Spec.PoolRef) && c.IsProviderRunning != nil && c.IsProviderRunning() {
-		return c.retry(s, recordErr) // the claims of a pool are reconciled when that changes
+		if s.address == nil {
+			s.retry = providerRetry // its pool may not be known yet
+		}
+		return c.retry(s, recordErr)
 	}
 	if halt := c.haltOf(s); halt != nil {
 		return errors.Join(c.reportHalt(ctx, s, halt), c.retry(s, recordErr))

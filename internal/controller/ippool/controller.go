@@ -117,10 +117,15 @@ func shortestDelay(delays ...time.Duration) time.Duration {
 // secureOrRelease records the pool's CIDR, or removes the finalizer of a pool that is being
 // deleted.
 func (c *Controller) secureOrRelease(ctx context.Context, s *scope) error {
-	if err := c.read(s); err != nil {
+	err := c.read(s)
+	switch isInCluster := s.pool.Key.Kind.IsInCluster(); {
+	case isInCluster && s.pool.Terminating && c.isServedByProvider(s):
+		return nil
+	case isInCluster && s.pool.Terminating: // the provider stores pools that cannot be read here
+		return c.removeFinalizer(ctx, s)
+	case err != nil:
 		return err
-	}
-	if s.pool.Terminating {
+	case s.pool.Terminating:
 		return c.removeFinalizer(ctx, s)
 	}
 	return c.secure(ctx, s)

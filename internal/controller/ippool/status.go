@@ -89,6 +89,9 @@ func (c *Controller) count(s *scope) bool {
 	status := s.obj.PoolStatus()
 	status.FormerGateways = c.formerGateways(s.pool.Key)
 	capacity, ok := c.Ledger.Capacity(s.pool.Key)
+	if c.isServedByProvider(s) {
+		return ok && capacity.LargestFree == ipam.NoLength // the provider writes the counts
+	}
 	if !ok {
 		status.Capacity, status.Allocations, status.UtilizationPercent, status.LargestFreePrefix = nil, 0, 0, ""
 		return false

@@ -95,6 +95,7 @@ func TestInClusterPools(t *testing.T) {
 	suite.Steps(t, func(t *testing.T) *world { return &world{w.For(t)} },
 		suite.Step[*world]{Name: "addresses are handed out as the provider does", Run: (*world).handedOut},
 		suite.Step[*world]{Name: "a pool in use is protected", Run: (*world).isProtected},
+		suite.Step[*world]{Name: "an address that exists outside of the pool is not handed out again", Run: (*world).keepsOutOfRange},
 		suite.Step[*world]{Name: "pools share what is free", Run: (*world).sharesAddresses},
 		suite.Step[*world]{Name: "a pool of many blocks has several records", Run: (*world).hasSeveralRecords},
 		suite.Step[*world]{Name: "no address is handed out while the provider renews its lease", Run: (*world).heedsLease},
@@ -108,6 +109,13 @@ func (w *world) handedOut() {
 	machines.Spec.Gateway, machines.Spec.ExcludedAddresses = "10.0.0.1", []string{"10.0.0.11"}
 	w.Created(machines)
 	w.counted(machines, "4", "4", "0")
+	selecting := build.Claim("site", "selecting").Obj()
+	selecting.Spec.PoolSelector = &v1alpha1.PoolSelector{MatchExpressions: []v1alpha1.PoolSelectorExpression{{Key: "zone", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	w.Created(selecting)
+	if selecting.Status.Phase == v1alpha1.ClaimBound {
+		w.Errorf("an IPClaim has %s of a pool of the in-cluster provider", selecting.Status.AllocatedCIDR)
+	}
+	w.Deleted(selecting)
 	first := claim("first", "machines")
 	w.Created(first)
 	w.Served(first)
@@ -166,11 +174,48 @@ func (w *world) isProtected() {
 	}
 	// Two records at most, in the end one, are what the pool has.
 	w.Await("what the pool had before is released", func(ctx context.Context) bool { return len(w.ownRecords(ctx, "used")) == 1 })
+	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(used), used))
+	moved := used.DeepCopy()
+	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, incluster.AnnotationSkipDeleteCheck, "")
+	suite.Must(w, w.Patch(w.Context(), moved, client.MergeFrom(used)))
+	w.Deleted(moved)
+	w.says(used, v1alpha1.ConditionReady, v1alpha1.ReasonTerminating, "")
 	w.Deleted(held, next)
-	w.Gone(held, next)
-	w.Deleted(used)
-	w.Gone(used)
+	w.Gone(held, next, used)
 	w.Await("the pool's own record is released", func(ctx context.Context) bool { return len(w.ownRecords(ctx, "used")) == 0 })
+}
+
+// keepsOutOfRange makes an IPAddress outside of its pool, as the provider leaves it after an edit that its
+// webhook has missed.
+func (w *world) keepsOutOfRange() {
+	small := pool("small", 24, "10.6.0.10-10.6.0.20")
+	w.Created(small)
+	w.counted(small, "11", "11", "0")
+	outside := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "site", Name: "outside", Finalizers: []string{incluster.FinalizerProtect}}}
+	outside.Spec = ipamv1.IPAddressSpec{
+		Address: "10.6.0.21", Prefix: new(int32(24)), ClaimRef: ipamv1.IPAddressClaimReference{Name: "outside"},
+		PoolRef: claim("outside", "small").Spec.PoolRef,
+	}
+	of := claim("outside", "small")
+	w.Created(outside, of)
+	w.counted(small, "11", "11", "1")
+	before := small.DeepCopy()
+	small.Spec.Addresses = []string{"10.6.0.20-10.6.0.22"}
+	suite.Must(w, w.Patch(w.Context(), small, client.MergeFrom(before)))
+	w.Served(of)
+	w.counted(small, "3", "2", "1")
+	first, second := claim("beside", "small"), claim("beside-2", "small")
+	w.Created(first, second)
+	w.Served(first, second)
+	for _, name := range []string{"beside", "beside-2"} {
+		if got := w.address(name).Spec.Address; got == "10.6.0.21" {
+			w.Errorf("%s has the address of the other claim", name)
+		}
+	}
+	w.Deleted(of, first, second)
+	w.Gone(of, first, second)
+	w.Deleted(small)
+	w.Gone(small)
 }
 
 // ownRecords returns the own records of a pool.
