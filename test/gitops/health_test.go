@@ -209,7 +209,7 @@ func TestHealthScriptCoversEveryReason(t *testing.T) {
 		v1alpha1.ReasonPolicyViolation: degraded, v1alpha1.ReasonCannotFit: degraded, v1alpha1.ReasonForeignProvisioner: progressing,
 		v1alpha1.ReasonConflict: degraded, v1alpha1.ReasonLimitReached: degraded, v1alpha1.ReasonRecordRefused: degraded,
 		v1alpha1.ReasonTooManyWaiting: degraded, v1alpha1.ReasonNotServed: degraded, v1alpha1.ReasonParentNotReady: progressing,
-		v1alpha1.ReasonInvalid: degraded, v1alpha1.ReasonPaused: suspended, v1alpha1.ReasonTerminating: progressing,
+		v1alpha1.ReasonInvalid: degraded, v1alpha1.ReasonPaused: suspended, v1alpha1.ReasonTerminating: progressing, v1alpha1.ReasonProviderRunning: progressing,
 		v1alpha1.ReasonClusterNotFound: progressing, v1alpha1.ReasonNotDefault: degraded,
 	}
 	for _, reason := range reasonsOfTheAPI(t) {
