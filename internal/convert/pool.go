@@ -23,10 +23,12 @@ func PoolKey(namespace string, ref v1alpha1.PoolReference) ipam.PoolKey {
 
 // NewPool returns an empty pool of a kind; an IPPool if the kind is empty.
 func NewPool(kind ipam.PoolKind) v1alpha1.Pool {
-	switch {
-	case kind.IsInCluster():
-		return incluster.NewPool(v1alpha1.PoolKind(kind))
-	case kind == ipam.PoolKindLocalIPPool:
+	switch kind {
+	case ipam.PoolKindInClusterIPPool:
+		return &incluster.InClusterIPPool{}
+	case ipam.PoolKindGlobalInClusterIPPool:
+		return &incluster.GlobalInClusterIPPool{}
+	case ipam.PoolKindLocalIPPool:
 		return &v1alpha1.LocalIPPool{}
 	}
 	return &v1alpha1.IPPool{}

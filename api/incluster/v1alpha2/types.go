@@ -142,14 +142,3 @@ func specOf(p Pool) *v1alpha1.PoolSpec {
 		},
 	}
 }
-
-// NewPool returns an empty pool of a kind, or nil if the kind is another one.
-func NewPool(kind v1alpha1.PoolKind) v1alpha1.Pool {
-	switch kind {
-	case v1alpha1.PoolKindInClusterIPPool:
-		return &InClusterIPPool{}
-	case v1alpha1.PoolKindGlobalInClusterIPPool:
-		return &GlobalInClusterIPPool{}
-	}
-	return nil
-}

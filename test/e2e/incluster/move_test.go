@@ -26,6 +26,21 @@ type site struct {
 	random   *rand.Rand
 }
 
+// startSite starts the provider, with a pool, and two managers with some arguments that serve none of its
+// pools.
+func startSite(t *testing.T, seed uint64, args ...string) *site {
+	w := &world{suite.Start(t, cluster.Options{ClusterAPI: true, ControllerManager: true, Managers: 2, ManagerArgs: args})}
+	w.Patience = 5 * time.Minute
+	w.Namespace("site")
+	suite.Must(w, w.InstallInCluster(t.Context()))
+	provider, err := w.NewInCluster()
+	suite.Must(w, err)
+	t.Cleanup(func() { suite.Must(t, provider.Kill()) })
+	suite.Must(w, provider.Start(t.Context()))
+	w.Created(pool("machines", 16, "10.0.1.0-10.0.40.255"))
+	return &site{world: w, provider: provider, random: rand.New(rand.NewPCG(seed, 0))}
+}
+
 // toCadastre stops the provider, sometimes in the middle of its work, and has Cadastre serve its pools.
 func (s *site) toCadastre() {
 	s.Helper()
@@ -149,17 +164,7 @@ func TestMoveOver(t *testing.T) {
 	seed := suite.Seed(t, "SEED", 1)
 	n, rounds := suite.Sized(1000, 100), suite.Sized(10, 2)
 	t.Logf("SEED=%d, %d addresses, over and back %d times", seed, n, rounds)
-	w := &world{suite.Start(t, cluster.Options{ClusterAPI: true, ControllerManager: true, Managers: 2, ManagerArgs: []string{"--orphan-grace=5s"}})}
-	w.Patience = 5 * time.Minute
-	s := &site{world: w, random: rand.New(rand.NewPCG(seed, 0))}
-	w.Namespace("site")
-	suite.Must(w, w.InstallInCluster(t.Context()))
-	var err error
-	s.provider, err = w.NewInCluster()
-	suite.Must(w, err)
-	t.Cleanup(func() { suite.Must(t, s.provider.Kill()) })
-	suite.Must(w, s.provider.Start(t.Context()))
-	w.Created(pool("machines", 16, "10.0.1.0-10.0.40.255"))
+	s := startSite(t, seed, "--orphan-grace=5s")
 	s.createAll("fixed", n)
 	s.served("the provider has handed out addresses")
 	for round := range rounds {
@@ -193,17 +198,7 @@ func (w *world) createAll(prefix string, n int) {
 // TestRate measures how long the in-cluster provider, and then Cadastre, takes for 300 claims at once.
 func TestRate(t *testing.T) {
 	n := suite.Sized(300, 50)
-	w := &world{suite.Start(t, cluster.Options{ClusterAPI: true, ControllerManager: true, Managers: 2})}
-	w.Patience = 5 * time.Minute
-	s := &site{world: w, random: rand.New(rand.NewPCG(1, 0))}
-	w.Namespace("site")
-	suite.Must(w, w.InstallInCluster(t.Context()))
-	var err error
-	s.provider, err = w.NewInCluster()
-	suite.Must(w, err)
-	t.Cleanup(func() { suite.Must(t, s.provider.Kill()) })
-	suite.Must(w, s.provider.Start(t.Context()))
-	w.Created(pool("machines", 16, "10.0.1.0-10.0.40.255"))
+	s := startSite(t, 1)
 	measure := func(prefix string) time.Duration {
 		s.createAll(prefix+"-warm", 1)
 		s.served("the first claim is served")
@@ -211,7 +206,7 @@ func TestRate(t *testing.T) {
 		s.createAll(prefix, n)
 		s.served("all claims are served")
 		took := time.Since(began)
-		suite.Must(w, w.DeleteAllOf(t.Context(), &ipamv1.IPAddressClaim{}, client.InNamespace("site")))
+		suite.Must(s, s.DeleteAllOf(t.Context(), &ipamv1.IPAddressClaim{}, client.InNamespace("site")))
 		s.Await("the claims are gone", func(context.Context) bool { return len(s.addresses()) == 0 })
 		return took
 	}
