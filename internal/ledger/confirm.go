@@ -34,8 +34,8 @@ func (l *Ledger) refusal(h *Hold, e *entry) error {
 	if err := l.checkConfirmed(e); err != nil {
 		return err
 	}
-	if !h.ask.InUse && l.poolViews[e.pool()].hasGatewayOf(e) {
-		return ErrLost // an address was recorded first that was handed out with it as its gateway
+	if b := l.poolViews[e.pool()]; !h.ask.InUse && (b.hasGatewayOf(e) || l.strayOn(b, e.block) != nil) {
+		return ErrLost // an address was recorded first that was handed out with it as its gateway, or is a stray
 	}
 	return l.checkHoldLimits(h, e)
 }
@@ -53,9 +53,11 @@ func (l *Ledger) confirmEntry(e *entry) {
 	}
 	if !e.isAnswered() && (hasRival || !l.isCovered(e)) {
 		b.unconfirmedEntries[e] = true
+		l.strays.add(e)
 		return
 	}
 	e.confirmed = true
+	l.strays.remove(e)
 	if b.unconfirmedEntries[e] {
 		delete(b.unconfirmedEntries, e)
 		l.notify(e, Changed)

@@ -221,6 +221,7 @@ func (l *Ledger) removeRecord(e *entry) {
 	b := l.poolViews[r.Pool]
 	b.removeEntry(e)
 	delete(b.unconfirmedEntries, e)
+	l.strays.remove(e)
 	delete(b.contestedEntries, e)
 	l.count(e, ipam.Usage.Sub)
 	l.countUsage(e, false)

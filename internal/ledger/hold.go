@@ -104,7 +104,11 @@ func (l *Ledger) findInTurn(ask Ask) (netip.Prefix, *poolView, error) {
 		if !wantedBlock.IsValid() || ask.Block.IsValid() {
 			break
 		}
+		var ok bool
 		block, _ = b.space.FindFrom(offsetAddr(wantedBlock, 1), ask.Bits) // there is one: it wraps round
+		if block, ok = l.passStrays(b, block); !ok {
+			break
+		}
 	}
 	return netip.Prefix{}, nil, ErrOutOfTurn
 }
@@ -130,9 +134,15 @@ func (l *Ledger) findBlock(ask Ask) (netip.Prefix, *poolView, error) {
 		return ask.Block, b, b.checkHolders(ask.Block)
 	}
 	if ask.Block.IsValid() {
+		if e := l.strayOn(b, ask.Block); e != nil {
+			return netip.Prefix{}, nil, b.takenError(e, e.block, ask.Block)
+		}
 		return ask.Block, b, b.checkAllFree(ask)
 	}
 	block, ok := b.findFree(ask.Bits, ask.Strategy, l.options.Random, l.options.Clock.Now())
+	if ok {
+		block, ok = l.passStrays(b, block)
+	}
 	if !ok {
 		return netip.Prefix{}, nil, &ipam.ExhaustedError{
 			Pools: []ipam.PoolKey{ask.Pool}, Bits: ask.Bits, Largest: b.largestFree(),

@@ -60,6 +60,7 @@ type Ledger struct {
 	// contains its entries. See withhold.
 	unreadable      *poolView
 	unreadableByUID map[string]*entry
+	strays          strays
 	// holds contains this process's own blocks that are not confirmed, by the name of the record.
 	holds map[ipam.Name]*Hold
 	// abandoned contains the names of records whose creation failed ambiguously, since when.
@@ -120,6 +121,7 @@ func New(options Options) *Ledger {
 
 		unreadable:      newPoolView(ipam.PoolKey{}, nil),
 		unreadableByUID: map[string]*entry{},
+		strays:          strays{},
 
 		holds:        map[ipam.Name]*Hold{},
 		abandoned:    map[ipam.Name]time.Time{},
