@@ -261,7 +261,7 @@ func newStage(f testing.TB) *stage {
 	shared := &services{
 		Options: Options{
 			Ledger: alloc.Ledger, Catalog: alloc.Catalog, Queue: alloc.Queue, Allocator: alloc.Allocator,
-			Live: store, Client: s.operatorClient(store), Rights: authorize.NewRights(store), Operator: operator, Targets: convert.Targets{InCluster: true},
+			Live: store, Client: s.operatorClient(store), Rights: authorize.NewRights(store), Operator: operator, InCluster: true,
 			Metrics: metrics.New(clock.RealClock{}),
 		},
 		cached: store, decoder: admission.NewDecoder(scheme), schemas: readSchemas(),

@@ -23,7 +23,7 @@ import (
 // inClusterValidator returns the validator of one kind of the in-cluster provider. Its controller records
 // what a pool holds.
 func inClusterValidator[T incluster.Pool](s *services) validator[T] {
-	if !s.Targets.InCluster {
+	if !s.InCluster {
 		return validator[T]{}
 	}
 	return validator[T]{

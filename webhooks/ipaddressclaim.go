@@ -38,7 +38,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		PoolKind: d.text("spec", "poolRef", "kind"), PoolName: d.text("spec", "poolRef", "name"),
 		Annotations: obj.GetAnnotations(),
 	}
-	if !m.Targets.Has(claim.PoolGroup, claim.PoolKind) {
+	if !ownTargets.Has(claim.PoolGroup, claim.PoolKind) {
 		return unservedResponse(claim)
 	}
 	request, errs := convert.AddressRequest(claim)
@@ -56,11 +56,14 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	d.setGrant(request.Pool, request.Grant)
 	d.setRequestedBy(req.UserInfo.Username, request.Grant != nil || m.Catalog.LacksRight(request))
-	if err := d.addFinalizer(obj.GetFinalizers(), convert.ReleaseFinalizer(claim.PoolGroup)); err != nil {
+	if err := d.addFinalizer(obj.GetFinalizers(), v1alpha1.FinalizerRelease); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return d.response()
 }
+
+// ownTargets has the references for which these webhooks are called: those to kinds of our group.
+var ownTargets convert.Targets //nolint:gochecknoglobals // a constant
 
 func addressClaimSubject(name string) subject {
 	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, name: name}
@@ -91,7 +94,7 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	kind, pool := d.text("spec", "poolRef", "kind"), d.text("spec", "poolRef", "name")
-	if !m.Targets.Has(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
+	if !ownTargets.Has(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
 		return admission.Allowed("")
 	}
 	key, class := convert.PoolOfAddress(kind, req.Namespace, pool), ""

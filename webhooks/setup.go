@@ -28,7 +28,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/certs"
-	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -59,8 +58,8 @@ type Options struct {
 	Client client.Client
 	// Rights are asked at admission.
 	Rights *authorize.Rights
-	// Targets has the references of IPAddressClaims and IPAddresses that are served.
-	Targets convert.Targets
+	// InCluster has the pools of the in-cluster provider's kinds judged, too.
+	InCluster bool
 	// Operator is the user name under which the operator itself writes.
 	Operator string
 }
@@ -82,7 +81,7 @@ func Setup(mgr manager.Manager, o Options) {
 	}
 	for kind, handler := range shared.validators(scheme) {
 		hook := requests.wrap(handler)
-		if ipam.PoolKind(kind).IsInCluster() && !o.Targets.InCluster { // another provider's, which bounds them itself
+		if ipam.PoolKind(kind).IsInCluster() && !o.InCluster { // another provider's, which bounds them itself
 			hook = &admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") })}
 		}
 		mgr.GetWebhookServer().Register(pathOf("validate", kind), hook)

@@ -196,7 +196,7 @@ func (op *operator) register(ctx context.Context) error {
 	rights, targets := authorize.NewRights(mgr.GetClient()), convert.Targets{InCluster: o.InClusterPools}
 	webhooks.Setup(mgr, webhooks.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
-		Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Operator: o.User(), Rights: rights, Targets: targets,
+		Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Operator: o.User(), Rights: rights, InCluster: o.InClusterPools,
 	})
 	err := controller.Setup(mgr, controller.Options{
 		Ledger: op.ledger, Catalog: op.catalog, Queue: op.queue, Allocator: op.allocator, Metrics: op.metrics, History: op.history, Tracer: op.tracer,
