@@ -118,6 +118,9 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 	if !ok {
 		return &ipam.MissingError{Reason: v1alpha1.ReasonPoolNotFound, Message: s.record.Pool.String() + " is gone: make it again"}
 	}
+	if err := c.checkUnused(ctx, s, pool); err != nil {
+		return err
+	}
 	address.Spec.Prefix, address.Spec.Gateway = subnet(pool, s.record)
 	if err := c.ensureMetadata(ctx, s, address); err != nil {
 		return err
@@ -133,6 +136,33 @@ func (c *Controller) createAddress(ctx context.Context, s *scope) error {
 		return fmt.Errorf("creating the IPAddress: %w", err)
 	}
 	s.address = address
+	return nil
+}
+
+// checkUnused releases the record of an in-cluster claim, with an error, if another IPAddress in the pool's
+// routing domain has the address: it was made by the in-cluster provider or by hand, and could not be
+// recorded yet.
+func (c *Controller) checkUnused(ctx context.Context, s *scope, pool ipam.Pool) error {
+	if !pool.Key.Kind.IsInCluster() {
+		return nil
+	}
+	addresses := &ipamv1.IPAddressList{}
+	if err := c.Client.List(ctx, addresses, client.MatchingFields{byAddress: s.record.Block.Addr().String()}); err != nil {
+		return fmt.Errorf("looking for other IPAddresses with %s: %w", s.record.Block.Addr(), err)
+	}
+	for i := range addresses.Items {
+		other := &addresses.Items[i]
+		ref := other.Spec.PoolRef
+		otherPool, ok := c.Catalog.Pool(convert.PoolOfAddress(ref.Kind, other.Namespace, ref.Name))
+		if nameOf(other) == s.name || !isInCluster(ref) || !ok || otherPool.Home != pool.Home {
+			continue
+		}
+		taken := &ipam.TakenError{Block: s.record.Block, Pool: pool.Key, Holder: convert.HolderOfAddressClaim(nameOf(other))}
+		return &ipam.ParkedError{
+			Reason: ipamv1.IPAddressClaimReadyAllocationFailedReason, Message: c.conflict(s, taken) + ", and is not recorded yet: it is tried again by itself",
+			Cause: cmp.Or(c.Allocator.Release(ctx, s.record), error(taken)),
+		}
+	}
 	return nil
 }
 
@@ -157,11 +187,14 @@ func (c *Controller) ensureMetadata(ctx context.Context, s *scope, address *ipam
 	if address.Labels == nil {
 		address.Labels = map[string]string{}
 	}
-	if cluster := clusterName(s.claim); cluster != "" {
-		address.Labels[clusterv1.ClusterNameLabel] = cluster
-	}
-	if !isInCluster(address.Spec.PoolRef) { // such an IPAddress is as the in-cluster provider makes it
+	cluster := clusterName(s.claim)
+	if isInCluster(address.Spec.PoolRef) { // such an IPAddress is as the in-cluster provider makes it
+		cluster = s.claim.Labels[clusterv1.ClusterNameLabel]
+	} else {
 		s.labelPool(address)
+	}
+	if cluster != "" {
+		address.Labels[clusterv1.ClusterNameLabel] = cluster
 	}
 	pool, err := c.ownerPool(ctx, s.record.Pool)
 	if err != nil {

@@ -3,6 +3,8 @@ package ipaddressclaim
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,23 +59,25 @@ func changedPools(e *addresses) {
 	q.Enqueued("team/a", "team/b")
 }
 
-// indexed lists claims as the cache does, by the objects that they name.
+// indexed lists claims and IPAddresses as the cache does, by index.
 type indexed struct{ client.WithWatch }
 
 // List implements client.Reader.
 func (i indexed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(opts)
-	all := &ipamv1.IPAddressClaimList{}
-	if err := i.WithWatch.List(ctx, all, client.InNamespace(options.Namespace)); err != nil {
+	if err := i.WithWatch.List(ctx, list, client.InNamespace(options.Namespace)); err != nil {
 		return err
 	}
-	claims := list.(*ipamv1.IPAddressClaimList)
-	for _, c := range all.Items {
-		for _, named := range indexedTarget(&c) {
-			if options.FieldSelector.String() == byTarget+"="+named {
-				claims.Items = append(claims.Items, c)
-			}
-		}
+	field, value, _ := strings.Cut(options.FieldSelector.String(), "=")
+	switch list := list.(type) {
+	case *ipamv1.IPAddressClaimList:
+		list.Items = slices.DeleteFunc(list.Items, func(c ipamv1.IPAddressClaim) bool {
+			return field != byTarget || !slices.Contains(indexedTarget(&c), value)
+		})
+	case *ipamv1.IPAddressList:
+		list.Items = slices.DeleteFunc(list.Items, func(a ipamv1.IPAddress) bool {
+			return field != byAddress || !slices.Contains(indexedAddress(&a), value)
+		})
 	}
 	return nil
 }

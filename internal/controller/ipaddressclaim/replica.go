@@ -78,6 +78,9 @@ func (r *Replica) start(mgr manager.Manager) error {
 			return err
 		}
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &ipamv1.IPAddress{}, byAddress, indexedAddress); err != nil {
+		return err
+	}
 	if err := r.watchClaims(mgr); err != nil {
 		return err
 	}
@@ -302,6 +305,18 @@ const (
 	byCluster = "cluster"
 	byTarget  = "target"
 )
+
+// byAddress is the index of the cache of IPAddresses of in-cluster pools, by their address.
+const byAddress = "address"
+
+func indexedAddress(obj client.Object) []string {
+	spec := obj.(*ipamv1.IPAddress).Spec
+	addr, invalid := convert.AddressInUse(nil, spec.Address)
+	if invalid != nil || !isInCluster(spec.PoolRef) {
+		return nil
+	}
+	return []string{addr.String()}
+}
 
 func indexedCluster(obj client.Object) []string {
 	if name := clusterName(obj.(*ipamv1.IPAddressClaim)); name != "" {

@@ -1,0 +1,56 @@
+package ipaddressclaim
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
+	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
+)
+
+// inClusterPool makes a pool of the in-cluster provider's kind with its own record, and has claims served.
+func (e *addresses) inClusterPool(name string, addresses string) {
+	e.t.Helper()
+	e.controller.Client, e.controller.Targets.InCluster = indexed{e.K8s}, true
+	pool := &incluster.GlobalInClusterIPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pool.Spec.Addresses, pool.Spec.Prefix, pool.Spec.AllocateReservedIPAddresses = []string{addresses}, 24, true
+	e.Created(pool)
+	read, _ := convert.Pool(pool)
+	e.Recorded(ipam.Record{
+		Name: convert.RecordOfPool(story.System, read.Key), Block: read.Blocks()[0], Pool: read.Home, Holder: convert.HolderOfPool(read.Key),
+		HolderUID: string(pool.UID), Purpose: ipam.PurposePool, Reclaim: ipam.ReclaimDelete, State: ipam.StateBound,
+	})
+}
+
+func inClusterClaim(name, pool string) *build.AddressClaimBuilder {
+	return build.AddressClaim(story.Team, name).Finalizer(incluster.FinalizerRelease).From(incluster.GroupVersion.Group, "GlobalInClusterIPPool", pool)
+}
+
+// unrecordedAddress finds an IPAddress that its pass has not recorded yet.
+func unrecordedAddress(e *addresses) {
+	e.inClusterPool("nodes", "2001:db8::4/126")
+	existing := address("existing", "2001:DB8::4")
+	existing.Spec.PoolRef, existing.Spec.Prefix = inClusterClaim("", "nodes").Obj().Spec.PoolRef, new(int32(24))
+	e.Created(inClusterClaim("a", "nodes").Obj(), inClusterClaim("existing", "nodes").Obj(), existing)
+	e.Retried("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Saying("2001:db8::4/128")
+	if records := e.RecordsOf(holderNamed(story.Team, "a")); len(records) != 0 {
+		e.t.Fatalf("the claim has the records %v, want none", records)
+	}
+	e.Reconciled("existing").Served("2001:DB8::4")
+	e.Reconciled("a").Served("2001:db8::5")
+}
+
+// unrecordedElsewhere finds such an IPAddress of a pool that does not have the address.
+func unrecordedElsewhere(e *addresses) {
+	e.inClusterPool("nodes", "10.0.0.4/30")
+	e.inClusterPool("vips", "10.0.0.8/30")
+	existing := address("existing", "10.0.0.4")
+	existing.Spec.PoolRef = inClusterClaim("", "vips").Obj().Spec.PoolRef
+	e.Created(inClusterClaim("a", "nodes").Obj(), inClusterClaim("existing", "vips").Obj(), existing)
+	e.Retried("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Saying("10.0.0.4/32")
+	e.Reconciled("existing").NotReady(ipamv1.IPAddressClaimReadyPoolNotReadyReason)
+	e.Reconciled("a").Served("10.0.0.5")
+}
