@@ -274,8 +274,8 @@ func RecordOfPool(namespace string, pool ipam.PoolKey) ipam.Name {
 
 // RecordOfEdit returns the name of the own record that an edit of a stored pool makes of its blocks:
 // one with a digest.
-func RecordOfEdit(namespace string, pool ipam.PoolKey, uid string, blocks []netip.Prefix) ipam.Name {
-	return digestedName(namespace, pool, uid, fmt.Sprint(blocks))
+func RecordOfEdit(namespace string, pool ipam.Pool) ipam.Name {
+	return digestedName(namespace, pool.Key, pool.Spec.UID, fmt.Sprint(pool.Blocks()), pool.Home.String())
 }
 
 func digestedName(namespace string, pool ipam.PoolKey, parts ...string) ipam.Name {

@@ -188,5 +188,5 @@ func (c *Catalog) RecordOfEdit(pool ipam.Pool) ipam.Name {
 	if pool.Occupied == nil {
 		return ipam.Name{}
 	}
-	return convert.RecordOfEdit(c.namespace, pool.Key, pool.Spec.UID, pool.Blocks())
+	return convert.RecordOfEdit(c.namespace, pool)
 }

@@ -97,7 +97,7 @@ func (l *Ledger) Stats() Stats {
 type PoolState struct {
 	// Record is the own record of what the pool holds by its spec, zero if there is none.
 	Record ipam.Record
-	// Former are its other own records, which were made before its ranges were edited.
+	// Former are its other own records, which were made before its ranges or its routing domain were edited.
 	Former []ipam.Record
 	// Rival overlaps the pool's own record, which is not confirmed: the pool is in conflict.
 	Rival *ipam.Record
@@ -124,10 +124,10 @@ func (l *Ledger) State(pool ipam.Pool) PoolState {
 	var current *entry
 	blocks := pool.Blocks()
 	for e := range l.byHolder.findAll(convert.HolderOfPool(pool.Key)) {
-		if e.pool() != pool.Home || e.purpose() != ipam.PurposePool {
+		if e.purpose() != ipam.PurposePool {
 			continue
 		}
-		if e.hasBlocks(blocks) && (current == nil || e.name < current.name) { // every replica keeps the same one
+		if e.pool() == pool.Home && e.hasBlocks(blocks) && (current == nil || e.name < current.name) { // every replica keeps the same one
 			current, e = e, current
 		}
 		if e != nil && e.holderUID != "" && e.holderUID == pool.Spec.UID {

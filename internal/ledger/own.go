@@ -70,9 +70,9 @@ func coversBlock(openRecords iter.Seq[*entry], block netip.Prefix) bool {
 // other open one. If there is no other, that is any record of the pool. The own record of a pool that
 // stays also needs another open one of the same UID to be in its place, or the pool would hold nothing.
 func (l *Ledger) isNeeded(own *entry, pool ipam.PoolKey, poolStays bool) bool {
-	isElsewhere := func(e *entry) bool { return e == own || e.pool() != own.pool() } // another home has other space
-	others := slices.DeleteFunc(slices.Collect(l.openRecords(pool, l.known(pool))), isElsewhere)
+	others := slices.DeleteFunc(slices.Collect(l.openRecords(pool, l.known(pool))), func(e *entry) bool { return e == own })
 	isReplaced := slices.ContainsFunc(others, func(e *entry) bool { return e.holderUID == own.holderUID })
+	others = slices.DeleteFunc(others, func(e *entry) bool { return e.pool() != own.pool() }) // another home has other space
 	b := l.poolViews[pool]
 	switch {
 	case poolStays && !isReplaced:

@@ -39,6 +39,8 @@ type provider struct {
 
 	mu    sync.Mutex
 	state providerState
+	// failure is the error of the last look, or "".
+	failure string
 	// lease is the last lease that was seen, since seenAt.
 	lease  coordinationv1.LeaseSpec
 	seenAt time.Time
@@ -91,9 +93,13 @@ func (p *provider) look(ctx context.Context) {
 	defer cancel()
 	state, err := p.observe(ctx)
 	if err != nil {
-		p.log.V(1).Info("Could not look for the in-cluster provider", "error", err.Error())
+		if text := kubeutil.StableText(err); text != p.failure {
+			p.failure = text
+			p.log.Info("Could not look for the in-cluster provider: until that succeeds once, its pools get no new addresses", "error", text)
+		}
 		return
 	}
+	p.failure = ""
 	if state == p.current() {
 		return
 	}

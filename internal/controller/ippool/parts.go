@@ -19,13 +19,15 @@ func (c *Controller) parts(s *scope) ([]ipam.Pool, error) {
 		return []ipam.Pool{s.pool}, nil
 	}
 	s.leftOut = nil
+	own, others := c.ownRecordsIn(s.pool)
 	var taken []space.Range
-	for _, record := range c.Ledger.RecordsIn(s.pool.Home, s.pool.Blocks(), maxLeftOut) {
-		if record.Holder == convert.HolderOfPool(s.pool.Key) || c.Ledger.CheckConfirmed(record) != nil {
+	for _, record := range others {
+		notOwn := convert.Without(s.pool.CIDR, rangesOf(record.Blocks()), own)
+		if notOwn == nil { // it has lost
 			continue
 		}
 		s.leftOut, s.retry = append(s.leftOut, record), recheck
-		taken = append(taken, rangesOf(record.Blocks())...)
+		taken = slices.AppendSeq(taken, notOwn.All())
 	}
 	rest := convert.Without(s.pool.CIDR, slices.Collect(s.pool.Occupied.All()), taken)
 	if rest == nil {
@@ -40,7 +42,21 @@ func (c *Controller) parts(s *scope) ([]ipam.Pool, error) {
 	return parts, nil
 }
 
-// maxLeftOut bounds the own records of other pools that a pool leaves out: those beyond are in conflict.
+// ownRecordsIn returns the own records that have addresses of a pool: of the pool's, what is confirmed,
+// and those of other pools.
+func (c *Controller) ownRecordsIn(pool ipam.Pool) (own []space.Range, others []ipam.Record) {
+	for _, record := range c.Ledger.RecordsIn(pool.Home, pool.Blocks(), maxLeftOut) {
+		switch {
+		case record.Holder != convert.HolderOfPool(pool.Key):
+			others = append(others, record)
+		case c.Ledger.CheckConfirmed(record) == nil:
+			own = append(own, rangesOf(record.Blocks())...)
+		}
+	}
+	return own, others
+}
+
+// maxLeftOut bounds the own records that are looked at: other pools' beyond are in conflict.
 const maxLeftOut = 1024
 
 func rangesOf(blocks []netip.Prefix) []space.Range {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,9 +39,15 @@ func (e *pools) holds(name string, want ...string) {
 		}
 		got = append(got, strings.Join(blocks, " "))
 	}
+	expectSame(e.t, got, want)
+}
+
+// expectSame expects the same texts, in any order.
+func expectSame(t *testing.T, got, want []string) {
+	t.Helper()
 	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		e.t.Fatalf("pool %s holds %q, want %q", name, got, want)
+	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
 	}
 }
 

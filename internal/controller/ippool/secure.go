@@ -32,18 +32,19 @@ func (c *Controller) read(s *scope) error {
 // secure ensures that the pool's own CIDR is recorded, and that the record carries the pool's UID.
 func (c *Controller) secure(ctx context.Context, s *scope) error {
 	parts, err := c.parts(s)
+	for _, s.part = range parts {
+		err = cmp.Or(err, c.securePart(ctx, s))
+	}
+	if len(parts) == 0 { // one of the others may wait for what the pool had before an edit
+		return cmp.Or(c.releaseFormer(ctx, s, c.Allocator.Release), err)
+	}
 	if err != nil {
 		return err
-	}
-	for _, s.part = range parts {
-		if err := c.securePart(ctx, s); err != nil {
-			return err
-		}
 	}
 	if err := c.ensureFinalizer(ctx, s); err != nil {
 		return err
 	}
-	return c.releaseFormer(ctx, s, parts)
+	return c.releaseFormer(ctx, s, c.Allocator.ReleaseFormer, parts...)
 }
 
 // securePart ensures that one of the pool's own records exists, and carries the pool's UID.
@@ -115,19 +116,21 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// releaseFormer releases the own records that the pool had before its ranges were edited, once no block
-// of the pool needs them. What only they have is withheld already.
-func (c *Controller) releaseFormer(ctx context.Context, s *scope, parts []ipam.Pool) error {
+// releaseFormer releases the own records that the pool had before it was edited, once no block of the pool
+// needs them. What only they have is withheld already.
+func (c *Controller) releaseFormer(ctx context.Context, s *scope, release func(context.Context, ipam.Record) error, parts ...ipam.Pool) error {
 	s.former = 0
 	for _, former := range c.Catalog.PoolState(s.pool).Former {
-		isPart := func(part ipam.Pool) bool { return slices.Equal(part.Blocks(), former.Blocks()) }
+		isPart := func(part ipam.Pool) bool {
+			return part.Home == former.Pool && slices.Equal(part.Blocks(), former.Blocks())
+		}
 		if slices.ContainsFunc(parts, isPart) {
 			continue
 		}
 		if c.Ledger.IsLeaving(former.Name) && !former.Terminating {
 			continue // it is deleted, and the view does not show that yet
 		}
-		err := c.Allocator.ReleaseFormer(ctx, former)
+		err := release(ctx, former)
 		if errors.Is(err, ipam.ErrPoolInUse) {
 			s.former++
 			s.retry = recheck

@@ -33,6 +33,8 @@ type Options struct {
 	UnclaimedLimit, WaitingLimit int
 	Sinks                        map[string]history.Sink
 	Clock                        clock.PassiveClock
+	// InCluster has the pools of the in-cluster provider's kinds read, too.
+	InCluster bool
 }
 
 // Replica holds the parts of one replica.
@@ -55,7 +57,7 @@ func New(o Options) Replica {
 	}
 	r := Replica{Ledger: o.Ledger, Metrics: metrics.New(o.Clock)}
 	r.History = history.New(history.Options{Sinks: o.Sinks, Clock: o.Clock, Lost: r.Metrics.HistoryLost, Log: logr.Discard()})
-	catalog, waiting := inventory.Options{Namespace: o.Namespace, Clock: o.Clock}, queue.Options{Limit: o.WaitingLimit}
+	catalog, waiting := inventory.Options{Namespace: o.Namespace, Clock: o.Clock, InCluster: o.InCluster}, queue.Options{Limit: o.WaitingLimit}
 	r.Allocator = allocator.New(o.Ledger, catalog, waiting, allocator.Options{
 		Client: o.Client, UnclaimedLimit: o.UnclaimedLimit, PoolRanges: true, Metrics: r.Metrics, History: r.History, Log: logr.Discard(),
 	})

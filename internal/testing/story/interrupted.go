@@ -278,8 +278,9 @@ func (w *World) heldBy(obj client.Object) (ipam.Holder, string) {
 			return convert.HolderOfClaim(name), "[" + obj.Spec.CIDR + "]"
 		}
 	case v1alpha1.Pool:
-		if blocks := convert.BlocksOf(obj); blocks != nil {
-			return convert.HolderOfPool(convert.KeyOf(obj)), fmt.Sprint(blocks)
+		key, blocks := convert.KeyOf(obj), convert.BlocksOf(obj)
+		if blocks != nil && !key.Kind.IsInCluster() { // which can have several records: the story has to check them
+			return convert.HolderOfPool(key), fmt.Sprint(blocks)
 		}
 	case *ipamv1.IPAddressClaim:
 		address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Status.AddressRef.Name}}

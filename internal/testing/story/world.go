@@ -42,6 +42,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -91,7 +92,7 @@ func (p *Plane) Begin(t *testing.T) *World {
 	w.K8s = w.observed(p.admin)
 	w.Replica = replica.New(replica.Options{
 		Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}, Silence: shownWithin}),
-		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000, Sinks: map[string]history.Sink{"story": w.entries},
+		Client: w.K8s, Namespace: System, UnclaimedLimit: 1000, InCluster: true, Sinks: map[string]history.Sink{"story": w.entries},
 	})
 	w.Ledger.Listen(w.shown.record) // after the queue, which listens too
 	w.feed()
@@ -213,6 +214,7 @@ func Start(t *testing.T, options cluster.Options) *Plane {
 		p.attach(t, running)
 	} else {
 		w := suite.Start(t, options)
+		suite.Must(t, w.Install(t.Context(), "config/in-cluster-pools"))
 		suite.Must(t, w.AwaitKinds(t.Context()))
 		p.config, p.admin = w.Config(), w.WithWatch
 	}
@@ -220,7 +222,7 @@ func Start(t *testing.T, options cluster.Options) *Plane {
 		suite.Must(t, client.IgnoreAlreadyExists(p.admin.Create(t.Context(), build.Namespace(name))))
 	}
 	suite.Must(t, p.entitle(t.Context()))
-	p.kinds = []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &v1alpha1.IPClass{}, &v1alpha1.IPAllocation{}}
+	p.kinds = []client.Object{&v1alpha1.IPClaim{}, &v1alpha1.IPPool{}, &v1alpha1.LocalIPPool{}, &v1alpha1.IPClass{}, &v1alpha1.IPAllocation{}, &incluster.InClusterIPPool{}, &incluster.GlobalInClusterIPPool{}}
 	if options.ClusterAPICRDs {
 		p.kinds = append(p.kinds, &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}, &clusterv1.Cluster{})
 	}
