@@ -24,10 +24,10 @@ func (s strays) remove(e *entry) {
 	}
 }
 
-// strayOn returns the record of another pool of the same routing domain that has a free block, or nil.
+// strayOn returns the record of a pool of the same routing domain that has a block as a stray, or nil.
 func (l *Ledger) strayOn(b *poolView, block netip.Prefix) *entry {
 	for e := range l.strays[block] {
-		if other := l.known(e.pool()); e.pool() != b.pool.Key && other != nil && other.Home == b.pool.Home {
+		if other := l.known(e.pool()); other != nil && other.Home == b.pool.Home {
 			return e
 		}
 	}

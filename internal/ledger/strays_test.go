@@ -36,7 +36,7 @@ func TestStrayIsNotHandedOut(t *testing.T) {
 		return a
 	}
 	l := newListedLedger(t,
-		ownRecord(nodes.Key, "nodes", "uid-of-nodes", "10.9.0.8/29"), ownRecord(vips.Key, "vips", "uid-of-vips", "10.9.0.16/29"), inHome(ownRecord(lab.Key, "lab", "uid-of-lab", "10.9.0.8/29")),
+		ownRecord(nodes.Key, "nodes", "uid-of-nodes", "10.9.0.8/29"), ownRecord(vips.Key, "vips", "uid-of-vips", "10.9.0.16/29"), inHome(ownRecord(lab.Key, "lab", "uid-of-lab", "10.9.0.12/30")),
 		addressOf(vips, "v8", "10.9.0.8/32"), addressOf(vips, "v9", "10.9.0.9/32"), addressOf(vips, "v16", "10.9.0.16/32"), addressOf(lab, "l10", "10.9.0.10/32"),
 	)
 	for _, pool := range []ipam.Pool{nodes, vips, lab} {
@@ -65,5 +65,10 @@ func TestStrayIsNotHandedOut(t *testing.T) {
 	must(t, adds(addressOf(nodes, "more", "10.9.0.8/32"))(l))
 	if err := h.Confirm(t.Context(), "uid-of-more"); !errors.Is(err, ErrLost) {
 		t.Errorf("confirming what a stray has first: %v, want %v", err, ErrLost)
+	}
+	must(t, adds(ownRecord(vips.Key, "edited", "uid-of-vips", "10.9.0.9/32"))(l))
+	must(t, deletes(ownRecord(nodes.Key, "nodes", "uid-of-nodes", "10.9.0.8/29"))(l))
+	if e := l.strayOn(l.poolViews[nodes.Key], netip.MustParsePrefix("10.9.0.9/32")); e != nil {
+		t.Errorf("%s is a stray although its pool has the address now", e.name)
 	}
 }

@@ -12,10 +12,14 @@ import (
 )
 
 // inClusterPool makes a pool of the in-cluster provider's kind with its own record, and has claims served.
+// The pool lab is in the routing domain lab.
 func (e *addresses) inClusterPool(name string, addresses string) {
 	e.t.Helper()
 	e.controller.Client, e.controller.Targets.InCluster = indexed{e.K8s}, true
 	pool := &incluster.GlobalInClusterIPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if name == "lab" {
+		pool.Annotations = map[string]string{incluster.AnnotationRoutingDomain: name}
+	}
 	pool.Spec.Addresses, pool.Spec.Prefix, pool.Spec.AllocateReservedIPAddresses = []string{addresses}, 24, true
 	e.Created(pool)
 	read, _ := convert.Pool(pool)
@@ -43,13 +47,31 @@ func unrecordedAddress(e *addresses) {
 	e.Reconciled("a").Served("2001:db8::5")
 }
 
+// shownLate hides the claim's own IPAddress from a pass that is about to make it, and then shows it.
+func shownLate(e *addresses) {
+	e.inClusterPool("nodes", "10.0.0.4/30")
+	e.Created(newCluster("fleet", false), inClusterClaim("a", "nodes").Cluster("fleet").Obj())
+	e.Reconciled("a").Served("10.0.0.4")
+	if labels := story.Stored(e.World, address("a", "")).Labels; len(labels) != 0 {
+		e.t.Errorf("the IPAddress has the labels %v, and its claim none", labels)
+	}
+	s := &scope{name: ipam.Name{Namespace: story.Team, Name: "a"}, claim: e.stored("a"), record: e.record("a")}
+	pool, _ := e.Catalog.Pool(s.record.Pool)
+	if err := e.controller.checkUnused(e.t.Context(), s, pool); err != nil {
+		e.t.Errorf("the claim's own IPAddress is in the way: %v", err)
+	}
+}
+
 // unrecordedElsewhere finds such an IPAddress of a pool that does not have the address.
 func unrecordedElsewhere(e *addresses) {
 	e.inClusterPool("nodes", "10.0.0.4/30")
 	e.inClusterPool("vips", "10.0.0.8/30")
+	e.inClusterPool("lab", "10.0.0.4/30")
 	existing := address("existing", "10.0.0.4")
 	existing.Spec.PoolRef = inClusterClaim("", "vips").Obj().Spec.PoolRef
-	e.Created(inClusterClaim("a", "nodes").Obj(), inClusterClaim("existing", "vips").Obj(), existing)
+	inLab := address("lab", "10.0.0.5")
+	inLab.Spec.PoolRef = inClusterClaim("", "lab").Obj().Spec.PoolRef
+	e.Created(inClusterClaim("a", "nodes").Obj(), inClusterClaim("existing", "vips").Obj(), existing, inLab)
 	e.Retried("a").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Saying("10.0.0.4/32")
 	e.Reconciled("existing").NotReady(ipamv1.IPAddressClaimReadyPoolNotReadyReason)
 	e.Reconciled("a").Served("10.0.0.5")

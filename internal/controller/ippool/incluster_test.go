@@ -137,6 +137,13 @@ func lostRecordLeftOut(e *pools) {
 	e.globalReady("nodes", "default[10.0.0.0/30 10.0.0.6/31 10.0.0.8/29]")
 	e.editedGlobal("nodes", "10.0.0.0/29")
 	e.globalReady("nodes", "default[10.0.0.0/30 10.0.0.6/31]")
+	e.Recorded(own("third", "10.0.1.0/31"))
+	vips := global("vips", "10.0.1.0/30")
+	e.Created(vips)
+	lost := own("", "10.0.1.0/30")
+	lost.Name, lost.Holder, lost.HolderUID = convert.RecordOfPool(story.System, globalKey("vips")), convert.HolderOfPool(globalKey("vips")), string(vips.UID)
+	e.Recorded(lost)
+	e.globalReady("vips", "default[10.0.1.2/31]")
 }
 
 func (e *pools) moved(name, domain string) {

@@ -33,13 +33,12 @@ func (c *Controller) read(s *scope) error {
 func (c *Controller) secure(ctx context.Context, s *scope) error {
 	parts, err := c.parts(s)
 	for _, s.part = range parts {
-		err = cmp.Or(err, c.securePart(ctx, s))
+		if err := c.securePart(ctx, s); err != nil {
+			return err
+		}
 	}
 	if len(parts) == 0 { // one of the others may wait for what the pool had before an edit
 		return cmp.Or(c.releaseFormer(ctx, s, c.Allocator.Release), err)
-	}
-	if err != nil {
-		return err
 	}
 	if err := c.ensureFinalizer(ctx, s); err != nil {
 		return err
@@ -120,7 +119,11 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 // needs them. What only they have is withheld already.
 func (c *Controller) releaseFormer(ctx context.Context, s *scope, release func(context.Context, ipam.Record) error, parts ...ipam.Pool) error {
 	s.former = 0
-	for _, former := range c.Catalog.PoolState(s.pool).Former {
+	state := c.Catalog.PoolState(s.pool)
+	if state.Record.HolderUID == s.pool.Spec.UID { // it is no part if others have some of it
+		state.Former = append(state.Former, state.Record)
+	}
+	for _, former := range state.Former {
 		isPart := func(part ipam.Pool) bool {
 			return part.Home == former.Pool && slices.Equal(part.Blocks(), former.Blocks())
 		}
