@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
 
@@ -50,10 +51,10 @@ func (s PoolStatus) stored() storedStatus {
 	return stored
 }
 
-// status returns the status with what is stored of it: the total of the capacity is without withheld
-// addresses.
+// status returns the status with what is stored of it, and the phase: the total of the capacity is
+// without withheld addresses.
 func (s storedStatus) status() PoolStatus {
-	status := v1alpha1.PoolStatus{Conditions: s.Conditions}
+	status := v1alpha1.PoolStatus{Conditions: s.Conditions, Phase: s.phase()}
 	if a := s.Addresses; a != nil {
 		status.Allocations = int64(a.Used)
 		status.Capacity = &v1alpha1.Capacity{
@@ -61,6 +62,26 @@ func (s storedStatus) status() PoolStatus {
 		}
 	}
 	return PoolStatus{status}
+}
+
+// phase returns the phase that the condition Ready states; empty if there is none. While the in-cluster
+// provider hands out the addresses, the pool is paused for Cadastre.
+func (s storedStatus) phase() v1alpha1.PoolPhase {
+	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return ""
+	}
+	switch ready.Reason {
+	case v1alpha1.ReasonReady:
+		return v1alpha1.PoolReady
+	case v1alpha1.ReasonFull:
+		return v1alpha1.PoolExhausted
+	case v1alpha1.ReasonPaused, v1alpha1.ReasonProviderRunning:
+		return v1alpha1.PoolPaused
+	case v1alpha1.ReasonTerminating:
+		return v1alpha1.PoolTerminating
+	}
+	return v1alpha1.PoolPending
 }
 
 func parse(count string) *big.Int {

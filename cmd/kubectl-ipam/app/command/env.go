@@ -28,6 +28,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 )
@@ -122,6 +123,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	utilruntime.Must(v1alpha1.AddToScheme(s))
 	utilruntime.Must(ipamv1.AddToScheme(s))
+	utilruntime.Must(incluster.AddToScheme(s))
 	return s
 }
 

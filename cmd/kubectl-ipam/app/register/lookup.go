@@ -173,7 +173,7 @@ func (r *Register) MayServe(request ipam.Request) []*Pool {
 // or if that is nil, by its selector.
 func isMeant(pool *Pool, request ipam.Request, requestClass *ipam.Class) bool {
 	switch {
-	case pool.Visibility != ipam.VisibilityShared, pool.Key.Namespace != "" && pool.Key.Namespace != request.Claim.Namespace:
+	case pool.Visibility != ipam.VisibilityShared, pool.Key.Kind.IsInCluster(), pool.Key.Namespace != "" && pool.Key.Namespace != request.Claim.Namespace:
 		return false
 	case requestClass != nil:
 		return pool.Names(requestClass.Name) && requestClass.Excludes(pool.Pool) == nil

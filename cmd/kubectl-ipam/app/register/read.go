@@ -30,9 +30,12 @@ const (
 	pageSize = 5000
 	// atOnce is the number of lists of records that are read at a time.
 	atOnce = 4
-	// clusterScoped is the only resource of these that is not in namespaces.
-	clusterScoped = "ippools"
 )
+
+// isClusterScoped reports whether a resource, of those that are listed, is not in namespaces.
+func isClusterScoped(resource string) bool {
+	return resource == "ippools" || resource == globalInClusterPools
+}
 
 // Read lists all pools, the records in the scope, and the claims that wait. If the caller cannot
 // list a resource in all namespaces, Read lists it in one; if the caller cannot list it there
@@ -43,6 +46,9 @@ func Read(ctx context.Context, source *Source, namespace string, scope Scope) (*
 	notBound := fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.ClaimBound))
 	l.list(ctx, Each("ippools", &v1alpha1.IPPoolList{}, appendTo(&objects.Pools)))
 	l.list(ctx, Each("localippools", &v1alpha1.LocalIPPoolList{}, appendTo(&objects.LocalPools)))
+	for _, listing := range InClusterPools(objects.addInCluster) {
+		l.listOptional(ctx, listing)
+	}
 	l.list(ctx, Each("ipclaims", &v1alpha1.IPClaimList{}, appendTo(&objects.Waiting)), client.MatchingFieldsSelector{Selector: notBound})
 	if len(objects.Waiting) > 0 { // their classes decide from which pools they can be served
 		objects.Classes = l.classes(ctx)
@@ -103,6 +109,16 @@ func (l *lister) list(ctx context.Context, listing Listing, options ...client.Li
 	})
 }
 
+// listOptional lists a resource that the cluster need not have.
+func (l *lister) listOptional(ctx context.Context, listing Listing) {
+	if l.err != nil {
+		return
+	}
+	if l.list(ctx, listing); meta.IsNoMatchError(l.err) {
+		l.err = nil
+	}
+}
+
 // records adds the records that any of the selectors selects, and reports whether the caller can
 // list them in all namespaces. If not, it adds all records of one namespace.
 func (l *lister) records(ctx context.Context, source *Source, which []fields.Selector, objects *Objects) bool {
@@ -156,7 +172,7 @@ func (l *lister) inOneOrAll(resource string, list func(namespace string) error) 
 		return
 	}
 	unread := Unread{Resource: resource, Err: err}
-	if resource != clusterScoped && l.namespace != "" {
+	if !isClusterScoped(resource) && l.namespace != "" {
 		switch inNamespace := list(l.namespace); {
 		case inNamespace == nil:
 			unread.Namespace = l.namespace

@@ -23,9 +23,11 @@ import (
 
 // Objects holds the listed objects.
 type Objects struct {
-	Pools       []v1alpha1.IPPool
-	LocalPools  []v1alpha1.LocalIPPool
-	Allocations []*v1alpha1.IPAllocation
+	Pools      []v1alpha1.IPPool
+	LocalPools []v1alpha1.LocalIPPool
+	// InClusterPools holds the pools of the in-cluster provider's kinds that Cadastre serves.
+	InClusterPools []v1alpha1.Pool
+	Allocations    []*v1alpha1.IPAllocation
 	// Records holds allocations that have been read already. Registers share them, except the
 	// records of pools.
 	Records []*Record
@@ -142,7 +144,7 @@ func Build(objects *Objects) *Register {
 		Waiting:     objects.Waiting,
 		Unread:      objects.Unread,
 		RecordsRead: objects.RecordsRead,
-		pools:       make(map[ipam.PoolKey]*Pool, len(objects.Pools)+len(objects.LocalPools)),
+		pools:       make(map[ipam.PoolKey]*Pool, len(objects.Pools)+len(objects.LocalPools)+len(objects.InClusterPools)),
 	}
 	r.addPools(objects)
 	domains := map[ipam.PoolKey]*Domain{}
@@ -176,6 +178,9 @@ func (r *Register) addPools(objects *Objects) {
 	}
 	for i := range objects.LocalPools {
 		r.addPool(&objects.LocalPools[i])
+	}
+	for _, pool := range objects.InClusterPools {
+		r.addPool(pool)
 	}
 }
 
@@ -331,7 +336,7 @@ func ByBlock(a, b *Record) int {
 	return cmp.Compare(a.Name.String(), b.Name.String())
 }
 
-// compareKeys orders cluster-scoped spaces before those of namespaces, then by name.
+// compareKeys orders cluster-scoped spaces before those of namespaces, then by name and kind.
 func compareKeys(a, b ipam.PoolKey) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Family, b.Family))
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Kind, b.Kind))
 }

@@ -63,7 +63,8 @@ func (p *Pool) HasStatus() bool {
 	return !p.CIDR.IsValid() || status.Capacity != nil && status.ObservedGeneration == p.Object.GetGeneration()
 }
 
-func isOfPools(u Unread) bool { return u.Resource == clusterScoped }
+// isOfPools reports whether cluster-scoped pools are unread.
+func isOfPools(u Unread) bool { return isClusterScoped(u.Resource) }
 
 // The API server goes through all records for each selector, which takes it about a 30th of
 // the time in which it lists them.

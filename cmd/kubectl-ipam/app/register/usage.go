@@ -176,23 +176,27 @@ func (p *Pool) WithheldIn(block netip.Prefix) []Withheld {
 		}
 	}
 	add("former gateway", formerGateways(p.Object.PoolStatus().FormerGateways)...)
-	for _, text := range spec.Reserved {
-		if r, err := convert.Span(nil, text); err == nil {
-			add("reserved", r)
-		}
+	statesRanges := !p.Key.Kind.IsInCluster() // such a pool does not hold what it excludes
+	if statesRanges {
+		add("reserved", spans(spec.Reserved)...)
 	}
 	add("not recorded for the pool yet", p.uncovered...)
-	if len(spec.Ranges) > 0 {
-		var ranges []space.Range
-		for _, text := range spec.Ranges {
-			if r, err := convert.Span(nil, text); err == nil {
-				ranges = append(ranges, r)
-			}
-		}
-		add("outside of ranges", convert.Outside(p.CIDR, ranges)...)
+	if statesRanges && len(spec.Ranges) > 0 {
+		add("outside of ranges", convert.Outside(p.CIDR, spans(spec.Ranges))...)
 	}
 	slices.SortStableFunc(all, func(a, b Withheld) int { return a.From.Compare(b.From) })
 	return all
+}
+
+// spans returns the ranges that the fields of a spec name.
+func spans(texts []string) []space.Range {
+	var ranges []space.Range
+	for _, text := range texts {
+		if r, err := convert.Span(nil, text); err == nil {
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges
 }
 
 // formerGateways returns the former gateways that a status names.
