@@ -176,7 +176,7 @@ func (j *judgement) missingClaim(record *Record) string {
 func (j *judgement) missingPool(record *Record) string {
 	pool := j.poolsBy[convert.PoolOf(record.Holder)]
 	switch {
-	case pool == nil && !j.covers(resourceOf(convert.PoolOf(record.Holder)), record.Holder.Namespace):
+	case pool == nil && !j.covers(register.ResourceOf(convert.PoolOf(record.Holder)), record.Holder.Namespace):
 		return ""
 	case pool == nil:
 		return notThere
@@ -218,7 +218,7 @@ func (j *judgement) place(record *Record) {
 	pool := j.poolsBy[record.Pool]
 	switch {
 	case pool == nil && record.PoolUnknown:
-	case pool == nil && j.covers(resourceOf(record.Pool), record.Pool.Namespace):
+	case pool == nil && j.covers(register.ResourceOf(record.Pool), record.Pool.Namespace):
 		j.addRecord(RecordWithoutPool, record, record.State == ipam.StateRetained, "%s is recorded in %s, which does not exist: make the pool again with the CIDR that it had, or delete %s",
 			record.Block, record.Pool, record.Holder)
 	case pool == nil || !pool.CIDR.IsValid():
@@ -282,13 +282,6 @@ func objectNamed(kind string, name ipam.Name, uid string) Object {
 }
 
 func (r *Record) object() Object { return objectNamed(kindRecord, r.Name, r.UID) }
-
-func resourceOf(pool ipam.PoolKey) string {
-	if pool.Kind == ipam.PoolKindLocalIPPool {
-		return "localippools"
-	}
-	return "ippools"
-}
 
 // Options holds the limits for operations that are under way.
 type Options struct {

@@ -68,9 +68,13 @@ func (j *judgement) compareAddress(a *Address, found map[setting][]address) {
 			continue
 		}
 		bits, gateway := pool.Subnet(record.Block)
+		prefixField, gatewayField := "spec.network.prefixLength", "spec.network.gateway"
+		if pool.Key.Kind.IsInCluster() {
+			prefixField, gatewayField = "spec.prefix", "spec.gateway"
+		}
 		for _, s := range []setting{
-			{pool.Key, "spec.network.prefixLength", strconv.Itoa(int(*a.Prefix)), strconv.Itoa(bits)},
-			{pool.Key, "spec.network.gateway", a.Gateway, textOf(gateway)},
+			{pool.Key, prefixField, strconv.Itoa(int(*a.Prefix)), strconv.Itoa(bits)},
+			{pool.Key, gatewayField, a.Gateway, textOf(gateway)},
 		} {
 			if s.given != s.now {
 				found[s] = append(found[s], address{a.Addr, holder.String()})

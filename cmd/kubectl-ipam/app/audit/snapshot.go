@@ -35,6 +35,9 @@ type Snapshot struct {
 
 	// Unread holds the kinds of objects that the caller cannot list.
 	Unread []register.Unread
+
+	// foreign holds the pools that the in-cluster provider serves.
+	foreign map[ipam.PoolKey]bool
 }
 
 // Record represents an IPAllocation.
@@ -66,6 +69,8 @@ type AddressClaim struct {
 	Terminating bool
 	// Address is the name of the IPAddress that its status names; empty if it names none.
 	Address string
+	// Pool is the pool that it names; zero if it names a class.
+	Pool ipam.PoolKey
 }
 
 // Address represents an IPAddress of Cadastre.
@@ -80,9 +85,11 @@ type Address struct {
 	// not set.
 	Prefix  *int32
 	Gateway string
+	// Pool is the pool that it names; zero if it names a class.
+	Pool ipam.PoolKey
 }
 
-// Pool represents an IPPool or a LocalIPPool.
+// Pool represents a pool that Cadastre serves.
 type Pool struct {
 	ipam.Pool
 	UID string
@@ -121,17 +128,18 @@ type Reader struct {
 // Read reads a snapshot: records first, and their holders second.
 func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	s := &Snapshot{}
-	listings := []register.Listing{
+	listings := slices.Concat([]register.Listing{
 		register.Each("ipallocations", &v1alpha1.IPAllocationList{}, s.keepRecord),
 		register.Each("ipclaims", &v1alpha1.IPClaimList{}, s.keepClaim),
 		register.Each("ippools", &v1alpha1.IPPoolList{}, s.keepPool),
 		register.Each("localippools", &v1alpha1.LocalIPPoolList{}, s.keepPool),
+	}, register.InClusterPools(s.keepPool), []register.Listing{
 		register.Each("ipaddressclaims", &ipamv1.IPAddressClaimList{}, s.keepAddressClaim),
 		register.Each("ipaddresses", &ipamv1.IPAddressList{}, s.keepAddress),
-	}
+	})
 	for _, listing := range listings {
 		unread, err := register.List(ctx, r.Client, r.Namespace, listing)
-		if meta.IsNoMatchError(err) { // the cluster has no Cluster API
+		if meta.IsNoMatchError(err) { // the cluster has no Cluster API, or no pools of its in-cluster provider
 			continue
 		}
 		if err != nil {
@@ -143,7 +151,18 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 		}
 	}
 	s.LeaderSince = r.LeaderSince(ctx)
+	s.keepServed()
 	return s, nil
+}
+
+// keepServed removes what is of pools that the in-cluster provider serves, as it records nothing. Pools
+// that do not exist are among these unless Cadastre serves another one of the provider's kinds.
+func (s *Snapshot) keepServed() {
+	servesAny := slices.ContainsFunc(s.Pools, func(p Pool) bool { return p.Key.Kind.IsInCluster() })
+	isForeign := func(pool ipam.PoolKey) bool { return pool.Kind.IsInCluster() && (!servesAny || s.foreign[pool]) }
+	s.Records = slices.DeleteFunc(s.Records, func(r Record) bool { return isForeign(r.Pool) || isForeign(convert.PoolOf(r.Holder)) })
+	s.AddressClaims = slices.DeleteFunc(s.AddressClaims, func(c AddressClaim) bool { return isForeign(c.Pool) })
+	s.Addresses = slices.DeleteFunc(s.Addresses, func(a Address) bool { return isForeign(a.Pool) })
 }
 
 func nameOf(obj client.Object) ipam.Name {
@@ -155,9 +174,6 @@ func (s *Snapshot) keepRecord(obj *v1alpha1.IPAllocation) {
 	if err != nil {
 		s.Unreadable = append(s.Unreadable, Unreadable{Name: nameOf(obj), UID: string(obj.UID), Err: err})
 		return
-	}
-	if record.Pool.Kind.IsInCluster() || ipam.PoolKind(record.Holder.Kind).IsInCluster() {
-		return // the pools of the in-cluster provider, and their claims, are not read
 	}
 	s.Records = append(s.Records, Record{Record: record, Written: written(&obj.ObjectMeta)})
 }
@@ -188,24 +204,49 @@ func (s *Snapshot) keepClaim(obj *v1alpha1.IPClaim) {
 // of the pool report that.
 func (s *Snapshot) keepPool(obj v1alpha1.Pool) {
 	pool, _ := convert.Pool(obj)
-	s.Pools = append(s.Pools, Pool{Pool: pool, UID: string(obj.GetUID()), Recorded: obj.PoolStatus().AllocatedCIDR})
+	if !register.IsServed(obj) || register.IsProviderRunning(obj) {
+		if s.foreign == nil {
+			s.foreign = map[ipam.PoolKey]bool{}
+		}
+		s.foreign[pool.Key] = true
+		return
+	}
+	s.Pools = append(s.Pools, Pool{Pool: pool, UID: string(obj.GetUID()), Recorded: recordedCIDR(obj, pool)})
+}
+
+// recordedCIDR returns the CIDR that the status of a pool reports as recorded. A pool of the in-cluster
+// provider's kinds has a condition alone.
+func recordedCIDR(obj v1alpha1.Pool, pool ipam.Pool) string {
+	if pool.Key.Kind.IsInCluster() && pool.CIDR.IsValid() && meta.IsStatusConditionTrue(obj.PoolStatus().Conditions, v1alpha1.ConditionAllocated) {
+		return pool.CIDR.String()
+	}
+	return obj.PoolStatus().AllocatedCIDR
+}
+
+// hasTarget reports whether an IPAddressClaim or an IPAddress names a pool or class that Cadastre can serve.
+func hasTarget(ref ipamv1.IPPoolReference) bool {
+	return (convert.Targets{InCluster: true}).Has(ref.APIGroup, ref.Kind)
 }
 
 func (s *Snapshot) keepAddressClaim(obj *ipamv1.IPAddressClaim) {
-	if (convert.Targets{}).Has(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+	ref := obj.Spec.PoolRef
+	if hasTarget(ref) {
 		s.AddressClaims = append(s.AddressClaims, AddressClaim{
 			Name: nameOf(obj), UID: string(obj.UID), Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
+			Pool: convert.PoolOfAddress(ref.Kind, obj.Namespace, ref.Name),
 		})
 	}
 }
 
 func (s *Snapshot) keepAddress(obj *ipamv1.IPAddress) {
 	addr, err := netip.ParseAddr(obj.Spec.Address)
-	if err != nil || !(convert.Targets{}).Has(obj.Spec.PoolRef.APIGroup, obj.Spec.PoolRef.Kind) {
+	ref := obj.Spec.PoolRef
+	if err != nil || !hasTarget(ref) {
 		return // the condition of the claim reports an address that is not valid
 	}
 	s.Addresses = append(s.Addresses, Address{
 		Name: nameOf(obj), UID: string(obj.UID), Terminating: !obj.DeletionTimestamp.IsZero(),
-		Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(), Prefix: obj.Spec.Prefix, Gateway: obj.Spec.Gateway,
+		Claim: obj.Spec.ClaimRef.Name, Addr: addr.Unmap(), Prefix: obj.Spec.Prefix, Gateway: textOf(convert.GatewayGiven(obj.Spec.Gateway)),
+		Pool: convert.PoolOfAddress(ref.Kind, obj.Namespace, ref.Name),
 	})
 }
