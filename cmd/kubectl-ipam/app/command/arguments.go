@@ -17,6 +17,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -74,7 +75,10 @@ func SplitKind(argument string) (kind, name string) {
 // has no kind.
 func PoolOf(argument string) (v1alpha1.PoolReference, error) {
 	kind, name := SplitKind(argument)
-	kinds := map[string]v1alpha1.PoolKind{"ippool": v1alpha1.PoolKindIPPool, "localippool": v1alpha1.PoolKindLocalIPPool, "": ""}
+	kinds := map[string]v1alpha1.PoolKind{
+		"ippool": v1alpha1.PoolKindIPPool, "localippool": v1alpha1.PoolKindLocalIPPool, "": "",
+		"inclusterippool": v1alpha1.PoolKindInClusterIPPool, "globalinclusterippool": v1alpha1.PoolKindGlobalInClusterIPPool,
+	}
 	poolKind, ok := kinds[kind]
 	if !ok {
 		return v1alpha1.PoolReference{}, Coded(ExitUsage, fmt.Errorf("%s: is no pool: write ippool/NAME or localippool/NAME", argument))
@@ -145,6 +149,11 @@ func (e *Env) CompleteNames(lists ...client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return e.Names(cmd, lists...)
 	}
+}
+
+// FirstPool returns a completion that offers the names of pools for the first argument.
+func (e *Env) FirstPool() cobra.CompletionFunc {
+	return e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}, &incluster.InClusterIPPoolList{}, &incluster.GlobalInClusterIPPoolList{})
 }
 
 // Names returns the names of objects in the namespace, and of cluster-scoped objects. It leaves

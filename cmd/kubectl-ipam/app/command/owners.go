@@ -15,6 +15,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -64,7 +65,21 @@ func RefOfHolder(h ipam.Holder) ObjectRef {
 }
 
 // RefOfPool returns the reference to a pool.
-func RefOfPool(key ipam.PoolKey) ObjectRef { return RefOfHolder(convert.HolderOfPool(key)) }
+func RefOfPool(key ipam.PoolKey) ObjectRef {
+	ref := RefOfHolder(convert.HolderOfPool(key))
+	if key.Kind.IsInCluster() {
+		ref.Version = incluster.GroupVersion.Version
+	}
+	return ref
+}
+
+// PoolName returns the name of a pool in tables: with its kind for one of the in-cluster provider's kinds.
+func (r ObjectRef) PoolName() string {
+	if ipam.PoolKind(r.Kind).IsInCluster() {
+		return r.String()
+	}
+	return r.FullName()
+}
 
 // ClusterNetwork represents the network of a Cluster of Cluster API that has the block of a claim.
 type ClusterNetwork struct {

@@ -48,7 +48,7 @@ type pausing struct{ *editing }
 // bindPausing makes the command do this with the pool that its argument names.
 func bindPausing(e *command.Env, cmd *cobra.Command, do func(*pausing, context.Context, v1alpha1.Pool) error) {
 	cmd.Args = cobra.ExactArgs(1)
-	cmd.ValidArgsFunction = e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{})
+	cmd.ValidArgsFunction = e.FirstPool()
 	p := &pausing{bindEditing(e, cmd)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := p.connect(); err != nil {

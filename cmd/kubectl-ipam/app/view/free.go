@@ -48,7 +48,7 @@ If nothing is free the exit code is 3.`,
   # The next five networks of length 24
   kubectl ipam free west --length 24 -c 5`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
+		ValidArgsFunction: e.FirstPool(),
 	}
 	cmd.Flags().StringVar(&length, "length", "", "prefix length of the blocks, such as 24 or /24; default: one address in a pool of host addresses, else all lengths")
 	cmd.Flags().IntVarP(&options.Count, "count", "c", options.Count, "how many of the next blocks to list")
@@ -66,21 +66,25 @@ If nothing is free the exit code is 3.`,
 // free returns the free blocks of a pool; of a pool that the caller cannot read, the block that a
 // claim that names it would get.
 func free(e *command.Env, cmd *cobra.Command, name string, options FreeOptions) (*FreeReport, error) {
-	r, err := e.ReadScope(cmd, register.OfPool(name))
+	r, err := e.ReadScope(cmd, scopeOf(name))
 	if err != nil {
 		return nil, err
 	}
 	pool, err := findPool(e, r, name)
 	switch {
-	case err != nil && r.Lacks("ippools"), err == nil && !pool.IsKnown():
+	case command.CodeOf(err) == command.ExitNotFound && r.Lacks("ippools"), err == nil && !pool.IsKnown():
 		c, namespace, err := e.ClientAndNamespace()
+		if err != nil {
+			return nil, err
+		}
+		ref, err := command.PoolOf(name)
 		if err != nil {
 			return nil, err
 		}
 		if options.Count > 1 {
 			e.Note("only the next block is known, as you may not list ippools")
 		}
-		return DryRunReport(cmd.Context(), c, namespace, ipam.PoolNamed(name), options)
+		return DryRunReport(cmd.Context(), c, namespace, convert.PoolKey(namespace, ref), options)
 	case err != nil:
 		return nil, err
 	}

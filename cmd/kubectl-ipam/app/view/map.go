@@ -10,7 +10,6 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -36,12 +35,12 @@ space between them.`,
   kubectl ipam map nodes
   kubectl ipam map core --range 10.1.0.0/20`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
+		ValidArgsFunction: e.FirstPool(),
 	}
 	within := cmd.Flags().String("range", "", "draw only these addresses: a CIDR, or the first and the last one (10.0.0.10-10.0.0.20)")
 	command.CompleteWith(cmd, "range", completeRanges(e))
 	e.RunReport(cmd, func(cmd *cobra.Command, args []string) (command.Report, error) {
-		r, err := e.ReadScope(cmd, register.OfPool(args[0]))
+		r, err := e.ReadScope(cmd, scopeOf(args[0]))
 		if err != nil {
 			return nil, err
 		}

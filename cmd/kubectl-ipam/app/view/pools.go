@@ -30,20 +30,22 @@ out, and FREE the rest. USED counts the held addresses of the pool and of all po
 
 The figures come from the pools' status, which the operator writes within a second or two.
 With --count they are counted from the records, and retained and cooling addresses are
-counted beside held ones. With 100,000 records that takes some seconds.
+counted beside held ones. With 100,000 records that takes some seconds. They are also counted
+if there are pools of Cluster API's in-cluster provider that Cadastre serves.
 
 If you may not list pools, the command shows those that your claims could use, with the
 operator's answer to a dry run. HELD then counts the blocks that you can see.`,
 		Example: `  # All pools
   kubectl ipam pools
 
-  # One pool, a LocalIPPool of the namespace before an IPPool
+  # One pool: a LocalIPPool of the namespace before an IPPool, and before pools of other kinds
   kubectl ipam pools nodes -o yaml
+  kubectl ipam pools inclusterippool/nodes -n team-a
 
   # Count the records instead of reading the status
   kubectl ipam pools --count`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
+		ValidArgsFunction: e.FirstPool(),
 	}
 	e.BindEverywhere(cmd)
 	count := cmd.Flags().Bool("count", false, "count the records, rather than to take the figures from the pools' status")
@@ -78,26 +80,40 @@ func (r *PoolReport) selectPool(e *command.Env, name string) error {
 	return err
 }
 
-// findPool finds a pool by its name.
+// findPool finds a pool by its name. A pool that the in-cluster provider serves is none.
 func findPool(e *command.Env, r *register.Register, name string) (*register.Pool, error) {
 	return findNamed(e, name, func(key ipam.PoolKey) (*register.Pool, bool) {
 		pool := r.Pool(key)
-		return pool, pool != nil
+		return pool, pool != nil && (pool.IsKnown() || !key.Kind.IsInCluster())
 	})
 }
 
-// findNamed finds a LocalIPPool of the namespace by its name, else an IPPool.
-func findNamed[T any](e *command.Env, name string, find func(ipam.PoolKey) (T, bool)) (pool T, err error) {
+// findNamed finds the pool that an argument names: kind/NAME, or NAME alone, of the first kind that has
+// it.
+func findNamed[T any](e *command.Env, argument string, find func(ipam.PoolKey) (T, bool)) (pool T, err error) {
 	namespace, err := e.Namespace()
 	if err != nil {
 		return pool, err
 	}
-	for _, key := range []ipam.PoolKey{ipam.LocalPoolNamed(namespace, name), ipam.PoolNamed(name)} {
-		if found, ok := find(key); ok {
+	ref, err := command.PoolOf(argument)
+	if err != nil {
+		return pool, err
+	}
+	for _, kind := range []ipam.PoolKind{ipam.PoolKindLocalIPPool, ipam.PoolKindIPPool, ipam.PoolKindInClusterIPPool, ipam.PoolKindGlobalInClusterIPPool} {
+		if ref.Kind != "" && ipam.PoolKind(ref.Kind) != kind {
+			continue
+		}
+		if found, ok := find(ipam.PoolOfKind(kind, namespace, ref.Name)); ok {
 			return found, nil
 		}
 	}
-	return pool, NoPool(namespace, name)
+	return pool, NoPool(namespace, ref.Name)
+}
+
+// scopeOf returns the scope of the records of the pools that an argument may name.
+func scopeOf(argument string) register.Scope {
+	_, name := command.SplitKind(argument)
+	return register.OfPool(name)
 }
 
 // completeOfPool returns a completion that offers values of the pool that the first argument names.
@@ -106,7 +122,7 @@ func completeOfPool(e *command.Env, values func(*register.Pool) []string) cobra.
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		r, err := e.ReadQuietly(cmd, register.OfPool(args[0]))
+		r, err := e.ReadQuietly(cmd, scopeOf(args[0]))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -120,7 +136,7 @@ func completeOfPool(e *command.Env, values func(*register.Pool) []string) cobra.
 
 // NoPool returns the error of a pool that the caller cannot read.
 func NoPool(namespace, name string) error {
-	return command.Coded(command.ExitNotFound, fmt.Errorf("pool %s: there is no LocalIPPool of namespace %s and no IPPool of that name that you may read: see kubectl ipam pools", name, namespace))
+	return command.Coded(command.ExitNotFound, fmt.Errorf("pool %s: there is none of that name that you may read, in namespace %s or cluster-scoped: see kubectl ipam pools", name, namespace))
 }
 
 // PoolReport represents the output of `pools`.
@@ -286,7 +302,7 @@ func (p *PoolUse) row(wide bool) []command.Cell {
 		use, share = command.Cell{Text: "no CIDR yet", Style: command.Faint}, ""
 	}
 	cells := []command.Cell{
-		{Text: strings.Repeat("  ", p.depth) + p.key().FullName()}, {Text: command.OrNone(p.extent)}, use, {Text: share},
+		{Text: strings.Repeat("  ", p.depth) + command.RefOfPool(p.key()).PoolName()}, {Text: command.OrNone(p.extent)}, use, {Text: share},
 		number(p.Held), number(p.Carved), number(p.Free), number(p.Withheld), {Text: command.OrNone(p.LargestFreePrefix)}, number(p.Used),
 	}
 	if wide {

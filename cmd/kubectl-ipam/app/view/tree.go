@@ -47,7 +47,7 @@ by the owners of its claims, such as Machines, to the addresses.`,
   # The addresses of a Cluster
   kubectl ipam tree --cluster prod -n team-a`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: e.First(&v1alpha1.IPPoolList{}, &v1alpha1.LocalIPPoolList{}),
+		ValidArgsFunction: e.FirstPool(),
 	}
 	e.BindEverywhere(cmd)
 	all := cmd.Flags().Bool("all", false, fmt.Sprintf("list all blocks, not only the first %d of each pool", mostLeaves))

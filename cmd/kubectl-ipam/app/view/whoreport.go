@@ -181,7 +181,7 @@ func (p *Place) rows(now time.Time) []whoRow {
 func (p *Place) cells(row whoRow, wide bool) []command.Cell {
 	pool := ""
 	if p.Pool != nil {
-		pool = strings.Repeat("  ", p.depth) + p.Pool.FullName()
+		pool = strings.Repeat("  ", p.depth) + p.Pool.PoolName()
 	}
 	cells := append(command.Texts(p.RoutingDomain, pool), command.Cell{Text: row.block}, row.state)
 	cells = append(cells, command.Texts(row.held[:4]...)...)
@@ -343,10 +343,7 @@ func (h *WhoHistory) Table(wide bool) *command.Table {
 
 func historyCells(entry *history.Entry, wide bool) []command.Cell {
 	holder := command.ObjectRef{Kind: entry.HolderKind, Namespace: entry.HolderNamespace, Name: cmp.Or(entry.Holder, "?")}
-	pool := entry.Pool
-	if entry.PoolNamespace != "" {
-		pool = entry.PoolNamespace + "/" + pool
-	}
+	pool := command.ObjectRef{Kind: entry.PoolKind, Namespace: entry.PoolNamespace, Name: entry.Pool}.PoolName()
 	why := string(entry.Reason)
 	switch {
 	case entry.Message != "":
