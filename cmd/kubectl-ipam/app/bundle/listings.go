@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 )
@@ -54,6 +55,8 @@ func listings(operator string) []listing {
 		{file: "cadastre/localippools.yaml", kind: ours("LocalIPPool")},
 		{file: "cadastre/ipclaims.yaml", kind: ours("IPClaim")},
 		{file: "cadastre/ipallocations.yaml", kind: ours("IPAllocation")},
+		{file: "cluster-api/inclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "InClusterIPPool")},
+		{file: "cluster-api/globalinclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "GlobalInClusterIPPool"), clusterScoped: true},
 		{file: "cluster-api/ipaddressclaims.yaml", kind: clusterAPI("IPAddressClaim"), only: refersToUs},
 		{file: "cluster-api/ipaddresses.yaml", kind: clusterAPI("IPAddress"), only: refersToUs},
 		{file: "events.yaml", kind: kind("events.k8s.io", "v1", "Event"), only: regardsUs},
@@ -90,10 +93,11 @@ func Rights() (everywhere, operator []rbacv1.PolicyRule) {
 	return everywhere, append(operator, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
 }
 
-// refersToUs reports whether an object of Cluster API names a pool or class of ours.
+// refersToUs reports whether an object of Cluster API names a pool or class that Cadastre can serve.
 func refersToUs(obj *unstructured.Unstructured) bool {
 	group, _, _ := unstructured.NestedString(obj.Object, "spec", "poolRef", "apiGroup")
-	return convert.IsOurGroup(group)
+	kind, _, _ := unstructured.NestedString(obj.Object, "spec", "poolRef", "kind")
+	return convert.IsOurGroup(group) || convert.IsInCluster(group, kind)
 }
 
 // regardsUs reports whether an event is about our objects, or about the address objects of Cluster

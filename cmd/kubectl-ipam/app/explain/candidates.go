@@ -151,7 +151,8 @@ func (k *Knowledge) hidden(request ipam.Request, existing []Candidate) []Candida
 
 // names reports whether a request leads to a pool by its name, its class or its labels.
 func names(request ipam.Request, pool *register.Pool) bool {
-	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
+	isSelected := request.Selects != nil && request.Selects(pool.Labels) && !pool.Key.Kind.IsInCluster()
+	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || isSelected
 }
 
 // whyHidden returns the reason why a request cannot use a pool of the platform, or "" if it can.
@@ -251,7 +252,7 @@ func (k *Knowledge) addressWaiters() []queue.Waiter {
 	for i := range k.addressClaims {
 		claim := &k.addressClaims[i]
 		ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !(convert.Targets{}).Has(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
+		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !(convert.Targets{InCluster: true}).Has(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
 			continue
 		}
 		if request, err := addressRequest(claim); err == nil {

@@ -215,6 +215,10 @@ func aboutAddressClaim(ctx context.Context, c client.Client, claim *ipamv1.IPAdd
 	address := &ipamv1.IPAddress{}
 	if name != "" && c.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, address) == nil {
 		q.report.Block, q.report.Record = command.AsBlock(address.Spec.Address), address.Annotations[v1alpha1.AnnotationAllocation]
+		ref := address.Spec.PoolRef
+		if convert.IsInCluster(ref.APIGroup, ref.Kind) { // such an IPAddress has no labels, and no annotation that names its record
+			q.pool = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(ref.Kind), Name: ref.Name}
+		}
 		if pool := address.Labels[v1alpha1.LabelPool]; pool != "" {
 			q.pool = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKind(address.Labels[v1alpha1.LabelPoolKind]), Name: pool}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
@@ -60,10 +61,13 @@ func remedies(question *Question, knowledge *Knowledge, terms ipam.Terms, pools 
 
 // argumentOf names a pool for a command.
 func argumentOf(c Candidate) string {
-	if c.Kind == string(v1alpha1.PoolKindLocalIPPool) {
-		return "localippool/" + c.Name + " -n " + c.pool.Key.Namespace
+	switch kind := c.pool.Key.Kind; {
+	case kind == ipam.PoolKindIPPool:
+		return c.Name
+	case kind.IsNamespaced():
+		return command.RefOfPool(c.pool.Key).Argument() + " -n " + c.pool.Key.Namespace
 	}
-	return c.Name
+	return command.RefOfPool(c.pool.Key).Argument()
 }
 
 // releases describes how to release the blocks of a pool whose release, each on its own, makes

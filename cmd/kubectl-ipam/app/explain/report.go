@@ -69,9 +69,10 @@ func Explanation(ctx context.Context, question *Question, knowledge *Knowledge) 
 		if question.pool != nil {
 			report.From = lineage(knowledge.Register, convert.PoolKey(report.Namespace, *question.pool))
 		}
+		named := ipam.Name{Namespace: report.Namespace, Name: report.Record}
 		for _, record := range knowledge.Register.Records() {
-			if record.Name == (ipam.Name{Namespace: report.Namespace, Name: report.Record}) {
-				report.RequestedBy = record.RequestedBy
+			if record.Name == named || report.Record == "" && record.Holder == question.holder() {
+				report.Record, report.RequestedBy = record.Name.Name, record.RequestedBy
 			}
 		}
 		return report

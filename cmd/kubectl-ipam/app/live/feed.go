@@ -22,6 +22,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/register"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -349,6 +350,9 @@ func (s *Sources) feeds(l *Live) []*feed {
 	return []*feed{
 		{resource: "ippools", first: true, store: l.poolStore(ipam.PoolKindIPPool), source: source[v1alpha1.IPPool](s, kubeutil.Selection{Resource: "ippools"}, dropped)},
 		{resource: "localippools", first: true, namespaced: true, store: l.poolStore(ipam.PoolKindLocalIPPool), source: source[v1alpha1.LocalIPPool](s, kubeutil.Selection{Resource: "localippools"}, dropped)},
+		// The API server refuses these before it looks whether it has them, so a refusal is not shown.
+		{resource: "inclusterippools", first: true, namespaced: true, optional: true, quiet: true, store: l.poolStore(ipam.PoolKindInClusterIPPool), source: source[incluster.InClusterIPPool](s, kubeutil.Selection{Resource: "inclusterippools"}, dropped)},
+		{resource: "globalinclusterippools", first: true, optional: true, quiet: true, store: l.poolStore(ipam.PoolKindGlobalInClusterIPPool), source: source[incluster.GlobalInClusterIPPool](s, kubeutil.Selection{Resource: "globalinclusterippools"}, dropped)},
 		{resource: "ipallocations", namespaced: true, store: l.recordStore(), source: func(namespace string) (kubeutil.StreamingSource, error) {
 			return s.records.Records(namespace, readRecord), nil
 		}},

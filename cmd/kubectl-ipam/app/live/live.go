@@ -94,7 +94,7 @@ func (l *Live) Begun(ctx context.Context) error {
 // firstError returns the reason why pools could not be read, other than a lack of rights.
 func (l *Live) firstError() error {
 	for _, f := range l.feeds {
-		if now := f.stand(); f.first && now.behind != nil && !apierrors.IsForbidden(now.behind) {
+		if now := f.stand(); f.first && !f.optional && now.behind != nil && !apierrors.IsForbidden(now.behind) {
 			return now.behind
 		}
 	}

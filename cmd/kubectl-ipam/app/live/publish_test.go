@@ -20,6 +20,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -61,6 +62,8 @@ func storesOf(l *Live, obj client.Object) []cache.ReflectorStore {
 		return []cache.ReflectorStore{l.poolStore(ipam.PoolKindIPPool)}
 	case *v1alpha1.LocalIPPool:
 		return []cache.ReflectorStore{l.poolStore(ipam.PoolKindLocalIPPool)}
+	case *incluster.InClusterIPPool:
+		return []cache.ReflectorStore{l.poolStore(ipam.PoolKindInClusterIPPool)}
 	case *v1alpha1.IPAllocation:
 		return []cache.ReflectorStore{l.recordStore()}
 	case *v1alpha1.IPClaim:

@@ -137,10 +137,16 @@ func (s *state) removeRecord(uid string) {
 	}
 }
 
-// putPool takes over a pool that is new or has changed.
+// putPool takes over a pool that is new or has changed. A pool that Cadastre does not serve is none.
 func (s *state) putPool(pool v1alpha1.Pool) {
 	key := convert.KeyOf(pool)
 	before := s.pools[key]
+	if !register.IsServed(pool) {
+		if before != nil {
+			s.removePool(key)
+		}
+		return
+	}
 	if before != nil && before.GetResourceVersion() == pool.GetResourceVersion() {
 		return
 	}
@@ -182,6 +188,8 @@ func (s *state) objects(records map[string]*register.Record, unread []register.U
 			objects.Pools = append(objects.Pools, *pool)
 		case *v1alpha1.LocalIPPool:
 			objects.LocalPools = append(objects.LocalPools, *pool)
+		default:
+			objects.InClusterPools = append(objects.InClusterPools, pool)
 		}
 	}
 	for _, claim := range s.claims {
@@ -218,6 +226,11 @@ func (s *state) mentioned() map[ipam.PoolKey]ipam.Family {
 	return all
 }
 
+// serves reports whether Cadastre serves the pool of an IPAddressClaim.
+func (s *state) serves(pool ipam.PoolKey) bool {
+	return !pool.Kind.IsInCluster() || s.pools[pool] != nil && !register.IsProviderRunning(s.pools[pool])
+}
+
 // waiters returns the claims that wait.
 func (s *state) waiters() []*waiter {
 	all := make([]*waiter, 0, len(s.claims)+len(s.addressClaims))
@@ -225,7 +238,9 @@ func (s *state) waiters() []*waiter {
 		all = append(all, waiterOfClaim(claim))
 	}
 	for _, claim := range s.addressClaims {
-		all = append(all, waiterOfAddressClaim(claim))
+		if ref := claim.Spec.PoolRef; s.serves(convert.PoolOfAddress(ref.Kind, claim.Namespace, ref.Name)) {
+			all = append(all, waiterOfAddressClaim(claim))
+		}
 	}
 	return all
 }

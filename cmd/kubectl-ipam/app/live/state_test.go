@@ -1,10 +1,15 @@
 package live
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
@@ -63,5 +68,39 @@ func TestBlockHasClusterOfItsClaim(t *testing.T) {
 			stored.remove(t, l, claim)
 			has("", 1)
 		})
+	}
+}
+
+// TestInClusterPoolIsShownWhileServed has Cadastre and the in-cluster provider serve a pool in turn.
+func TestInClusterPoolIsShownWhileServed(t *testing.T) {
+	stored, l := objects{}, newLive(clock.RealClock{})
+	pool := func(serve func(*incluster.InClusterIPPool)) {
+		obj := build.InClusterPool("team", "nodes", 24, "10.0.0.10-10.0.0.19")
+		serve(obj)
+		stored.put(t, l, obj)
+	}
+	served := func(reason string) func(*incluster.InClusterIPPool) {
+		return func(p *incluster.InClusterIPPool) { build.Served(p, reason) }
+	}
+	stored.put(t, l, build.AddressClaim("team", "vm").From(incluster.GroupVersion.Group, "InClusterIPPool", "nodes").Obj())
+	for _, step := range []struct {
+		serve          func(*incluster.InClusterIPPool)
+		pools, waiting []string
+	}{
+		{func(*incluster.InClusterIPPool) {}, nil, nil},
+		{served(v1alpha1.ReasonReady), []string{"InClusterIPPool/team/nodes"}, []string{"vm of [InClusterIPPool/team/nodes]"}},
+		{served(v1alpha1.ReasonProviderRunning), []string{"InClusterIPPool/team/nodes"}, nil},
+		{func(*incluster.InClusterIPPool) {}, nil, nil},
+	} {
+		pool(step.serve)
+		l.publish()
+		shown := followerOf(l.Subscribe())
+		var waiting []string
+		for _, claim := range shown.claims {
+			waiting = append(waiting, fmt.Sprintf("%s of %v", claim.Name, claim.Pools))
+		}
+		if diff := cmp.Diff(step.pools, slices.Collect(maps.Keys(shown.pools))) + cmp.Diff(step.waiting, waiting); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/live"
 )
@@ -50,7 +51,7 @@ type event struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{T: t, scheme: runtime.NewScheme(), objects: map[string]map[string]client.Object{}, eventSignal: make(chan struct{}), held: map[string]chan struct{}{}}
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, ipamv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, ipamv1.AddToScheme, incluster.AddToScheme} {
 		if err := add(c.scheme); err != nil {
 			t.Fatal(err)
 		}

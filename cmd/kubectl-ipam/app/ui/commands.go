@@ -72,7 +72,7 @@ func (u *uiCommands) Free(ctx context.Context, r *register.Register, request Fre
 	if pool != nil && pool.IsKnown() {
 		return view.NewFreeReport(pool, options)
 	}
-	if request.Pool.Namespace != "" || !r.Lacks("ippools") {
+	if request.Pool.Kind != ipam.PoolKindIPPool || !r.Lacks("ippools") {
 		return nil, view.NoPool(request.Pool.Namespace, request.Pool.Name)
 	}
 	namespace, err := u.Namespace()

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,14 +139,14 @@ func freeOf(query url.Values) (FreeOf, error) {
 // PoolOf returns the pool that an ID names, in the form of the messages.
 func PoolOf(id string) (ipam.PoolKey, error) {
 	parts := strings.Split(id, "/")
-	switch {
-	case len(parts) == 2 && parts[0] == string(ipam.PoolKindIPPool) && parts[1] != "":
-		return ipam.PoolNamed(parts[1]), nil
-	case len(parts) == 3 && parts[0] == string(ipam.PoolKindLocalIPPool) && parts[1] != "" && parts[2] != "":
-		return ipam.LocalPoolNamed(parts[1], parts[2]), nil
-	default:
+	kind, number := ipam.PoolKind(parts[0]), 2
+	if kind.IsNamespaced() {
+		number = 3
+	}
+	if !kind.IsPool() || len(parts) != number || slices.Contains(parts, "") {
 		return ipam.PoolKey{}, wrong("pool=%s: is not the ID of a pool: write IPPool/NAME or LocalIPPool/NAMESPACE/NAME", id)
 	}
+	return ipam.PoolOfKind(kind, parts[1], parts[number-1]), nil
 }
 
 // question answers a question, one at a time.
