@@ -39,7 +39,7 @@ type template struct {
 func templates() []template {
 	return []template{
 		{"in-cluster-pools.yaml", ".Values.inClusterPools.enabled", func(obj *unstructured.Unstructured) bool {
-			return obj.GetName() == "cadastre-in-cluster-pools" || isOfProvider(obj)
+			return strings.Contains(obj.GetName(), "in-cluster-pool") || isOfProvider(obj)
 		}},
 		{"crds.yaml", ".Values.crds.install", ofKind("CustomResourceDefinition")},
 		{"policies.yaml", "", ofKind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")},

@@ -70,8 +70,8 @@ type Needs struct {
 // Rights returns the rights of the commands, in the order of their names. docs/import.md has the
 // rights of import.
 func Rights() []Needs {
-	register := rules(ours("list", "ippools", "localippools", "ipallocations", "ipclaims"))
-	all := rules(ours("get list", "ippools", "localippools", "ipallocations", "ipclaims"), capi("get list", "ipaddressclaims", "ipaddresses"))
+	register := rules(ours("list", "ippools", "localippools", "ipallocations", "ipclaims"), capi("list", "inclusterippools", "globalinclusterippools"))
+	all := rules(ours("get list", "ippools", "localippools", "ipallocations", "ipclaims"), capi("get list", "inclusterippools", "globalinclusterippools", "ipaddressclaims", "ipaddresses"))
 	bundled, bundledOfOperator := bundle.Rights()
 	return []Needs{
 		{Command: "check", Wanted: append(all, admission("get", "mutatingwebhookconfigurations")), Operator: rules(lease())},
@@ -109,6 +109,7 @@ func doctorRights() Needs {
 			rule("flowcontrol.apiserver.k8s.io", "get", "flowschemas", "prioritylevelconfigurations"),
 			rule("authorization.k8s.io", "create", "subjectaccessreviews"),
 			ours("create", "ipclaims", "ipallocations"),
+			capi("list", "inclusterippools", "globalinclusterippools"), rule("discovery.k8s.io", "list", "endpointslices"),
 		),
 		Operator: rules(
 			core("get", "secrets", "services"), lease(), rule("apps", "list", "deployments"),
@@ -124,7 +125,7 @@ func uiRights() Needs {
 		Command: "ui",
 		Wanted: rules(
 			ours("list watch", "ippools", "localippools", "ipallocations", "ipclasses"), ours("get list watch create delete", "ipclaims"),
-			capi("get list watch", "ipaddressclaims"), core("list", "namespaces"),
+			capi("list watch", "inclusterippools", "globalinclusterippools"), capi("get list watch", "ipaddressclaims"), core("list", "namespaces"),
 		),
 	}
 }
