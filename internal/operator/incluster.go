@@ -8,19 +8,16 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
-// Names of the in-cluster provider: its lease, and the Service of its webhooks.
-const (
-	providerLease   = "7bb7acb4.ipam.cluster.x-k8s.io"
-	providerService = "capi-ipam-in-cluster-webhook-service"
-)
+// providerLease is the name of the lease of the in-cluster provider.
+const providerLease = "7bb7acb4.ipam.cluster.x-k8s.io"
 
 // providerInterval is the interval at which the in-cluster provider is looked for.
 const providerInterval = 2 * time.Second
@@ -111,7 +108,7 @@ func (p *provider) look(ctx context.Context) {
 	case providerLeading:
 		p.log.Info("The in-cluster provider runs: its pools get no new addresses from Cadastre until it is scaled down", "lease", providerLease, "namespace", p.namespace)
 	case providerServing:
-		p.log.Info("Webhooks of the in-cluster provider are served, and it holds no lease: if it runs, scale it down, or two programs hand out the same addresses", "service", providerService, "namespace", p.namespace)
+		p.log.Info("Webhooks of the in-cluster provider are served, and it holds no lease: if it runs, scale it down, or two programs hand out the same addresses", "service", incluster.WebhookService, "namespace", p.namespace)
 	case providerAbsent:
 		p.log.Info("The in-cluster provider does not run: serving its pools")
 	}
@@ -127,16 +124,12 @@ func (p *provider) observe(ctx context.Context) (providerState, error) {
 	case kubeutil.IgnoreNotFound(err) != nil:
 		return "", fmt.Errorf("reading the lease of the in-cluster provider: %w", err)
 	}
-	slices := &discoveryv1.EndpointSliceList{}
-	if err := p.reader.List(ctx, slices, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: providerService}); err != nil {
+	isServing, err := kubeutil.HasReadyEndpoints(ctx, p.reader, client.ObjectKey{Namespace: p.namespace, Name: incluster.WebhookService})
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("listing the endpoints of the in-cluster provider: %w", err)
-	}
-	for _, slice := range slices.Items {
-		for _, endpoint := range slice.Endpoints {
-			if ptr.Deref(endpoint.Conditions.Ready, true) {
-				return providerServing, nil
-			}
-		}
+	case isServing:
+		return providerServing, nil
 	}
 	return providerAbsent, nil
 }

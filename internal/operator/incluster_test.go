@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 )
 
 // TestProviderState tells one story: each step changes the cluster, and expects a state.
@@ -49,7 +51,7 @@ func TestProviderState(t *testing.T) {
 	}
 	slice := func(name string, ready *bool) *discoveryv1.EndpointSlice {
 		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: providerService}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: incluster.WebhookService}},
 			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: ready}}},
 		}
 	}

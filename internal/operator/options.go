@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/cluster-api/util/flags"
 
+	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/certs"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
@@ -98,7 +99,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 	o.Features = features
 
 	fs.BoolVar(&o.InClusterPools, "in-cluster-pools", false, "Serve the InClusterIPPools and GlobalInClusterIPPools of Cluster API's in-cluster provider in its place. Needs --feature-gates=PoolRanges=true, and the CRDs.")
-	fs.StringVar(&o.InClusterNamespace, "in-cluster-provider-namespace", "capi-ipam-in-cluster-system", "Namespace of the in-cluster provider. While its lease there is renewed, --in-cluster-pools hands out no new addresses.")
+	fs.StringVar(&o.InClusterNamespace, "in-cluster-provider-namespace", incluster.DefaultNamespace, "Namespace of the in-cluster provider. While its lease there is renewed, --in-cluster-pools hands out no new addresses.")
 
 	// Cluster API's providers have these in common.
 	fs.StringVar(&o.WatchNamespace, "namespace", "", "Namespace whose claims the controllers reconcile. Webhooks answer for all namespaces, and a block is in use regardless of its holder's namespace. Default: all.")

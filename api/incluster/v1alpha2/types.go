@@ -20,6 +20,11 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // Names of the in-cluster provider.
 const (
+	// DefaultNamespace is the namespace in which its manifests install it.
+	DefaultNamespace = "capi-ipam-in-cluster-system"
+	// WebhookService is the Service of its webhooks.
+	WebhookService = "capi-ipam-in-cluster-webhook-service"
+
 	// FinalizerPool is on every pool: it stays until the last address is released.
 	FinalizerPool = "ipam.cluster.x-k8s.io/ProtectPool"
 	// FinalizerRelease is on every IPAddressClaim of these pools: it stays until the address is released.

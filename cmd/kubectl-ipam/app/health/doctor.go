@@ -32,7 +32,8 @@ func NewDoctor(e *command.Env) *cobra.Command {
 		Short: "Check that Cadastre is installed, runs and is protected",
 		Long: `Check that Cadastre is installed, runs and is protected: CRDs, webhooks and their CA
 bundles, certificate, admission policies and their bindings, replicas and leader, versions,
-rights, flow control, and a claim and a forged record as dry runs. Nothing is changed.
+rights, flow control, Cluster API's in-cluster provider if Cadastre serves its pools, and a claim
+and a forged record as dry runs. Nothing is changed.
 
 What you may not read is skipped. With few rights, the dry run of a claim in your
 namespace (-n) still shows whether the webhooks answer.

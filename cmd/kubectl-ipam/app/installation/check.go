@@ -108,10 +108,11 @@ type Doctor struct {
 // Run makes all checks.
 func (d *Doctor) Run(ctx context.Context) []Check {
 	checks := slices.Concat(d.definitions(ctx), d.webhooks(ctx), []Check{d.certificate(ctx)}, d.policies(ctx))
-	return append(checks,
+	checks = append(checks,
 		d.deployment(ctx), d.leader(ctx), d.versions(ctx),
-		d.operatorRights(ctx), d.ownRights(ctx), d.flowControl(ctx), d.callers(ctx), d.disruptionBudget(ctx),
-		d.trialOfClaim(ctx), d.trialOfRecord(ctx))
+		d.operatorRights(ctx), d.ownRights(ctx), d.flowControl(ctx), d.callers(ctx), d.disruptionBudget(ctx))
+	checks = append(checks, d.inClusterProvider(ctx)...)
+	return append(checks, d.trialOfClaim(ctx), d.trialOfRecord(ctx))
 }
 
 // remedyManifests is the remedy if an installed object is not as it is shipped.
