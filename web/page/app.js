@@ -7,6 +7,7 @@ import { formatLink, parseLink } from './link.js'
 import { blockState } from './places.js'
 import { formatRange } from './ranges.js'
 import { keyOf } from './strips.js'
+import { isInCluster } from './words.js'
 
 const SMALL = matchMedia('(max-width: 640px)') // at this width, the details are a sheet over the page
 
@@ -101,6 +102,7 @@ export class App {
 
   /** Returns the buttons that claim exactly a block of a pool, in the namespace of the command. */
   claimButtons(pool, cidr, length) {
+    if (isInCluster(pool.kind)) return [] // no IPClaim can name it
     const asked = claimFor(pool, cidr, length, this.store.hello.namespace)
     const buttons = [
       copyButton(claimCommand(asked), `the command that claims ${cidr}`, this.say, 'Copy command'),

@@ -13,11 +13,12 @@ export function ipam(...args) {
 }
 
 /**
- * Returns the name of a pool in commands: "core", and "localippool/lab" with its namespace.
+ * Returns the name of a pool in commands: "ippool/core", and "localippool/lab" with its namespace.
  * @param {{kind: string, namespace: string, name: string}} pool
  */
 export function poolArgs(pool) {
-  return pool.kind === 'LocalIPPool' ? [`localippool/${pool.name}`, '-n', pool.namespace] : [`ippool/${pool.name}`]
+  const name = `${pool.kind.toLowerCase()}/${pool.name}`
+  return pool.namespace ? [name, '-n', pool.namespace] : [name]
 }
 
 /**

@@ -64,7 +64,8 @@ export function blockOfClaim(store, claim) {
  * @param {{kind: string, namespace?: string, name: string}} ref
  */
 export function poolKey(ref) {
-  return ref.kind === 'LocalIPPool' ? `p:LocalIPPool/${ref.namespace}/${ref.name}` : `p:IPPool/${ref.name}`
+  const isNamespaced = ref.kind === 'LocalIPPool' || ref.kind === 'InClusterIPPool'
+  return `p:${ref.kind}/${isNamespaced ? `${ref.namespace}/` : ''}${ref.name}`
 }
 
 /** Returns the range of a selection that is a range, else null. */

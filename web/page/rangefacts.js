@@ -7,7 +7,7 @@ import { poolLink } from './places.js'
 import { format, formatRange, prefixesOf } from './ranges.js'
 import { NOT_OF_POOL } from './store.js'
 import { keyOf } from './strips.js'
-import { count, counted, holderName } from './words.js'
+import { count, counted, holderName, isInCluster } from './words.js'
 
 const MOST = 8
 const MOST_BLOCKS = 20
@@ -24,7 +24,7 @@ export function describeRange(store, range) {
   if (range.from !== range.to) facts.push(['Addresses', [count(range.to - range.from + 1n)]])
   if (!isBlock) facts.push(['Consists of', cidrs(range), 'list'])
   if (free.length > 0) facts.push(['Free in', free.map((pool) => poolLink(pool.id)), 'list'])
-  const claimable = isBlock ? free.filter((pool) => handsOut(pool, range.length)).map((pool) => ({ pool, cidr: `${format(range.from, range.family)}/${range.length}`, length: range.length })) : []
+  const claimable = isBlock ? free.filter((pool) => !isInCluster(pool.kind) && handsOut(pool, range.length)).map((pool) => ({ pool, cidr: `${format(range.from, range.family)}/${range.length}`, length: range.length })) : []
   return {
     ...blank, kind: range.from === range.to ? 'Address' : 'Addresses', title, copy: title, facts, state: free.length > 0 ? 'free' : '', stateText: free.length > 0 ? 'free' : '',
     commands: isBlock ? [ipam('who', title)] : [], pool: free[0]?.id ?? '', range, claimable,

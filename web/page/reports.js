@@ -1,7 +1,7 @@
 // Turns the answers of `who`, `explain` and a question for a Machine into sections for the panel.
 
 import { blockOfClaim, blockOfRecord, poolKey } from './places.js'
-import { count, counted, moment, objectName } from './words.js'
+import { count, counted, moment, objectName, poolName } from './words.js'
 
 /**
  * Holds a section of the panel.
@@ -37,7 +37,7 @@ export function whoSections(store, report, now) {
 
 function ofPlace(store, place, now) {
   const lines = []
-  const title = place.pool ? `In pool ${place.pool.kind === 'LocalIPPool' ? `${place.pool.namespace}/` : ''}${place.pool.name}` : `In routing domain ${place.routingDomain}`
+  const title = place.pool ? `In pool ${poolName(poolKey(place.pool).slice(2))}` : `In routing domain ${place.routingDomain}`
   if (place.pool) {
     lines.push([{ text: objectName(place.pool), to: poolKey(place.pool) }, place.poolCIDR ? `(${place.poolCIDR})` : '', place.routingDomain ? `of routing domain ${place.routingDomain}` : ''])
   }

@@ -93,11 +93,19 @@ export function clock(time) {
 }
 
 /**
- * Returns the name of a pool from its id: "core", or "team-a/lab".
+ * Returns the name of a pool from its id: "core", "team-a/lab", or "InClusterIPPool team-a/vms", as the pools
+ * of the in-cluster provider can have the name of another one.
  * @param {string} id such as "IPPool/core" or "LocalIPPool/team-a/lab"
  */
 export function poolName(id) {
-  return id.slice(id.indexOf('/') + 1)
+  const slash = id.indexOf('/')
+  const name = id.slice(slash + 1)
+  return isInCluster(id.slice(0, slash)) ? `${id.slice(0, slash)} ${name}` : name
+}
+
+/** Reports whether a kind is one of the in-cluster provider. @param {string} kind of a pool */
+export function isInCluster(kind) {
+  return kind === 'InClusterIPPool' || kind === 'GlobalInClusterIPPool'
 }
 
 /**

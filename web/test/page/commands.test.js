@@ -40,4 +40,6 @@ test('a text that YAML would read as another type is quoted', () => {
 test('pools as arguments', () => {
   assert.deepEqual(poolArgs(core), ['ippool/core'])
   assert.deepEqual(poolArgs({ kind: 'LocalIPPool', namespace: 'team-a', name: 'lab' }), ['localippool/lab', '-n', 'team-a'])
+  assert.deepEqual(poolArgs({ kind: 'InClusterIPPool', namespace: 'team-a', name: 'vms' }), ['inclusterippool/vms', '-n', 'team-a'])
+  assert.deepEqual(poolArgs({ kind: 'GlobalInClusterIPPool', namespace: '', name: 'vms' }), ['globalinclusterippool/vms'])
 })

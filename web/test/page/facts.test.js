@@ -91,6 +91,13 @@ const WHO = {
   ],
 }
 
+test('the answer of who names pools by kind', () => {
+  const places = [['InClusterIPPool', 'team-a', 'vms'], ['LocalIPPool', 'team-a', 'lab']].map(([kind, namespace, name]) => ({ pool: { kind, namespace, name } }))
+  const sections = whoSections(storeWith(), { places }, NOW)
+  assert.deepEqual(sections.map(({ title }) => title), ['In pool InClusterIPPool team-a/vms', 'In pool team-a/lab'])
+  assert.deepEqual(sections.map(({ lines }) => lines[0][0].to), ['p:InClusterIPPool/team-a/vms', 'p:LocalIPPool/team-a/lab'])
+})
+
 test('the answer of who', () => {
   const store = storeWith()
   assert.deepEqual(usedBy(WHO, store.blocks.get('web')), ['Machine team-a/m, owned by Cluster team-a/c'])

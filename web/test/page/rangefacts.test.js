@@ -16,6 +16,13 @@ test('a block that is free can be claimed from its pool', () => {
   assert.deepEqual(d.commands, ['kubectl ipam who 10.1.3.0/24'])
 })
 
+test('an address that is free in an in-cluster pool is not claimed', () => {
+  const store = storeWith()
+  store.apply({ type: 'pools', pools: [pool('InClusterIPPool/team-a/vms', { cidr: '172.16.0.0/24', first: '172.16.0.10', last: '172.16.0.19', minLength: 24, maxLength: 32 })] })
+  const d = said('172.16.0.10', store)
+  assert.deepEqual([d.stateText, fact(d, 'Free in'), d.claimable], ['free', ['InClusterIPPool team-a/vms'], []])
+})
+
 test('a range that is held, withheld, carved or partly so is not free', () => {
   for (const text of ['10.1.2.0/24', '10.1.2.128/25', '10.1.2.0/23', '10.0.5.0/24', '10.0.0.0/15', '11.0.0.0/24', '2001:db8::/64']) {
     const d = said(text)

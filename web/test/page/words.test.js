@@ -40,6 +40,8 @@ test('sentences', () => {
 
 test('names', () => {
   assert.equal(poolName('LocalIPPool/team-a/lab'), 'team-a/lab')
+  assert.equal(poolName('InClusterIPPool/team-a/vms'), 'InClusterIPPool team-a/vms')
+  assert.equal(poolName('GlobalInClusterIPPool/vms'), 'GlobalInClusterIPPool vms')
   assert.equal(objectName({ kind: 'IPClaim', namespace: 'a', name: 'b' }), 'IPClaim a/b')
   assert.equal(objectName({ kind: 'IPPool', name: 'core' }), 'IPPool core')
   assert.equal(spaceName({ name: domainName(''), family: 6 }), 'routing domain not known · IPv6')
