@@ -174,12 +174,15 @@ func TestMoveOver(t *testing.T) {
 		s.toCadastre()
 		stop()
 		s.keeps(before, n)
+		s.prints("pools", "InClusterIPPool site/machines")
+		s.agrees()
 		there := time.Now()
 		stop = s.load(rounds + round)
 		before = s.addresses()
 		s.toProvider()
 		stop()
 		s.keeps(before, n, cmpopts.IgnoreFields(metav1.OwnerReference{}, "APIVersion"))
+		s.agrees() // what the provider has handed out since is not recorded
 		t.Logf("round %d: over %s, back %s", round, there.Sub(began).Round(time.Second), time.Since(there).Round(time.Second))
 	}
 }

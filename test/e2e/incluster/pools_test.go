@@ -98,6 +98,7 @@ func TestInClusterPools(t *testing.T) {
 		suite.Step[*world]{Name: "an address that exists outside of the pool is not handed out again", Run: (*world).keepsOutOfRange},
 		suite.Step[*world]{Name: "pools share what is free", Run: (*world).sharesAddresses},
 		suite.Step[*world]{Name: "a pool of many blocks has several records", Run: (*world).hasSeveralRecords},
+		suite.Step[*world]{Name: "the kubectl plug-in shows the pools", Run: (*world).isShown},
 		suite.Step[*world]{Name: "no address is handed out while the provider renews its lease", Run: (*world).heedsLease},
 		suite.Step[*world]{Name: "the provider for Proxmox accepts the pools", Run: (*world).isAcceptedByProxmox},
 		suite.Step[*world]{Name: "invalid pools are refused", Run: (*world).refusesInvalid},
@@ -280,6 +281,7 @@ func (w *world) heedsLease() {
 	w.says(leased, v1alpha1.ConditionReady, v1alpha1.ReasonProviderRunning, "the in-cluster provider hands out")
 	next := claim("next-leased", "leased")
 	w.Created(next)
+	w.isShownAsProvided("leased")
 	w.Deleted(earlier)
 	w.Gone(earlier) // releases go on
 	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(next), next))
