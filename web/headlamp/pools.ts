@@ -9,7 +9,9 @@ export type PoolMessage = ReturnType<typeof poolMessage>;
 
 /** Returns the id of the pool that a reference names, from within a namespace. */
 export function poolIdOf(ref: PoolReference, namespace: string | undefined): string {
-  return ref.kind === 'LocalIPPool' ? `LocalIPPool/${namespace}/${ref.name}` : `IPPool/${ref.name}`;
+  const kind = ref.kind || 'IPPool';
+  const isNamespaced = kind === 'LocalIPPool' || kind === 'InClusterIPPool';
+  return isNamespaced ? `${kind}/${namespace}/${ref.name}` : `${kind}/${ref.name}`;
 }
 
 /** Returns the id of a pool. A LocalIPPool has a namespace, an IPPool none. */

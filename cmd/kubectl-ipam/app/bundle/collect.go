@@ -130,6 +130,7 @@ func (c *Collector) list(ctx context.Context, a *archive, l listing) error {
 	switch {
 	case failed != nil:
 		return failed
+	case meta.IsNoMatchError(err) && l.optional:
 	case meta.IsNoMatchError(err):
 		a.unread(l.what(), errors.New("the cluster does not have this kind"))
 	case err != nil:

@@ -22,6 +22,8 @@ type listing struct {
 	// for.
 	namespace     string
 	clusterScoped bool
+	// optional kinds are not noted as left out if the cluster does not have them.
+	optional bool
 	// only selects some of the objects; nil: all.
 	only func(*unstructured.Unstructured) bool
 }
@@ -55,8 +57,8 @@ func listings(operator string) []listing {
 		{file: "cadastre/localippools.yaml", kind: ours("LocalIPPool")},
 		{file: "cadastre/ipclaims.yaml", kind: ours("IPClaim")},
 		{file: "cadastre/ipallocations.yaml", kind: ours("IPAllocation")},
-		{file: "cluster-api/inclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "InClusterIPPool")},
-		{file: "cluster-api/globalinclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "GlobalInClusterIPPool"), clusterScoped: true},
+		{file: "cluster-api/inclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "InClusterIPPool"), optional: true},
+		{file: "cluster-api/globalinclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "GlobalInClusterIPPool"), clusterScoped: true, optional: true},
 		{file: "cluster-api/ipaddressclaims.yaml", kind: clusterAPI("IPAddressClaim"), only: refersToUs},
 		{file: "cluster-api/ipaddresses.yaml", kind: clusterAPI("IPAddress"), only: refersToUs},
 		{file: "events.yaml", kind: kind("events.k8s.io", "v1", "Event"), only: regardsUs},

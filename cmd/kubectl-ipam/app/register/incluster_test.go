@@ -106,7 +106,7 @@ func TestInClusterPoolHoldsItsRanges(t *testing.T) {
 	}
 }
 
-var pool24 = netip.MustParsePrefix("10.0.0.0/24") //nolint:gochecknoglobals // a constant
+var pool24 = netip.MustParsePrefix("10.0.0.0/24")
 
 func TestSelectorMissesInClusterPools(t *testing.T) {
 	pool := build.Served(build.InClusterPool("team", "nodes", 24, "10.0.0.10"), v1alpha1.ReasonReady)
