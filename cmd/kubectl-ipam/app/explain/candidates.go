@@ -151,8 +151,7 @@ func (k *Knowledge) hidden(request ipam.Request, existing []Candidate) []Candida
 
 // names reports whether a request leads to a pool by its name, its class or its labels.
 func names(request ipam.Request, pool *register.Pool) bool {
-	isSelected := request.Selects != nil && request.Selects(pool.Labels) && !pool.Key.Kind.IsInCluster()
-	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || isSelected
+	return request.Pool == pool.Key || request.Class != "" && pool.Names(request.Class) || request.Selects != nil && request.Selects(pool.Labels)
 }
 
 // whyHidden returns the reason why a request cannot use a pool of the platform, or "" if it can.
