@@ -390,3 +390,13 @@ describe('changes', () => {
     expect(register.store.pools.get('IPPool/yard').usage.drained).toBe('1');
   });
 });
+
+describe('blocks of pools of the in-cluster provider', () => {
+  it('are not those of an IPPool of the same name', () => {
+    const poolRef = { kind: 'InClusterIPPool', name: 'yard' };
+    const allocations = [held('team-b/vm', 'yard', '198.51.100.2/32', { poolRef })];
+    const { store } = registerOf({ pools: [yard], allocations });
+    expect(store.pools.get('IPPool/yard').usage).toMatchObject({ held: '0' });
+    expect([...store.blocksOf('InClusterIPPool/team-b/yard')]).toHaveLength(1);
+  });
+});
