@@ -158,12 +158,17 @@ func (c *Controller) checkUnused(ctx context.Context, s *scope, pool ipam.Pool) 
 			continue
 		}
 		taken := &ipam.TakenError{Block: s.record.Block, Pool: pool.Key, Holder: convert.HolderOfAddressClaim(nameOf(other))}
-		return &ipam.ParkedError{
-			Reason: ipamv1.IPAddressClaimReadyAllocationFailedReason, Message: c.conflict(s, taken) + ", and is not recorded yet: it is tried again by itself",
-			Cause: cmp.Or(c.Allocator.Release(ctx, s.record), error(taken)),
-		}
+		return c.unrecordedError(s, taken, cmp.Or(c.Allocator.Release(ctx, s.record), error(taken)))
 	}
 	return nil
+}
+
+// unrecordedError returns the error for a claim whose address an IPAddress has that is not recorded.
+func (c *Controller) unrecordedError(s *scope, taken *ipam.TakenError, cause error) error {
+	return &ipam.ParkedError{
+		Reason:  ipamv1.IPAddressClaimReadyAllocationFailedReason,
+		Message: fmt.Sprintf("%s, which is not recorded yet: wait until it is tried again by itself", c.conflict(s, taken)), Cause: cause,
+	}
 }
 
 // subnet returns the prefix length and the gateway to configure with an address. If the record

@@ -96,6 +96,7 @@ func TestClaimWithoutAddressStatesRemedy(t *testing.T) {
 		"/32 in pool hosts":         {waiting, &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 32, Largest: ipam.NoLength}},
 		"never handed out":          {waiting, &ipam.TakenError{Block: block, Pool: pool}},
 		"team/other: ask":           {waiting, taken},
+		"not recorded yet":          {waiting, c.unrecordedError(waiting, taken, taken)},
 		"conflict: ":                {served, taken},
 		"2 blocks":                  {waiting, &ipam.LimitError{Subject: "pool hosts", Project: "team", Unit: "block", Most: space.CountOf64(2), Held: space.CountOf64(2)}},
 		"is held for this claim":    {served, nil},
