@@ -120,7 +120,7 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 func (c *Controller) releaseFormer(ctx context.Context, s *scope, release func(context.Context, ipam.Record) error, parts ...ipam.Pool) error {
 	s.former = 0
 	state := c.Catalog.PoolState(s.pool)
-	if state.Record.HolderUID == s.pool.Spec.UID { // it is no part if others have some of it
+	if s.pool.Key.Kind.IsInCluster() && state.Record.HolderUID == s.pool.Spec.UID { // no part if others have some of it
 		state.Former = append(state.Former, state.Record)
 	}
 	for _, former := range state.Former {
