@@ -45,8 +45,9 @@ type IPClaimSpec struct {
 	PoolRef *PoolReference `json:"poolRef,omitempty"`
 
 	// poolSelector selects by their labels the pools that can serve this claim instead of a class:
-	// IPPools, and LocalIPPools of the claim's namespace, which come first. At most 16 labels and
-	// expressions together.
+	// IPPools, and LocalIPPools of the claim's namespace, which come first. A class is the better way
+	// in most cases: its pools can change without the claims. At most 16 labels and expressions
+	// together.
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) : 0) <= 16",message="may have 16 labels and expressions together: remove some",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new claim",reason=FieldValueForbidden
 	// +optional

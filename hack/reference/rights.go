@@ -76,6 +76,7 @@ func Rights() []Needs {
 	return []Needs{
 		{Command: "check", Wanted: append(all, admission("get", "mutatingwebhookconfigurations")), Operator: rules(lease())},
 		{Command: "claim", Needed: rules(ours("create get watch list", "ipclaims"))},
+		{Command: "classes", Needed: rules(ours("get list", "ipclasses"), ours("create", "ipclaims"))},
 		{Command: "create class", Needed: rules(ours("create", "ipclasses"))},
 		{Command: "create pool", Needed: rules(ours("create get list watch", "ippools", "localippools"))},
 		{Command: "default-class", Needed: rules(ours("get list patch", "ipclasses"))},

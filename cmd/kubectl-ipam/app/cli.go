@@ -64,6 +64,7 @@ may not read, and reports that.`,
 	root.AddCommand(
 		health.NewCheck(e),
 		edit.NewClaim(e),
+		view.NewClasses(e),
 		edit.NewCreate(e),
 		edit.NewDefaultClass(e),
 		health.NewDoctor(e),

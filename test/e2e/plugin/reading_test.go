@@ -44,6 +44,7 @@ func (w *world) reading(t *testing.T) {
 	t.Run("tree", w.tree)
 	t.Run("map", w.maps)
 	t.Run("free", w.free)
+	t.Run("classes", w.classes)
 	t.Run("completion", w.completion)
 }
 
@@ -166,6 +167,14 @@ func (w *world) free(t *testing.T) {
 	w.as(t, "").plays("free", nil)
 	w.as(t, "alice").plays("free-tenant", nil, "team-b")
 	w.as(t, "nobody").runs("kubectl ipam free west -n team-a --length 24").ends(command.ExitForbidden)
+}
+
+func (w *world) classes(t *testing.T) {
+	w.Created(build.Class("owned").Length(24).With(func(s *v1alpha1.IPClassSpec) {
+		s.Visibility, s.Project = v1alpha1.VisibilityConsumer, "team-b"
+	}).Obj())
+	w.as(t, "").plays("classes", nil)
+	w.as(t, "alice").plays("classes-tenant", nil, "team-b")
 }
 
 // completion requests completions as a shell does.

@@ -23,6 +23,7 @@ import (
 var rightsShown = map[string][]string{
 	"check":          {"kubectl ipam check"},
 	"claim":          {"kubectl ipam claim -n team-a --pool core --length 30 --dry-run=server", "kubectl ipam claim -n team-a --name apps --class subnets --length 24"},
+	"classes":        {"kubectl ipam classes -n team-a", "kubectl ipam classes subnets -n team-a"},
 	"create class":   {"kubectl ipam create class another --family IPv4 --dry-run=server"},
 	"create pool":    {"kubectl ipam create pool another --cidr 172.20.0.0/16 --dry-run=server"},
 	"default-class":  {"kubectl ipam default-class subnets"},

@@ -100,6 +100,16 @@ func (e *Env) Client() (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 }
 
+// QuietClient returns such a client that prints no warnings.
+func (e *Env) QuietClient() (client.WithWatch, error) {
+	config, err := e.Config()
+	if err != nil {
+		return nil, err
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+}
+
 // Namespace returns the namespace of -n, else that of the kubeconfig's context.
 func (e *Env) Namespace() (string, error) {
 	namespace, _, err := e.Flags.ToRawKubeConfigLoader().Namespace()

@@ -308,11 +308,7 @@ func probes(ctx context.Context, c client.Client, namespace string, r *register.
 	classes := &v1alpha1.IPClassList{}
 	if err := c.List(ctx, classes); err == nil { // a caller that cannot list them has none to ask for
 		for i := range classes.Items {
-			class, length := &classes.Items[i], ipam.NoLength
-			if read, errs := convert.Class(class); len(errs) == 0 && read.Length == ipam.NoLength {
-				length = min(read.Lengths.Max, read.Family.Bits())
-			}
-			claims = append(claims, newProbe(namespace, length, v1alpha1.IPClaimSpec{ClassName: class.Name}))
+			claims = append(claims, classProbe(namespace, &classes.Items[i]))
 		}
 	}
 	for _, pool := range r.Pools {
@@ -322,6 +318,15 @@ func probes(ctx context.Context, c client.Client, namespace string, r *register.
 		}
 	}
 	return claims
+}
+
+// classProbe returns a probe for the default block of a class, else the smallest that it allows.
+func classProbe(namespace string, class *v1alpha1.IPClass) *v1alpha1.IPClaim {
+	length := ipam.NoLength
+	if read, errs := convert.Class(class); len(errs) == 0 && read.Length == ipam.NoLength && class.UID != "" {
+		length = min(read.Lengths.Max, read.Family.Bits())
+	}
+	return newProbe(namespace, length, v1alpha1.IPClaimSpec{ClassName: class.Name})
 }
 
 // newProbe returns a claim to create in a dry run, which records nothing. The API server answers
