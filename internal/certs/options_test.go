@@ -7,10 +7,6 @@ import (
 )
 
 func TestOptionsNameAllObjects(t *testing.T) {
-	whole := Options{
-		Mode: SelfSigned, Namespace: "system", SecretName: "secret", ServiceName: "service",
-		MutatingWebhooks: []string{"first", "second"}, ValidatingWebhook: "validating",
-	}
 	_, err := New(whole, nil, nil)
 	must.Succeed(t, err)
 	_, err = NewPaths(whole, PlainPaths{}, nil, nil)
@@ -37,7 +33,7 @@ func TestOptionsNameAllObjects(t *testing.T) {
 			if _, err := NewPaths(options, PlainPaths{}, nil, nil); (err != nil) != c.ofPaths {
 				t.Errorf("the path: %v", err)
 			}
-			if options.Mode == SelfSigned {
+			if options.Mode == "" {
 				options.Mode = FromSecret
 			}
 			if _, err := New(options, nil, nil); (err != nil) != c.fromSecret {

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -125,16 +124,14 @@ func ParseBundle(encoded []byte) []*x509.Certificate {
 	}
 }
 
-// parseAuthority reads the first certificate of a bundle and the key to sign with.
-func parseAuthority(bundle, key []byte) (*tls.Certificate, error) {
+// parseAuthority reads the first certificate of a bundle and the key to sign with. It returns nil
+// if they are not readable, or not those of an authority.
+func parseAuthority(bundle, key []byte) *tls.Certificate {
 	authority, err := tls.X509KeyPair(bundle, key)
-	if err != nil {
-		return nil, err
+	if err != nil || !authority.Leaf.IsCA {
+		return nil
 	}
-	if !authority.Leaf.IsCA {
-		return nil, errors.New("not a certificate authority")
-	}
-	return &authority, nil
+	return &authority
 }
 
 func encodeBundle(bundle []*x509.Certificate) []byte {
@@ -175,10 +172,7 @@ type secretContent struct {
 
 // parseHeld reads the Secret's data. It returns an error if there is no certificate to serve.
 func parseHeld(data map[string][]byte) (secretContent, error) {
-	h := secretContent{bundle: ParseBundle(data[bundleKey])}
-	if authority, err := parseAuthority(data[bundleKey], data[authorityKey]); err == nil {
-		h.authority = authority
-	}
+	h := secretContent{bundle: ParseBundle(data[bundleKey]), authority: parseAuthority(data[bundleKey], data[authorityKey])}
 	serving, err := tls.X509KeyPair(data[certificateKey], data[privateKey])
 	if err != nil {
 		return h, fmt.Errorf("%s and %s: %w", certificateKey, privateKey, err)

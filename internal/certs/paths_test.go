@@ -3,15 +3,20 @@ package certs
 import (
 	"context"
 	"errors"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 var plain = PlainPaths{
@@ -180,10 +185,9 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		w := newWorld(ctx).installed(ctx)
 		p := w.keeper(admin)
 		w.kept(ctx, p, p)
-		for range 3 {
-			p.Unanswered(w.pathSecretNow(ctx))
-		}
+		p.Unanswered(w.pathSecretNow(ctx))
 		Expect(p.wake).To(Receive())
+		p.Unanswered(w.pathSecretNow(ctx))
 		Expect(p.wake).NotTo(Receive())
 	})
 
@@ -288,3 +292,21 @@ var _ = Describe("A replica that keeps the webhooks' paths", func() {
 		Expect(p.Judge(ctx, before)).To(Equal(PathAccepted))
 	})
 })
+
+func TestUnknownPathSecretStaysUnknownWhileSecretIsNotReadable(t *testing.T) {
+	for name, read := range map[string]error{
+		"missing": apierrors.NewNotFound(schema.GroupResource{}, "secret"),
+		"failing": errRefused,
+	} {
+		reader := interceptor.NewClient(nil, interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return read
+			},
+		})
+		p, err := NewPaths(whole, PlainPaths{}, reader, nil)
+		must.Succeed(t, err)
+		if got := p.Judge(t.Context(), otherSecret); got != PathUnknown {
+			t.Errorf("%s: %v, want unknown", name, got)
+		}
+	}
+}

@@ -119,6 +119,12 @@ func TestFormerPathSecretIsAcceptedDuringGrace(t *testing.T) {
 	view = view.follow(held, at)
 	expect("at the end of the grace", at.Add(pathGrace-1), PathAccepted)
 	expect("after the grace", at.Add(pathGrace), PathOlder)
+	marked := held.injected
+	held.injected = time.Time{} // by hand
+	view = view.follow(held, at.Add(pathGrace))
+	expect("without the mark", at.Add(pathLife), PathAccepted)
+	held.injected = marked
+	view = view.follow(held, at.Add(pathGrace))
 	view = view.follow(view.replaced(at.Add(pathLife)), at.Add(pathLife))
 	if got := view.standing(otherSecret, at.Add(pathLife)); got != PathOlder {
 		t.Errorf("the one before the former: %v, want older", got)
@@ -204,5 +210,42 @@ func TestInvalidPathSecretIsIgnored(t *testing.T) {
 	data[sincePathKey] = []byte(birth.Add(time.Hour).UTC().Format(time.RFC3339))
 	if got := parsePathSecrets(data); !got.injected.IsZero() {
 		t.Errorf("a secret is marked as injected at %v, before it was made", got.injected)
+	}
+}
+
+func TestInjectionIsNotRecordedBeforeSecretWasMade(t *testing.T) {
+	for name, c := range map[string]struct{ now, want time.Duration }{
+		"a minute later":              {time.Minute, time.Minute},
+		"its clock is an hour behind": {-time.Hour, 0},
+	} {
+		now := birth.Add(c.now)
+		view := pathView{}.follow(pathSecrets{current: oldSecret, since: birth}, now)
+		next, _ := view.next(now, "", []string{oldSecret})
+		if !next.injected.Equal(birth.Add(c.want)) {
+			t.Errorf("%s: injected at %s, want %s", name, next.injected.Sub(birth), c.want)
+		}
+	}
+}
+
+func TestLostSecretKeepsOlderSecrets(t *testing.T) {
+	view := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, older: []string{otherSecret}}, birth)
+	next, cause := view.follow(pathSecrets{}, birth).next(birth, "", []string{oldSecret})
+	if cause != causeMissing || !slices.Equal(next.older, []string{otherSecret}) {
+		t.Errorf("cause %q, older %q", cause, next.older)
+	}
+}
+
+func TestNextPassOfPathsIsAtNextDecision(t *testing.T) {
+	view := viewAtBirth()
+	for _, c := range []struct{ now, until time.Duration }{
+		{0, handover},
+		{handover, pathGrace},
+		{pathGrace, pathInterval},
+		{pathInterval, pathLife},
+		{pathLife, pathLife + recheck},
+	} {
+		if got := view.untilDue(birth.Add(c.now)); got != c.until-c.now {
+			t.Errorf("at the age of %s the next pass is in %s, want %s", c.now, got, c.until-c.now)
+		}
 	}
 }

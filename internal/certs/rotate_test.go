@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"maps"
 	"slices"
 	"testing"
@@ -140,6 +141,71 @@ func TestNextRepairsBrokenPartsAndKeepsRest(t *testing.T) {
 				t.Error("the authority was replaced too")
 			}
 		})
+	}
+}
+
+func TestNewAuthorityJoinsTrustedOnesOnce(t *testing.T) {
+	before, _ := parseHeld(healthySecret(t))
+	other, _ := parseHeld(healthySecret(t))
+	expired, err := issueAuthority(birth.Add(-authorityLife))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.authority = nil
+	after, _, err := before.next(birth, names, slices.Concat(before.bundle, other.bundle, []*x509.Certificate{expired.Leaf}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Concat([]*x509.Certificate{after.authority.Leaf}, before.bundle, other.bundle)
+	if !slices.EqualFunc(after.bundle, want, (*x509.Certificate).Equal) {
+		t.Errorf("%d certificates are trusted, want %d: the new one, the former and the injected one", len(after.bundle), len(want))
+	}
+}
+
+// TestKeyThatCannotSignIsReplaced gives content with keys that are no keys.
+func TestKeyThatCannotSignIsReplaced(t *testing.T) {
+	content, _ := parseHeld(healthySecret(t))
+	keyless := func(of *tls.Certificate) *tls.Certificate {
+		return &tls.Certificate{Certificate: of.Certificate, Leaf: of.Leaf}
+	}
+	unsigning := secretContent{authority: keyless(content.authority), bundle: content.bundle}
+	if _, news, err := unsigning.next(birth, names, nil); err != nil || news != "new authority and certificate" {
+		t.Errorf("next: %q, %v", news, err)
+	}
+	for name, unwritable := range map[string]secretContent{
+		"the authority":   {authority: keyless(content.authority), serving: content.serving},
+		"the certificate": {authority: content.authority, serving: keyless(content.serving)},
+	} {
+		if _, err := unwritable.data(); err == nil {
+			t.Errorf("%s has no key, and is written", name)
+		}
+	}
+}
+
+func TestServerWithIntermediateAuthorityIsVerified(t *testing.T) {
+	sign := func(name string, by *tls.Certificate) *tls.Certificate {
+		authority, err := issue(&x509.Certificate{
+			Subject: pkix.Name{CommonName: name}, NotBefore: birth, NotAfter: birth.AddDate(1, 0, 0),
+			IsCA: true, BasicConstraintsValid: true,
+		}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return authority
+	}
+	root := sign("root", nil)
+	intermediate := sign("intermediate", root)
+	served, err := issueServing(birth, names, intermediate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := []*x509.Certificate{root.Leaf}
+	if verify(served, roots, birth) == nil {
+		t.Error("a certificate is verified without the authority that signed it")
+	}
+	served.Certificate = append(served.Certificate, []byte("unreadable"), intermediate.Certificate[0])
+	if err := verify(served, roots, birth); err != nil {
+		t.Errorf("a certificate is not verified: %v", err)
 	}
 }
 
