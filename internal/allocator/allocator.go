@@ -186,7 +186,6 @@ func (a *Allocator) preview(order Order, find func(ledger.Ask) (netip.Prefix, er
 // first for the pools that Allocate would try, by name, then for the others. It asks the ledger
 // only about the first few, and records nothing.
 func (a *Allocator) Consider(order Order, limit int) []ipam.PoolResult {
-	order = a.withRecordName(order)
 	exhausted := order.newShortage()
 	pools := slices.SortedFunc(slices.Values(order.Pools), ipam.ByName)
 	results := make([]ipam.PoolResult, len(pools), len(pools)+len(order.PassedOver))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -135,6 +136,26 @@ func TestDryRunReportsWhetherEachPoolFits(t *testing.T) {
 			t.Errorf("%d records are stored, want 1", len(records))
 		}
 	})
+}
+
+func TestFamilyOfOrderIsOfTermsThenBlockThenPool(t *testing.T) {
+	block := netip.MustParsePrefix("2001:db8::/64")
+	for _, c := range []struct {
+		terms ipam.Terms
+		pools []ipam.Pool
+		want  ipam.Family
+	}{
+		{ipam.Terms{Family: ipam.IPv4, Block: block}, nil, ipam.IPv4},
+		{ipam.Terms{Block: block}, []ipam.Pool{parent()}, ipam.IPv6},
+		{ipam.Terms{}, []ipam.Pool{parent()}, ipam.IPv4},
+		{ipam.Terms{}, nil, ""},
+	} {
+		order := Order{}
+		order.Terms, order.Pools = c.terms, c.pools
+		if got := order.family(); got != c.want {
+			t.Errorf("%+v, %d pools: %q, want %q", c.terms, len(c.pools), got, c.want)
+		}
+	}
 }
 
 // loadedServer implements an API server whose calls take longer the more calls it has.

@@ -147,12 +147,13 @@ func (s *apiServer) restore(revision int64) {
 // runs, whose watch shows nothing until the revision is as high as before. Another replica records
 // a block, which that watch never shows.
 func TestWriteBelowViewRevisionIsAbandoned(t *testing.T) {
+	const existing = "a create for a claim that exists"
 	for name, write := range map[string]func(*scene, ipam.Record) error{
 		"a create of an attempt": func(s *scene, _ ipam.Record) error {
 			_, err := s.allocator.Allocate(s.t.Context(), s.order("x", 31))
 			return err
 		},
-		"a create for a claim that exists": func(s *scene, _ ipam.Record) error {
+		existing: func(s *scene, _ ipam.Record) error {
 			_, err := s.allocator.Allocate(s.t.Context(), s.bound("x", "uid", 31))
 			return err
 		},
@@ -181,6 +182,15 @@ func TestWriteBelowViewRevisionIsAbandoned(t *testing.T) {
 			record, err := s.allocator.Allocate(s.t.Context(), s.order("y", 31))
 			if err != nil || record.Block.Overlaps(rival.Block) {
 				t.Errorf("got %s, %v, want a block that does not overlap %s", record.Block, err, rival.Block)
+			}
+			if name == existing {
+				if err := write(s, kept); !isA[*ipam.TakenError](err) {
+					t.Errorf("the record that is seen now: got %v, want that it gives way", err)
+				}
+				synctest.Wait()
+				if err := write(s, kept); err != nil {
+					t.Errorf("once that is gone: %v", err)
+				}
 			}
 		})
 	}

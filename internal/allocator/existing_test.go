@@ -37,7 +37,13 @@ func TestPoolRightsAreCheckedWhenPoolAppears(t *testing.T) {
 			if test.pool != nil {
 				a.Catalog.SetPool(*test.pool)
 			}
+			recorded := recordHistory(a)
 			got, err := a.JudgeUse(t.Context(), ipam.Request{Claim: claim}, record)
+			var entries []string
+			if test.released {
+				entries = []string{"Released 10.0.0.1/32 NotAllowed"}
+			}
+			expectRecorded(t, recorded, entries...)
 			if want := test.stillUnknown; got.PoolUnknown != want {
 				t.Errorf("the record is returned as %+v, want it marked: %t", got, want)
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
@@ -23,6 +24,11 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	claim := func(record string) client.Object {
 		c := claimNamed("x", "uid")
 		c.Spec.AllocationName = record
+		return c
+	}
+	told := func(record string) client.Object {
+		c := claimNamed("x", "uid")
+		c.Annotations = map[string]string{v1alpha1.AnnotationGivenUp: record}
 		return c
 	}
 	pool := func(cidr string) client.Object {
@@ -50,6 +56,8 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	}{
 		"a claim that waits":                        {claims, "uid", claim(""), true, false},
 		"a claim that waits, of which none knew":    {claims, "", claim(""), true, false},
+		"a claim that states that it is given up":   {claims, "uid", told("record"), false, false},
+		"a claim that states that of another":       {claims, "uid", told("former"), true, false},
 		"a claim that has it":                       {claims, "uid", claim("x-record"), false, true},
 		"a claim that has another":                  {claims, "uid", claim("another"), false, false},
 		"another claim of the name":                 {claims, "former", claim(""), false, false},
@@ -63,7 +71,7 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	} {
 		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
 			record := heldBlock("x", block)
-			record.Name.Name, record.Holder, record.HolderUID = "x-record", c.holder, c.uid
+			record.Name.Name, record.UID, record.Holder, record.HolderUID = "x-record", "record", c.holder, c.uid
 			if c.there != nil {
 				api.otherObjects = []client.Object{c.there}
 			}

@@ -106,3 +106,21 @@ func TestHistoryHasBlockAlreadyInUse(t *testing.T) {
 		expectRecorded(t, recorded, "Granted 10.0.0.7/32 Existing")
 	})
 }
+
+// TestHistoryHasUnconfirmedBlockAlreadyInUse covers a record that the watch does not show in time: it
+// stays, and no later step records it for a holder that has the block.
+func TestHistoryHasUnconfirmedBlockAlreadyInUse(t *testing.T) {
+	for isExisting, want := range map[bool][]string{true: {"Granted 10.0.0.0/28 Existing"}, false: nil} {
+		runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+			recorded := recordHistory(a)
+			order := claimOrder("x", 28)
+			order.Origin, order.isExisting = OriginController, isExisting
+			record := api.stores(t, order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28")))
+			if err := a.abandonRecord(t.Context(), order, record, ipam.ErrUnconfirmed); !errors.Is(err, ipam.ErrUnconfirmed) {
+				t.Errorf("got %v", err)
+			}
+			expectRecorded(t, recorded, want...)
+			api.expectThere(t)
+		})
+	}
+}

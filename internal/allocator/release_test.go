@@ -101,6 +101,13 @@ func notFoundError(kind string) error {
 // namespaceNotFoundError returns its error if the namespace of an object is missing.
 func namespaceNotFoundError() error { return notFoundError("namespaces") }
 
+// refusedAsInvalid returns the error of a webhook that refuses a request with the reason Invalid.
+func refusedAsInvalid() error {
+	err := apierrors.NewInvalid(schema.GroupKind{}, "x", nil)
+	err.ErrStatus.Message = `admission webhook "w" denied the request: ` + err.ErrStatus.Message
+	return err
+}
+
 func TestFailedReleaseReturnsError(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails map[string]error
@@ -115,6 +122,7 @@ func TestFailedReleaseReturnsError(t *testing.T) {
 		"its namespace is gone at the patch":         {map[string]error{"patch": namespaceNotFoundError()}, `namespaces "x" not found`},
 		"it has another finalizer, is gone":          {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": notFoundError("ipallocations")}, ""},
 		"it has another, and cannot be read":         {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "get": errCut}, "removing the finalizer of IPAllocation ns/x-former: connection reset"},
+		"a webhook refuses the patch":                {map[string]error{"patch": refusedAsInvalid(), "get": errCut}, `admission webhook "w" denied`},
 		"it has another, and is not writable":        {map[string]error{"patch": apierrors.NewInvalid(schema.GroupKind{}, "x", nil)}, "removing the finalizer of IPAllocation ns/x-former"},
 	} {
 		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {

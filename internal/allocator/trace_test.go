@@ -255,9 +255,9 @@ func TestExhaustedSpanIsNotError(t *testing.T) {
 		if _, err := a.Allocate(t.Context(), orderFromPools(claimOrder("b", 8), parent())); err == nil {
 			t.Fatal("a block larger than the pool is allocated")
 		}
-		expectTree(t, spans.tree(tracing.Attempts, tracing.Result), `
-allocate 1 exhausted
-  find exhausted
+		expectTree(t, spans.tree(tracing.Attempts, tracing.Result, tracing.Reason), `
+allocate 1 exhausted no free /8 in pool parent: the largest free block is a /16
+  find exhausted no free /8 in pool parent: the largest free block is a /16
   await room exhausted
 `)
 	})
