@@ -74,11 +74,9 @@ func (s subject) refusal(err error) error {
 	}
 }
 
-// withLimitCause adds the cause by which a client distinguishes a limit from a missing right.
+// withLimitCause adds the cause by which a client distinguishes a limit from a missing right. The
+// error must have details.
 func withLimitCause(err *apierrors.StatusError) error {
-	if err.ErrStatus.Details == nil {
-		err.ErrStatus.Details = &metav1.StatusDetails{}
-	}
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: v1alpha1.CauseLimitReached, Message: err.ErrStatus.Message})
 	return err
 }

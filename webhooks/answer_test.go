@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
@@ -92,6 +94,20 @@ func answerRows(t *testing.T, response admission.Response, err error) []messages
 	rows, wrong := messages.AnswersIn(text)
 	must(t, wrong)
 	return rows
+}
+
+// TestLimitIsCauseOfAnswer covers the cause by which a client distinguishes a limit from a missing
+// right.
+func TestLimitIsCauseOfAnswer(t *testing.T) {
+	for err, want := range map[error]bool{&ipam.LimitError{Subject: "pool q"}: true, &ipam.TooManyWaitingError{}: true, ipam.ErrPoolInUse: false} {
+		response := denied(subject{kind: "IPClaim", name: "a"}.refusal(err))
+		isLimit := slices.ContainsFunc(response.Result.Details.Causes, func(c metav1.StatusCause) bool {
+			return c.Type == v1alpha1.CauseLimitReached && c.Message == response.Result.Message
+		})
+		if isLimit != want {
+			t.Errorf("%v: the causes are %+v", err, response.Result.Details.Causes)
+		}
+	}
 }
 
 // TestLateCallIsReportedWithoutURL covers the URL of a call, which means nothing to the

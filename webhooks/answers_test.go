@@ -109,6 +109,7 @@ func TestClaimCreateAnswers(t *testing.T) {
 		{name: "as a dry run, of more than there is", kind: "IPClaim", how: dry, object: claimJSON(`{"poolRef":{"name":"p"},"prefixLength":16}`)},
 		{name: "as a dry run, by a pool that one may not use", kind: "IPClaim", how: dry | unentitled, object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
 		{name: "as a dry run, by a pool that one may use", kind: "IPClaim", how: dry, object: claimJSON(`{"poolRef":{"name":"owned"},"prefixLength":30}`)},
+		{name: "as a dry run, of more than the pool is", kind: "IPClaim", how: dry, object: claimJSON(`{"poolRef":{"name":"small"},"prefixLength":29}`)},
 		{name: "of one address, by a selector", kind: "IPClaim", object: claimJSON(`{"poolSelector":{"matchExpressions":[{"key":"x","operator":"DoesNotExist"}]}}`)},
 		{name: "without a namespace in it", kind: "IPClaim", object: `{"metadata":{"name":"c"},"spec":{}}`},
 		{name: "that forges the right to use a pool", kind: "IPClaim", how: unentitled, object: `{"metadata":{"name":"c","annotations":{"ipam.cadastre.dev/use-granted":"p"}},"spec":{"poolRef":{"name":"p"},"prefixLength":30}}`},
@@ -201,6 +202,7 @@ func TestPoolCreateAnswers(t *testing.T) {
 		{name: "with an MTU that IPv6 does not have", kind: "IPPool", object: poolJSON("q", `{"cidr":"2001:db8::/64","network":{"prefixLength":64,"mtu":1279}}`)},
 		{name: "with a network", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.9.0.1","dnsServers":["2001:db8::53"],"searchDomains":["example.com"],"mtu":68,"vlan":4094}}`)},
 		{name: "with a gateway outside", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/16","network":{"prefixLength":16,"gateway":"10.8.0.1"}}`)},
+		{name: "with a gateway at the edge of its subnet", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/24","network":{"prefixLength":24,"gateway":"10.9.0.255"}}`)},
 		{name: "of ranges", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.9.0.0/24","occupies":"Ranges","ranges":["10.9.0.10-10.9.0.50"]}`)},
 		{name: "of ranges as a dry run", kind: "IPPool", how: dry, object: poolJSON("q", `{"cidr":"10.9.0.0/24","occupies":"Ranges","ranges":["10.9.0.10-10.9.0.50"]}`)},
 		{name: "of ranges that another pool has a part of", kind: "IPPool", object: poolJSON("q", `{"cidr":"10.0.0.0/8","occupies":"Ranges","ranges":["10.9.0.1","10.0.7.0/30"]}`)},
@@ -292,6 +294,8 @@ func TestClassAnswers(t *testing.T) {
 		first := &v1alpha1.IPClass{Spec: v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4}}
 		first.Name, first.Annotations = "first", map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
 		must(t, s.store.Create(t.Context(), first))
+		other := &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: first.Spec} // is never a default
+		must(t, s.store.Create(t.Context(), other))
 		for _, name := range []string{"w1", "w2", "w3", "w4"} {
 			claim := ipam.Name{Namespace: "team", Name: name}
 			s.Queue.Wait(queue.Waiter{Holder: convert.HolderOfClaim(claim), Request: ipam.Request{Claim: claim, Class: "unbacked"}})

@@ -44,6 +44,10 @@ func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 		"too many finalizers":                      {operation: create, object: objectWithMetadata(`"finalizers":[`+repeatItem(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
 		"too many items":                           {operation: create, object: objectWithMetadata("", repeatItem(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
 		"too long a name":                          {operation: create, object: objectWithMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
+		"as long a name as allowed":                {operation: create, object: objectWithMetadata(`"name":"`+strings.Repeat("x", maxStringBytes)+`"`, "")},
+		"too long a value":                         {operation: create, object: objectWithMetadata("", `"`+strings.Repeat("x", 4097)+`"`), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
+		"too many items of its metadata":           {operation: create, object: objectWithMetadata(`"other":[`+repeatItem(4096, `"#"`)+`]`, ""), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
+		"as many bytes as allowed":                 {operation: create, object: long(maxObjectBytes - len(long(0)))},
 		"too many bytes":                           {operation: create, object: long(maxObjectBytes), refused: "metadata and spec: Too long: have 524346 bytes, and may have 524288: remove annotations or list items"},
 		"too many managed fields":                  {operation: create, object: objectWithMetadata(`"managedFields":["`+strings.Repeat("x", maxObjectBytes)+`"]`, ""), refused: "metadata and spec: Too long: have 524344 bytes, and may have 524288: remove annotations or list items"},
 		"an update beyond":                         {operation: update, object: beyond, old: within, refused: "metadata.labels"},
@@ -51,6 +55,8 @@ func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 		"an update with fewer labels":              {operation: update, object: beyond, old: labels(maxLabels + 9)},
 		"an update with more labels":               {operation: update, object: labels(maxLabels + 9), old: beyond, refused: "metadata.labels"},
 		"an update of a large object":              {operation: update, object: long(maxObjectBytes), old: long(maxObjectBytes)},
+		"an update of a long value":                {operation: update, object: objectWithMetadata("", `"`+strings.Repeat("x", 4097)+`"`), old: objectWithMetadata("", `"`+strings.Repeat("y", 4097)+`"`)},
+		"an update with a long status":             {operation: update, object: []byte(`{"status":{"message":"` + strings.Repeat("x", 4097) + `"}}`), old: []byte(`{}`)},
 		"an update with another writer":            {operation: update, object: managed(long(maxObjectBytes)), old: long(maxObjectBytes)},
 		"an update that grows":                     {operation: update, object: long(maxObjectBytes + 1), old: long(maxObjectBytes), refused: "metadata and spec: Too long"},
 		"an update of a deleted object":            {operation: update, object: going, old: beyond},
@@ -82,6 +88,21 @@ func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
+func TestHandlerGetsObjectsWithoutUnreadFields(t *testing.T) {
+	const labeled, cut = `{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{}}`
+	for operation, want := range map[admissionv1.Operation]string{admissionv1.Create: labeled, admissionv1.Update: cut} {
+		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: operation, Object: runtime.RawExtension{Raw: []byte(labeled)}, OldObject: runtime.RawExtension{Raw: []byte(labeled)},
+		}}
+		boundedHandler{admission.HandlerFunc(func(_ context.Context, got admission.Request) admission.Response {
+			if string(got.Object.Raw) != want || string(got.OldObject.Raw) != want {
+				t.Errorf("%s: the handler gets %s and %s, want %s", operation, got.Object.Raw, got.OldObject.Raw, want)
+			}
+			return admission.Allowed("")
+		}), operator}.Handle(t.Context(), req)
+	}
+}
+
 func TestUnreadFieldsAreDropped(t *testing.T) {
 	object := `{"kind":"IPPool","metadata":{"name":"p","labels":{"a":"b"},"finalizers":["f"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b","ipam.cadastre.dev/paused":""},"managedFields":[{}]},"spec":{"cidr":"10.0.0.0/8"}}`
 	for creates, want := range map[bool]string{
@@ -110,6 +131,13 @@ func TestAnswerNamesFewErrors(t *testing.T) {
 	}
 	if n := len(response.Result.Details.Causes); n != maxErrors {
 		t.Errorf("it has %d causes", n)
+	}
+	response = denied(subject{kind: "IPClaim", name: "c"}.invalid(errs[:maxErrors]...))
+	if message := response.Result.Message; !strings.HasSuffix(message, "]") {
+		t.Errorf("the answer names all errors, and ends with %q", message[len(message)-20:])
+	}
+	if exact := strings.Repeat("x", maxMessageBytes); shortText(exact) != exact {
+		t.Error("a text that is as long as allowed is cut")
 	}
 	long := strings.Repeat("ä", 9<<10)
 	response = shortenMessages(denied(subject{kind: "IPClaim", name: long}.invalid(field.Invalid(field.NewPath(long), long, long))).WithWarnings(long))

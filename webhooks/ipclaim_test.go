@@ -129,3 +129,16 @@ func TestRestoreReadsClaimFromAPIServer(t *testing.T) {
 		t.Error("the record of a claim that is stored was taken over")
 	}
 }
+
+func TestDryRunTakesOverNoRecord(t *testing.T) {
+	s := newStage(t)
+	record := claimRecord("team", "c", "10.0.0.16/28")
+	record.HolderUID = ""
+	s.record(t, record)
+	s.answer(t, review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", dry))
+	stored := &v1alpha1.IPAllocation{}
+	must(t, s.store.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "c-12345678"}, stored))
+	if stored.Annotations[v1alpha1.AnnotationAdopted] != "" {
+		t.Error("a dry run has taken over the record")
+	}
+}

@@ -64,6 +64,7 @@ func TestUnchangedGatewayIsNotValidated(t *testing.T) {
 		edit    func(*v1alpha1.IPPoolSpec)
 		refused bool
 	}{
+		"no network":              {func(s *v1alpha1.IPPoolSpec) { s.Network = nil }, false},
 		"another field":           {func(s *v1alpha1.IPPoolSpec) { s.Reserved = []string{"10.0.0.7"} }, false},
 		"a gateway that is one":   {func(s *v1alpha1.IPPoolSpec) { s.Network.Gateway = "10.0.0.1" }, false},
 		"no gateway":              {func(s *v1alpha1.IPPoolSpec) { s.Network.Gateway = "" }, false},
@@ -72,6 +73,20 @@ func TestUnchangedGatewayIsNotValidated(t *testing.T) {
 	} {
 		if _, err := shared.updatePool(before, pool(tc.edit)); (err != nil) != tc.refused {
 			t.Errorf("%s: got %v, refused should be %t", name, err, tc.refused)
+		}
+	}
+}
+
+func TestGatewayIsSameOnlyIfBothNetworksHaveIt(t *testing.T) {
+	network, other := &v1alpha1.PoolNetwork{Gateway: "10.0.0.1"}, &v1alpha1.PoolNetwork{Gateway: "10.0.0.2"}
+	for _, c := range []struct {
+		a, b *v1alpha1.PoolNetwork
+		want bool
+	}{
+		{nil, nil, true}, {network, nil, false}, {nil, network, false}, {network, other, false}, {network, network.DeepCopy(), true},
+	} {
+		if got := sameGateway(c.a, c.b); got != c.want {
+			t.Errorf("%+v and %+v: %t", c.a, c.b, got)
 		}
 	}
 }

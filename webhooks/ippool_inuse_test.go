@@ -102,6 +102,13 @@ func TestTerminatingHolderDoesNotKeepPool(t *testing.T) {
 	}
 }
 
+func TestPoolDeletionRefusalCountsUnnamedHolders(t *testing.T) {
+	err := subject{kind: "IPPool", name: "p"}.inUse(use{liveHolders: []ipam.Holder{claimHolder("a"), claimHolder("b")}, moreCount: 1})
+	if want := "pool p is in use by 3 allocations (IPClaim a/a, IPClaim a/b, and 1 more): delete them first"; !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 func TestPoolDeletionRefusalCountsAllHolders(t *testing.T) {
 	s := newStage(t)
 	for i := range maxOccupants + 6 {

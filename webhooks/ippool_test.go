@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -55,5 +56,18 @@ func TestUnreadableObjectAllowedBySchemaIsBadRequest(t *testing.T) {
 	response := s.services.unreadable("IPPool", d, errors.New("labels are no map"))
 	if response.Allowed || response.Result.Code != http.StatusBadRequest || response.Result.Message != "labels are no map" {
 		t.Errorf("it is answered: %+v", response.Result)
+	}
+}
+
+func TestRecordOfPoolStatesRequester(t *testing.T) {
+	s := newStage(t)
+	req := review("LocalIPPool", poolJSON("own", `{"parentRef":{"kind":"IPPool","name":"p"},"prefixLength":26}`), "", 0)
+	if answer := s.answer(t, req); !strings.HasPrefix(answer, "allowed") {
+		t.Fatalf("it is answered: %s", answer)
+	}
+	stored := &v1alpha1.IPAllocation{}
+	must(t, s.store.Get(t.Context(), client.ObjectKey(convert.RecordOfPool("system", ipam.PoolKey{Kind: ipam.PoolKindLocalIPPool, Namespace: "team", Name: "own"})), stored))
+	if got := stored.Spec.RequestedBy; got == "" || got != req.UserInfo.Username {
+		t.Errorf("the requester is %q, want %q", got, req.UserInfo.Username)
 	}
 }

@@ -3,10 +3,12 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +47,41 @@ func sendReview(ctx context.Context, t *testing.T, hook http.Handler, body strin
 func reviewOf(bytes int) string {
 	return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","name":"c","operation":"CREATE","object":{"a":"` +
 		strings.Repeat("x", bytes) + `"},"oldObject":null,"dryRun":true}}`
+}
+
+func TestRequestIsPassedToHandler(t *testing.T) {
+	type key struct{}
+	hook := newReviewer(func(ctx context.Context, req admission.Request) admission.Response {
+		if string(req.Object.Raw) != `{"a":1}` || string(req.OldObject.Raw) != `{"b":2}` || req.Name != strings.Repeat("n", maxMessageBytes)+"..." {
+			t.Errorf("the request of a name of %d bytes has the objects %s and %s", len(req.Name), req.Object.Raw, req.OldObject.Raw)
+		}
+		if ctx.Value(key{}) != "/path" {
+			t.Error("the context is not that of the request")
+		}
+		return admission.Allowed("")
+	})
+	hook.hook.WithContextFunc = func(ctx context.Context, r *http.Request) context.Context {
+		return context.WithValue(ctx, key{}, r.URL.Path)
+	}
+	body := `{"request":{"uid":"u-1","name":"` + strings.Repeat("n", maxMessageBytes+1) + `","object":{"a":1},"oldObject":{"b":2}}}`
+	for name, c := range map[string]struct {
+		body   io.Reader
+		length int64
+		code   string
+	}{
+		"of known length":      {strings.NewReader(body), int64(len(body)), ""},
+		"of unknown length":    {strings.NewReader(body), -1, ""},
+		"as long as allowed":   {strings.NewReader(body + strings.Repeat(" ", maxRequestBytes-len(body))), maxRequestBytes, ""},
+		"that is interrupted":  {iotest.ErrReader(io.ErrUnexpectedEOF), int64(len(body)), `"code":400`},
+		"longer than is known": {strings.NewReader(body), int64(len(body) - 1), `"code":400`},
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/path", c.body)
+		r.ContentLength = c.length
+		hook.ServeHTTP(w, r)
+		if answer := w.Body.String(); strings.Contains(answer, `"allowed":true`) != (c.code == "") || !strings.Contains(answer, c.code) {
+			t.Errorf("a request %s is answered %s", name, answer)
+		}
+	}
 }
 
 func TestRequestIsReadUnchanged(t *testing.T) {
@@ -100,6 +137,10 @@ func TestLargeRequestsDoNotBlockSmallOnes(t *testing.T) {
 		if code != http.StatusTooManyRequests || answer.UID != "u-1" || answer.Result.Details.RetryAfterSeconds != 1 {
 			t.Fatalf("one more is answered %d: %+v", code, answer)
 		}
+		if !hook.inFlight.small.TryAcquire(smallBytes) {
+			t.Error("the large ones count among the small ones")
+		}
+		hook.inFlight.small.Release(smallBytes)
 		messages.Golden(t, []messages.Row{{Object: "any", On: messages.CreateOrUpdate, Answer: "429 TooManyRequests", Message: answer.Result.Message}})
 		if code, _ := sendReview(t.Context(), t, hook, reviewOf(2)); code != http.StatusOK {
 			t.Errorf("a small one is answered %d", code)
@@ -126,6 +167,16 @@ func TestLongestStringIsMeasured(t *testing.T) {
 	} {
 		if got := count([]byte(text)).longest; got != want {
 			t.Errorf("that of %s is %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestTextThatIsNoObjectIsRefused(t *testing.T) {
+	for _, text := range []string{
+		``, `[]`, `"a"`, `{`, `{7}`, `{"a`, `{"a"`, `{"a" 1}`, `{"a":`, `{"a":}`, `{"a":"b`, `{"a":1`, `{"a":"b"`, `{"a":{"b":1}`, `{"a":1 2}`, `{"a":"b""c":1}`, `{"a":1,`, `{"a":1,}`, `{"a":1,2}`, `{"a":]}`,
+	} {
+		if eachMember([]byte(text), func(_, _ []byte) {}) == nil {
+			t.Errorf("%s is read as an object", text)
 		}
 	}
 }

@@ -198,6 +198,15 @@ func TestUnsampledRequestIsNotTraced(t *testing.T) {
 	}
 }
 
+func TestBlockIsReadFromObjectWithinBounds(t *testing.T) {
+	const object = `{"spec":{"cidr":"10.0.0.7/24"}}`
+	for length, want := range map[int]string{maxObjectBytes: "10.0.0.0/24", maxObjectBytes + 1: "invalid Prefix"} {
+		if got := blockIn([]byte(object + strings.Repeat(" ", length-len(object)))); got.String() != want {
+			t.Errorf("of an object of %d bytes it is %s, want %s", length, got, want)
+		}
+	}
+}
+
 // TestOnlyUndecidedRequestIsFailure counts other refusals as answers.
 func TestOnlyUndecidedRequestIsFailure(t *testing.T) {
 	claimSubject := subject{kind: "IPClaim"}
@@ -216,6 +225,9 @@ func TestOnlyUndecidedRequestIsFailure(t *testing.T) {
 		set := attribute.NewSet(spans[0].Attributes()...)
 		code, _ := set.Value(tracing.Code)
 		allowed, _ := set.Value(tracing.Allowed)
+		if errorType, isError := set.Value(tracing.ErrorType); isError != (c.want == codes.Error) || isError && errorType.AsString() != fmt.Sprint(c.code) {
+			t.Errorf("%s: the type of the error is %q", name, errorType.AsString())
+		}
 		if code.AsInt64() != c.code || allowed.AsBool() || spans[0].Status().Code != c.want {
 			t.Errorf("%s: code %d, allowed %t, status %s", name, code.AsInt64(), allowed.AsBool(), spans[0].Status().Code)
 		}

@@ -177,8 +177,11 @@ func TestRequestOnFormerPathIsRetriable(t *testing.T) {
 	server := NewServer(webhook.NewServer(webhook.Options{}), &fixedPaths{})
 	server.Register("/mutate", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is served") }))
 	for body, want := range map[string]int{reviewText: http.StatusOK, "": http.StatusBadRequest, "[": http.StatusBadRequest, strings.Repeat(" ", maxRequestBytes+1) + reviewText: http.StatusBadRequest} {
-		answer := httptest.NewRecorder()
+		answer := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 		server.WebhookMux().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/former/mutate", strings.NewReader(body)))
+		if answer.read.IsZero() {
+			t.Errorf("%.20q: its reading has no deadline", body)
+		}
 		if answer.Code != want {
 			t.Errorf("%.20q: %d %s, want %d", body, answer.Code, answer.Body, want)
 		}
