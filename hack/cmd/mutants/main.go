@@ -223,6 +223,9 @@ func (o *options) places(ctx context.Context) (places mutants.Places, stop func(
 			return nil, stop, err
 		}
 		planes = append(planes, plane)
+		if err := plane.Install(ctx, "config/in-cluster-pools"); err != nil { // as story.Start does
+			return nil, stop, err
+		}
 		if err := plane.AwaitKinds(ctx); err != nil {
 			return nil, stop, err
 		}
