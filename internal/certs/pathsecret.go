@@ -150,7 +150,7 @@ func (v pathView) follow(read pathSecrets, now time.Time) pathView {
 // exposed is the cause for which others may know the current secret, empty if there is none.
 // present holds the secrets that the webhooks have in their paths, each once, and an empty one
 // if a webhook has none. next replaces no secret before it is in all configurations and the
-// grace after that is over.
+// grace of the previous one is over.
 func (v pathView) next(now time.Time, exposed string, present []string) (next pathSecrets, cause string) {
 	switch {
 	case v.current == "":
@@ -165,7 +165,7 @@ func (v pathView) next(now time.Time, exposed string, present []string) (next pa
 			}
 		}
 		return next, ""
-	case now.Before(v.graceEnd):
+	case len(v.previous) > 0 && now.Before(v.graceEnd): // the first secret may leak at once
 		return v.pathSecrets, ""
 	case exposed != "" && !now.Before(v.seen.Add(pathInterval)):
 		return v.replaced(now), exposed
