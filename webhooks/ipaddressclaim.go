@@ -38,7 +38,7 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 		PoolKind: d.text("spec", "poolRef", "kind"), PoolName: d.text("spec", "poolRef", "name"),
 		Annotations: obj.GetAnnotations(),
 	}
-	if !ownTargets.Has(claim.PoolGroup, claim.PoolKind) {
+	if !convert.IsOwnTarget(claim.PoolGroup, claim.PoolKind) {
 		return unservedResponse(claim)
 	}
 	request, errs := convert.AddressRequest(claim)
@@ -61,9 +61,6 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	}
 	return d.response()
 }
-
-// ownTargets has the references for which these webhooks are called: those to kinds of our group.
-var ownTargets convert.Targets //nolint:gochecknoglobals // a constant
 
 func addressClaimSubject(name string) subject {
 	return subject{group: convert.AddressClaimGroup, kind: convert.AddressClaimKind, name: name}
@@ -94,7 +91,7 @@ func (m *addressMutator) Handle(ctx context.Context, req admission.Request) admi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	kind, pool := d.text("spec", "poolRef", "kind"), d.text("spec", "poolRef", "name")
-	if !ownTargets.Has(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
+	if !convert.IsOwnTarget(d.text("spec", "poolRef", "apiGroup"), kind) || isDryRun(req) {
 		return admission.Allowed("")
 	}
 	key, class := convert.PoolOfAddress(kind, req.Namespace, pool), ""

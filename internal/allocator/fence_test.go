@@ -26,7 +26,7 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 		c.Spec.AllocationName = record
 		return c
 	}
-	told := func(record string) client.Object {
+	givenUp := func(record string) client.Object {
 		c := claimNamed("x", "uid")
 		c.Annotations = map[string]string{v1alpha1.AnnotationGivenUp: record}
 		return c
@@ -56,8 +56,8 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	}{
 		"a claim that waits":                        {claims, "uid", claim(""), true, false},
 		"a claim that waits, of which none knew":    {claims, "", claim(""), true, false},
-		"a claim that states that it is given up":   {claims, "uid", told("record"), false, false},
-		"a claim that states that of another":       {claims, "uid", told("former"), true, false},
+		"a claim that states that it is given up":   {claims, "uid", givenUp("record"), false, false},
+		"a claim that states that of another":       {claims, "uid", givenUp("former"), true, false},
 		"a claim that has it":                       {claims, "uid", claim("x-record"), false, true},
 		"a claim that has another":                  {claims, "uid", claim("another"), false, false},
 		"another claim of the name":                 {claims, "former", claim(""), false, false},

@@ -30,10 +30,16 @@ type Targets struct {
 
 // Has reports whether a reference names an object from which addresses are handed out.
 func (t Targets) Has(group, kind string) bool {
-	if IsOurGroup(group) {
-		return kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass
-	}
-	return t.InCluster && IsInCluster(group, kind)
+	return IsOwnTarget(group, kind) || t.InCluster && IsInCluster(group, kind)
+}
+
+// IsTarget reports whether a reference names an object from which Cadastre can hand out addresses,
+// whether or not it does.
+func IsTarget(group, kind string) bool { return Targets{InCluster: true}.Has(group, kind) }
+
+// IsOwnTarget reports whether a reference names a pool or a class of Cadastre's API group.
+func IsOwnTarget(group, kind string) bool {
+	return IsOurGroup(group) && (kind == string(ipam.PoolKindIPPool) || kind == string(ipam.PoolKindLocalIPPool) || kind == kindClass)
 }
 
 // IsInCluster reports whether a reference names a pool of the in-cluster provider's kinds.

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// HasReadyEndpoints reports whether a Service has an endpoint that is ready. Errors are those of the list.
+// HasReadyEndpoints reports whether a Service has an endpoint that is ready. It returns the errors of the list.
 func HasReadyEndpoints(ctx context.Context, reader client.Reader, service client.ObjectKey) (bool, error) {
 	slices := &discoveryv1.EndpointSliceList{}
 	if err := reader.List(ctx, slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}); err != nil {

@@ -92,7 +92,7 @@ func (p *provider) look(ctx context.Context) {
 	if err != nil {
 		if text := kubeutil.StableText(err); text != p.failure {
 			p.failure = text
-			p.log.Info("Could not look for the in-cluster provider: until that succeeds once, its pools get no new addresses", "error", text)
+			p.log.Info("Could not look for the in-cluster provider: its state stays until that succeeds", "state", p.current(), "error", text)
 		}
 		return
 	}

@@ -121,11 +121,8 @@ func (s *scope) isOfUnknownKind(ref ipamv1.IPPoolReference) bool {
 	return convert.IsOurGroup(ref.APIGroup) && !s.isOurs(ref)
 }
 
-// allTargets has the references that can be served, whether or not they are by this process.
-var allTargets = convert.Targets{InCluster: true} //nolint:gochecknoglobals // a constant
-
-// isAnyTarget reports whether a reference can be served.
-func isAnyTarget(ref ipamv1.IPPoolReference) bool { return allTargets.Has(ref.APIGroup, ref.Kind) }
+// isAnyTarget reports whether a reference can be served, whether or not it is by this process.
+func isAnyTarget(ref ipamv1.IPPoolReference) bool { return convert.IsTarget(ref.APIGroup, ref.Kind) }
 
 func isInCluster(ref ipamv1.IPPoolReference) bool { return convert.IsInCluster(ref.APIGroup, ref.Kind) }
 

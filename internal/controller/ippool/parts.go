@@ -18,18 +18,19 @@ func (c *Controller) parts(s *scope) ([]ipam.Pool, error) {
 	if !s.pool.Key.Kind.IsInCluster() {
 		return []ipam.Pool{s.pool}, nil
 	}
-	s.leftOut = nil
 	own, others := c.ownRecordsIn(s.pool)
-	var taken []space.Range
+	var held []netip.Prefix
 	for _, record := range others {
-		notOwn := convert.Without(s.pool.CIDR, rangesOf(record.Blocks()), own)
-		if notOwn == nil { // it has lost
-			continue
-		}
-		s.leftOut, s.retry = append(s.leftOut, record), recheck
-		taken = slices.AppendSeq(taken, notOwn.All())
+		held = append(held, record.Blocks()...)
 	}
-	rest := convert.Without(s.pool.CIDR, slices.Collect(s.pool.Occupied.All()), taken)
+	taken := convert.Without(s.pool.CIDR, rangesOf(held), own)
+	s.leftOut = slices.DeleteFunc(others, func(record ipam.Record) bool { // a record that has lost takes nothing
+		return !slices.ContainsFunc(record.Blocks(), taken.Overlaps)
+	})
+	if len(s.leftOut) > 0 {
+		s.retry = recheck
+	}
+	rest := convert.Without(s.pool.CIDR, slices.Collect(s.pool.Occupied.All()), slices.Collect(taken.All()))
 	if rest == nil {
 		return nil, &ipam.TakenError{Block: s.leftOut[0].Block, Pool: s.pool.Home, Holder: s.leftOut[0].Holder}
 	}

@@ -223,14 +223,9 @@ func recordedCIDR(obj v1alpha1.Pool, pool ipam.Pool) string {
 	return obj.PoolStatus().AllocatedCIDR
 }
 
-// hasTarget reports whether an IPAddressClaim or an IPAddress names a pool or class that Cadastre can serve.
-func hasTarget(ref ipamv1.IPPoolReference) bool {
-	return (convert.Targets{InCluster: true}).Has(ref.APIGroup, ref.Kind)
-}
-
 func (s *Snapshot) keepAddressClaim(obj *ipamv1.IPAddressClaim) {
 	ref := obj.Spec.PoolRef
-	if hasTarget(ref) {
+	if convert.IsTarget(ref.APIGroup, ref.Kind) {
 		s.AddressClaims = append(s.AddressClaims, AddressClaim{
 			Name: nameOf(obj), UID: string(obj.UID), Terminating: !obj.DeletionTimestamp.IsZero(), Address: obj.Status.AddressRef.Name,
 			Pool: convert.PoolOfAddress(ref.Kind, obj.Namespace, ref.Name),
@@ -241,7 +236,7 @@ func (s *Snapshot) keepAddressClaim(obj *ipamv1.IPAddressClaim) {
 func (s *Snapshot) keepAddress(obj *ipamv1.IPAddress) {
 	addr, err := netip.ParseAddr(obj.Spec.Address)
 	ref := obj.Spec.PoolRef
-	if err != nil || !hasTarget(ref) {
+	if err != nil || !convert.IsTarget(ref.APIGroup, ref.Kind) {
 		return // the condition of the claim reports an address that is not valid
 	}
 	s.Addresses = append(s.Addresses, Address{

@@ -93,20 +93,20 @@ func (e *Env) Config() (*rest.Config, error) {
 
 // Client returns a client with the rights of the caller.
 func (e *Env) Client() (client.WithWatch, error) {
-	config, err := e.Config()
-	if err != nil {
-		return nil, err
-	}
-	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+	return e.newClient(func(*rest.Config) {})
 }
 
 // QuietClient returns such a client that prints no warnings.
 func (e *Env) QuietClient() (client.WithWatch, error) {
+	return e.newClient(func(config *rest.Config) { config.WarningHandler = rest.NoWarnings{} })
+}
+
+func (e *Env) newClient(change func(*rest.Config)) (client.WithWatch, error) {
 	config, err := e.Config()
 	if err != nil {
 		return nil, err
 	}
-	config.WarningHandler = rest.NoWarnings{}
+	change(config)
 	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 }
 

@@ -251,7 +251,7 @@ func (k *Knowledge) addressWaiters() []queue.Waiter {
 	for i := range k.addressClaims {
 		claim := &k.addressClaims[i]
 		ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionReady)
-		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !(convert.Targets{InCluster: true}).Has(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
+		if claim.Status.AddressRef.Name != "" || ready == nil || ready.Reason != v1alpha1.ReasonPoolExhausted || !convert.IsTarget(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind) {
 			continue
 		}
 		if request, err := addressRequest(claim); err == nil {

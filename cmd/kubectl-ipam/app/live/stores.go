@@ -186,7 +186,7 @@ func (l *Live) addressClaimStore() cache.ReflectorStore {
 
 // waits reports whether an IPAddressClaim asks for an address of ours and has none.
 func waits(claim *ipamv1.IPAddressClaim) bool {
-	return claim.Status.AddressRef.Name == "" && (convert.Targets{InCluster: true}).Has(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind)
+	return claim.Status.AddressRef.Name == "" && convert.IsTarget(claim.Spec.PoolRef.APIGroup, claim.Spec.PoolRef.Kind)
 }
 
 // trim removes the fields that no caller asks for.

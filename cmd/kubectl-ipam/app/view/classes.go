@@ -23,7 +23,7 @@ import (
 func NewClasses(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "classes [NAME]",
-		Short: "Show the classes that your namespace can use, and what is free",
+		Short: "Show the classes that your namespace can use, and their free space",
 		Long: `Show the classes that your namespace can use: the lengths of their blocks, the free addresses
 of the pools behind them, and the block that the next claim would get. Each class is asked in a
 dry run of a claim, so a class that another project owns is left out.
