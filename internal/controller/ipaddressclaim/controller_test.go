@@ -1,19 +1,15 @@
 package ipaddressclaim
 
 import (
-	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -43,6 +39,13 @@ func TestAddressClaims(t *testing.T) {
 		"an address that exists is bound to its record that is retained":      blockKeptForLaterClaim(ipam.StateRetained),
 		"an address that exists is bound to its record that cools down":       blockKeptForLaterClaim(ipam.StateCooling),
 		"an address that another has is never renumbered":                     neverRenumbered,
+		"an address is recorded before its pool is known":                     addressBeforePool,
+		"an address of a class is recorded in the pool that has it":           addressOfClass,
+		"an address of another project's pool is not recorded":                addressOfForeignPool,
+		"an address that is lost, of which a call fails":                      lostFails,
+		"a claim that is halted, of which a call fails":                       haltedFails,
+		"a claim beyond the limit waits until its project holds less":         limitReached,
+		"a claim that was never served is released, of which a call fails":    unservedReleasedFails,
 		"a lost address is made again, and a lost record too":                 lostAddress,
 		"an address that the cache does not show is neither made nor moved":   unseenAddress,
 		"a claim that is made again while it is served":                       servedReplaced,
@@ -54,6 +57,7 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that admission missed, of which a call fails":                servedFails,
 		"an address that is adopted, of which a call fails":                   adoptedFails,
 		"an address whose record is kept, of which a call fails":              keptFails,
+		"a former address is dropped before a claim is served":                formerDropped,
 		"a former address that is dropped, of which a call fails":             formerFails,
 		"a kind that our group lacks, of which a call fails":                  unknownFails,
 		"a claim that is released, of which a call fails":                     releasedFails,
@@ -100,7 +104,8 @@ func addressInFull(e *addresses) {
 		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPPool", Name: "hosts", UID: pool.UID, Controller: new(false), BlockOwnerDeletion: new(true)},
 	}
 	if diff := cmp.Diff(spec, address.Spec) + cmp.Diff(labels, address.Labels) + cmp.Diff(owners, address.OwnerReferences) +
-		cmp.Diff([]string{v1alpha1.FinalizerProtect}, address.Finalizers); diff != "" {
+		cmp.Diff([]string{v1alpha1.FinalizerProtect}, address.Finalizers) +
+		cmp.Diff(map[string]string{v1alpha1.AnnotationAllocation: e.record("a").Name.Name}, address.Annotations); diff != "" {
 		e.t.Error(diff)
 	}
 }
@@ -114,8 +119,14 @@ func missedClaim(e *addresses) {
 func claimOfClass(e *addresses) {
 	e.Applied(claim("a").Class("gold").Obj())
 	e.Reconciled("a").NotReady(ipamv1.IPAddressClaimReadyPoolNotReadyReason)
-	e.Applied(build.Class("gold").Obj(), hostPool().Classes("gold").Obj())
+	pool := hostPool().Classes("gold").Obj()
+	e.Applied(build.Class("gold").Obj(), pool)
 	e.Reconciled("a").Served("10.0.0.2")
+	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a").Wrote()
+	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
+	e.Reconciled("a").Wrote("delete IPAddress")
 }
 
 func classOfBlocks(e *addresses) {
@@ -129,6 +140,9 @@ func missingPool(e *addresses) {
 	e.Reconciled("a").NotReady(v1alpha1.ReasonPoolNotFound).After(0)
 	e.Applied(hostPool().Obj())
 	e.Reconciled("a").Served("10.0.0.2")
+	if events := e.Events.Of(claim("a").Obj()); !slices.Equal(events, []string{"Warning PoolNotFound", "Normal " + v1alpha1.ReasonAddressAllocated}) {
+		e.t.Errorf("the events are %q", events)
+	}
 }
 
 func unknownKind(e *addresses) {
@@ -170,7 +184,7 @@ func waitsForCluster(e *addresses) {
 }
 
 func servedWhenReleased(e *addresses) {
-	e.Applied(build.Pool("p").CIDR("10.0.0.1/32").Obj(), claim("a").Pool("p").Obj(), claim("b").Pool("p").Obj())
+	e.Applied(build.Pool("p").CIDR("10.0.0.1/32").Obj(), claim("a").Pool("p").Obj(), claim("b").Pool("p").Obj(), claim("c").Pool("p").Obj())
 	e.Reconciled("a").Served("10.0.0.1")
 	e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyPoolExhaustedReason).After(0)
 	e.Deleted(claim("a").Obj())
@@ -179,7 +193,20 @@ func servedWhenReleased(e *addresses) {
 	e.Gone(claim("a").Obj())
 	e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyPoolExhaustedReason).Wrote() // its record is still there
 	e.Collected(holderNamed(story.Team, "a"))
+	e.Reconciled("c").NotReady(ipamv1.IPAddressClaimReadyPoolExhaustedReason) // it is the turn of b
 	e.Reconciled("b").Served("10.0.0.1")
+}
+
+func limitReached(e *addresses) {
+	e.Applied(hostPool().Limit(1).Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.Reconciled("b").NotReady(v1alpha1.ReasonLimitReached)
+	e.Reconciled("b").NotReady(v1alpha1.ReasonLimitReached).Wrote()
+	e.Deleted(claim("a").Obj())
+	e.Reconciled("a")
+	e.Reconciled("a")
+	e.Collected(holderNamed(story.Team, "a"))
+	e.Reconciled("b").Served("10.0.0.2")
 }
 
 func invalidWaiter(e *addresses) {
@@ -192,12 +219,14 @@ func invalidWaiter(e *addresses) {
 	story.Edited(e.World, claim("b").Obj(), func(c *ipamv1.IPAddressClaim) {
 		c.Annotations = map[string]string{v1alpha1.AnnotationAddress: "nonsense"}
 	})
-	for range 2 { // the second pass makes no write that would reconcile it again
-		e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason)
+	for n := range 2 { // the second pass makes no write that would reconcile it again
+		e.Reconciled("b").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).HasEvents(1 - n)
 		if e.Queue.Has(holderNamed(story.Team, "b")) {
 			e.t.Error("it is in the queue, and others wait for it")
 		}
 	}
+	story.Edited(e.World, claim("b").Obj(), func(c *ipamv1.IPAddressClaim) { c.Annotations[v1alpha1.AnnotationAddress] = "other" })
+	e.Reconciled("b").Saying("other").HasEvents(0)
 }
 
 func deletedClaim(e *addresses) {
@@ -215,85 +244,6 @@ func deletedClaim(e *addresses) {
 	e.Reconciled("a").Wrote("patch IPAddressClaim")
 	e.Gone(claim("a").Obj())
 	e.record("a") // is left to the collection of orphans
-}
-
-func adoptedAddress(e *addresses) {
-	e.Applied(hostPool().Obj())
-	e.Created(address("a", "10.0.0.9"))
-	e.Reconciled("a").Wrote("create IPAllocation") // it is in use, with any maker
-	e.Applied(claim("a").Pool("hosts").Obj())
-	e.Reconciled("a").Served("10.0.0.9").Wrote("patch IPAllocation", "patch IPAddress", "patch IPAddressClaim/status")
-	if owners := story.Stored(e.World, address("a", "")).OwnerReferences; len(owners) != 2 || owners[0].UID != e.stored("a").UID {
-		e.t.Errorf("its owners are %+v, want the claim and the pool", owners)
-	}
-	e.Applied(claim("b").Pool("hosts").Obj())
-	e.Reconciled("b").Served("10.0.0.2")
-}
-
-// keptForALater keeps the block of an earlier claim when the IPAddress returns, as from a backup.
-// Only the controller ends that: to the collection of orphans the record has a holder.
-func blockKeptForLaterClaim(state ipam.State) func(*addresses) {
-	return func(e *addresses) {
-		e.Applied(hostPool().Obj())
-		kept := e.kept("a", "10.0.0.9", state)
-		e.Created(address("a", "10.0.0.9"))
-		e.Applied(claim("a").Pool("hosts").Obj())
-		e.Reconciled("a").Served("10.0.0.9")
-		record := e.record("a")
-		if record.Name != kept.Name || record.State != ipam.StateBound || record.HolderUID != string(e.stored("a").UID) || !record.ReleaseAfter.IsZero() {
-			e.t.Errorf("the record is %+v", record)
-		}
-	}
-}
-
-func neverRenumbered(e *addresses) {
-	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
-	e.Reconciled("a").Served("10.0.0.2")
-	e.Created(address("b", "10.0.0.2"))
-	e.Applied(claim("b").Pool("hosts").Obj())
-	e.Retried("b").NotReady(ipamv1.IPAddressClaimReadyAllocationFailedReason).Saying("10.0.0.2/32 of pool hosts, held by IPAddressClaim team/a")
-	if got := story.Stored(e.World, address("b", "")).Spec.Address; got != "10.0.0.2" {
-		e.t.Errorf("it was renumbered: %s", got)
-	}
-	e.Reconciled("a").Served("10.0.0.2").Wrote()
-}
-
-func lostAddress(e *addresses) {
-	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj(), claim("b").Pool("hosts").Obj())
-	e.Reconciled("a").Served("10.0.0.2")
-	e.Reconciled("b").Served("10.0.0.3")
-	e.Deleted(claim("a").Obj())
-	e.Reconciled("a")
-	e.Reconciled("a")
-	e.Collected(holderNamed(story.Team, "a"))
-	e.Forced(address("b", ""))
-	e.Reconciled("b").Served("10.0.0.3").Wrote("patch IPAllocation", "create IPAddress")
-	e.Forced(allocation(e.record("b")))
-	e.Reconciled("b").Served("10.0.0.3").Wrote("create IPAllocation")
-}
-
-// unseenAddress hides an IPAddress from the caches, and then the claim's status too: the record of
-// the claim shows that there can be one.
-func unseenAddress(e *addresses) {
-	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
-	e.Reconciled("a").Served("10.0.0.2")
-	e.controller.Client = interceptor.NewClient(e.K8s, interceptor.Funcs{Get: withoutAddresses})
-	e.Reconciled("a").Served("10.0.0.2").Wrote().After(cacheTimeout)
-	unwritten := e.stored("a")
-	unwritten.Status = ipamv1.IPAddressClaimStatus{}
-	if err := e.K8s.Status().Update(e.t.Context(), unwritten); err != nil {
-		e.t.Fatal(err)
-	}
-	e.Reconciled("a").Wrote().After(cacheTimeout)
-	e.record("a")
-}
-
-// withoutAddresses reads from a cache that shows no IPAddress.
-func withoutAddresses(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if _, ok := obj.(*ipamv1.IPAddress); ok {
-		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-	}
-	return c.Get(ctx, key, obj, opts...)
 }
 
 // addresses holds the verbs for claims of addresses.

@@ -47,12 +47,15 @@ func changedPools(e *addresses) {
 	e.Reconciled("a").NotReady(v1alpha1.ReasonPoolNotFound)
 	e.Created(address("d", "10.0.0.9"))
 	e.Reconciled("d")
+	e.Created(address("e", "10.0.0.10"))
+	e.Reconciled("e")
 	q.Enqueued()
 	pool := hostPool().Classes("gold").Obj()
 	e.Applied(pool)
-	q.Enqueued("team/a", "team/d")
+	q.Enqueued("team/a", "team/d", "team/e")
 	e.Reconciled("a").Ready()
 	e.Reconciled("d")
+	e.Reconciled("e")
 	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} })
 	q.Enqueued()
 	story.Edited(e.World, pool, func(p *v1alpha1.IPPool) { p.Annotations = nil })
@@ -102,6 +105,9 @@ func changedClaims(e *addresses) {
 			q.Enqueued("team/" + name)
 		}
 	}
+	story.Edited(e.World, address("a", ""), func(a *ipamv1.IPAddress) { a.Labels = nil })
+	e.controller.claims().Create(e.t.Context(), event.CreateEvent{Object: e.stored("a")}, q)
+	q.Enqueued("team/a")
 }
 
 // askedAgain has claims name a pool of another project: of a service account without the right

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -88,7 +89,12 @@ func releasedReplaced(e *addresses) {
 
 // releasedAddressGone removes by force the IPAddress of a claim that is released.
 func releasedAddressGone(e *addresses) {
-	e.Applied(hostPool().Obj())
+	e.Applied(hostPool().Obj(), claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Ready()
+	e.Deleted(claim("a").Obj())
+	e.Meanwhile("delete IPAddress", func() { e.Forced(address("a", "")) })
+	e.Reconciled("a")
+	e.Gone(claim("a").Obj())
 	e.Interrupted(func(n int) story.Interruption {
 		obj := e.numbered(n)
 		e.Reconciled(obj.Name).Ready()
@@ -138,6 +144,17 @@ func keptFails(e *addresses) {
 	})
 }
 
+// formerDropped has a claim drop the IPAddress of an earlier one before it is served.
+func formerDropped(e *addresses) {
+	e.Applied(hostPool().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj(), claim("a").Pool("hosts").Obj())
+	former := address("a", "10.0.1.7")
+	former.Spec.PoolRef, former.Finalizers = claim("").Pool("others").Obj().Spec.PoolRef, []string{v1alpha1.FinalizerProtect}
+	e.Created(former)
+	e.Reconciled("a").Wrote("delete IPAddress").After(cacheTimeout)
+	e.Reconciled("a").Wrote("patch IPAddress").After(cacheTimeout)
+	e.Reconciled("a").Served("10.0.0.2")
+}
+
 // formerFails makes each call fail for a claim that drops the IPAddress of an earlier one.
 func formerFails(e *addresses) {
 	e.Applied(hostPool().Obj(), build.Pool("others").CIDR("10.0.1.0/24").Obj())
@@ -146,6 +163,30 @@ func formerFails(e *addresses) {
 		former.Spec.PoolRef, former.Finalizers = claim("").Pool("others").Obj().Spec.PoolRef, []string{v1alpha1.FinalizerProtect}
 		e.Created(former)
 		return e.interruption(e.numbered(n).Name, nil)
+	})
+}
+
+// lostFails makes each call fail for a claim whose IPAddress is lost.
+func lostFails(e *addresses) {
+	e.Applied(hostPool().Obj())
+	e.Failing(func(n int) story.Interruption {
+		obj := e.numbered(n)
+		e.Reconciled(obj.Name).Ready()
+		e.Forced(address(obj.Name, ""))
+		return e.interruption(obj.Name, nil)
+	})
+}
+
+// haltedFails makes each call fail for a claim whose Cluster is paused.
+func haltedFails(e *addresses) {
+	e.Applied(hostPool().Obj())
+	e.Created(newCluster("fleet", true))
+	e.Failing(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Cluster("fleet").Obj()
+		e.Applied(obj)
+		i := e.interruption(obj.Name, nil)
+		i.Check = func() { e.Reconciled(obj.Name).NotReady(clusterv1.PausedReason).Wrote() }
+		return i
 	})
 }
 
@@ -163,9 +204,20 @@ func unknownFails(e *addresses) {
 // releasedFails makes each call fail for a claim that is released.
 func releasedFails(e *addresses) {
 	e.Applied(hostPool().Obj())
+	e.Created(newCluster("fleet", false))
+	e.Failing(func(n int) story.Interruption {
+		obj := claim(fmt.Sprintf("a%02d", n)).Pool("hosts").Cluster("fleet").Obj()
+		e.Applied(obj)
+		e.Reconciled(obj.Name).Ready()
+		e.Deleted(obj)
+		return e.deletionInterruption(obj.Name)
+	})
+}
+
+// unservedReleasedFails makes each call fail for a claim that is released and has no IPAddress.
+func unservedReleasedFails(e *addresses) {
 	e.Failing(func(n int) story.Interruption {
 		obj := e.numbered(n)
-		e.Reconciled(obj.Name).Ready()
 		e.Deleted(obj)
 		return e.deletionInterruption(obj.Name)
 	})

@@ -34,6 +34,8 @@ func TestUpToDateServedClaimIsNotWritten(t *testing.T) {
 		"it is being deleted":               {change: func(s *scope) { s.claim.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
 		"it has lost our finalizer":         {change: func(s *scope) { s.claim.Finalizers = nil }},
 		"it was moved, without status":      {change: func(s *scope) { s.claim.Status = ipamv1.IPAddressClaimStatus{} }},
+		"its status names no IPAddress":     {change: func(s *scope) { s.claim.Status.AddressRef.Name = "" }},
+		"it has no condition":               {change: func(s *scope) { s.claim.Status.Conditions = nil }},
 		"it has changed since":              {change: func(s *scope) { s.claim.Generation++ }},
 		"its condition has another message": {change: func(s *scope) { s.claim.Status.Conditions[0].Message = "x" }},
 		"its record is missing":             {record: func(r *ipam.Record) { r.Holder.Name = "other" }},
@@ -91,13 +93,18 @@ func servedClaim() (*scope, ipam.Record) {
 func allocatorWith(t *testing.T, records ...ipam.Record) replica.Replica {
 	t.Helper()
 	if len(records) > 0 {
-		pool := records[0].Pool
-		records = append(records, ipam.Record{
-			Name: ipam.Name{Namespace: "system", Name: "ippool." + pool.Name}, UID: "own", Block: ipam.FamilyOf(records[0].Block).All(),
-			Pool: ipam.DomainNamed("default", ipam.FamilyOf(records[0].Block)), Holder: convert.HolderOfPool(pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
-		})
+		records = append(records, ownRecordOf(records[0]))
 	}
 	return replica.WithRecords(t, replica.Options{}, records...)
+}
+
+// ownRecordOf returns the own record of a record's pool.
+func ownRecordOf(record ipam.Record) ipam.Record {
+	family := ipam.FamilyOf(record.Block)
+	return ipam.Record{
+		Name: ipam.Name{Namespace: "system", Name: "ippool." + record.Pool.Name}, UID: "own", Block: family.All(),
+		Pool: ipam.DomainNamed("default", family), Holder: convert.HolderOfPool(record.Pool), Purpose: ipam.PurposePool, State: ipam.StateBound,
+	}
 }
 
 // emptyAllocator returns an allocator with a view without records, and no pool.
