@@ -2,6 +2,7 @@ package ipaddressclaim
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/netip"
 	"testing"
@@ -9,10 +10,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -129,11 +134,13 @@ func TestReleaseReadsClusterLive(t *testing.T) {
 	scheme := schemeOf(t, ipamv1.AddToScheme, clusterv1.AddToScheme)
 	for name, test := range map[string]struct {
 		live     func(*clusterv1.Cluster) []client.Object
+		isBegun  bool
 		released bool
 	}{
-		"paused":     {func(c *clusterv1.Cluster) []client.Object { c.Spec.Paused = new(true); return []client.Object{c} }, false},
-		"not paused": {func(c *clusterv1.Cluster) []client.Object { return []client.Object{c} }, true},
-		"gone":       {func(*clusterv1.Cluster) []client.Object { return nil }, true},
+		"paused":                         {func(c *clusterv1.Cluster) []client.Object { c.Spec.Paused = new(true); return []client.Object{c} }, false, false},
+		"not paused":                     {func(c *clusterv1.Cluster) []client.Object { return []client.Object{c} }, false, true},
+		"gone":                           {func(*clusterv1.Cluster) []client.Object { return nil }, false, true},
+		"paused since the release began": {func(c *clusterv1.Cluster) []client.Object { c.Spec.Paused = new(true); return []client.Object{c} }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()
@@ -141,6 +148,9 @@ func TestReleaseReadsClusterLive(t *testing.T) {
 			cluster.Namespace, cluster.Name = s.name.Namespace, "prod"
 			s.claim.Spec.ClusterName = cluster.Name
 			s.claim.DeletionTimestamp, s.claim.Finalizers = new(metav1.Now()), []string{v1alpha1.FinalizerRelease}
+			if test.isBegun {
+				s.address.DeletionTimestamp, s.address.Finalizers = new(metav1.Now()), []string{v1alpha1.FinalizerProtect}
+			}
 			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.claim, s.address, cluster.DeepCopy()).Build()
 			live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(test.live(cluster), s.claim)...).Build()
 			c := attachReplica(allocatorWith(t, record), &Controller{Client: cached, Live: live, Clock: clocktesting.NewFakePassiveClock(time.Now())})
@@ -160,9 +170,12 @@ func TestReleaseReadsClusterLive(t *testing.T) {
 func TestIPAddressFinalizerIsRemovedOnce(t *testing.T) {
 	s, _ := servedClaim()
 	s.address.Finalizers, s.address.DeletionTimestamp = []string{v1alpha1.FinalizerProtect}, &metav1.Time{Time: time.Now()}
-	patches := 0
+	patches, failure := 0, errors.New("connection refused")
 	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.address).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			if failure != nil {
+				return failure
+			}
 			patches++
 			return nil
 		},
@@ -176,10 +189,101 @@ func TestIPAddressFinalizerIsRemovedOnce(t *testing.T) {
 			t.Errorf("%d patches, again after %v, %v; want %d, %v", patches, result.RequeueAfter, err, wantPatches, wantAgain)
 		}
 	}
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)}); !errors.Is(err, failure) {
+		t.Fatalf("got %v, want %v", err, failure)
+	}
+	failure = nil
 	pass(1, 0)
 	pass(1, cacheTimeout)
 	now.SetTime(now.Now().Add(cacheTimeout))
 	pass(2, 0)
 	c.addresses().Delete(t.Context(), event.DeleteEvent{Object: s.address}, newQueue(t))
 	pass(3, 0)
+}
+
+// TestAddressOfNextClaimIsNotDeleted covers a claim that is being deleted in the cache, with an IPAddress
+// that the cache shows, by the claim that is stored.
+func TestAddressOfNextClaimIsNotDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		owner, stored types.UID
+		want          error
+	}{
+		"it owns the IPAddress":                           {"uid", "", nil},
+		"another object owns it, and the claim is stored": {"pool", "uid", nil},
+		"another object owns it, and the claim is gone":   {"pool", "", errNotSeen},
+		"the next claim owns it":                          {"next", "next", errNotSeen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := servedClaim()
+			s.address.OwnerReferences = []metav1.OwnerReference{{UID: test.owner}}
+			live := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme))
+			if test.stored != "" {
+				stored := s.claim.DeepCopy()
+				stored.UID = test.stored
+				live.WithObjects(stored)
+			}
+			if err := (&Controller{Live: live.Build()}).checkOwner(t.Context(), s); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// TestContestedAddressIsDeletedWithItsClaimAlone makes passes over an IPAddress without claim, whose
+// address another record has too.
+func TestContestedAddressIsDeletedWithItsClaimAlone(t *testing.T) {
+	for deleted, want := range map[string]bool{"": false, "former": false, "uid": true} {
+		t.Run("seen: "+deleted, func(t *testing.T) {
+			s, record := servedClaim()
+			rival := record
+			rival.Name.Name, rival.UID, rival.Holder.Name, rival.HolderUID = "b-12345678", "rival", "b", "other"
+			s.address.Finalizers = []string{v1alpha1.FinalizerProtect}
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.address).Build()
+			c := attachReplica(allocatorWith(t, record, rival), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(time.Now())})
+			if deleted != "" {
+				c.expectations.deletedClaims.Store(s.name, deleted)
+			}
+			_, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.address)})
+			if taken, ok := errors.AsType[*ipam.TakenError](err); ok == want {
+				t.Errorf("got %v (%v), want that it is tried again: %t", err, taken, !want)
+			}
+			if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.address), s.address); err != nil {
+				t.Fatal(err)
+			}
+			if isDeleted := s.address.DeletionTimestamp != nil; isDeleted != want {
+				t.Errorf("it is deleted: %t, want %t", isDeleted, want)
+			}
+		})
+	}
+}
+
+// TestRefusedReleaseIsReported lets the API server refuse to delete the IPAddress of a claim.
+func TestRefusedReleaseIsReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+	}{
+		"refused":      {apierrors.NewForbidden(schema.GroupResource{Resource: "ipaddresses"}, "a", errors.New("a policy")), v1alpha1.ReasonRecordRefused},
+		"not answered": {errors.New("EOF"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := servedClaim()
+			s.claim.DeletionTimestamp = new(metav1.Now())
+			s.address.OwnerReferences = []metav1.OwnerReference{{UID: s.claim.UID}}
+			there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(s.claim, s.address).WithStatusSubresource(s.claim).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return test.err },
+				}).Build()
+			c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Live: there, Events: events.NewFakeRecorder(1), Clock: clocktesting.NewFakePassiveClock(time.Now())})
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.claim)}); err == nil {
+				t.Error("it is not tried again")
+			}
+			if err := there.Get(t.Context(), client.ObjectKeyFromObject(s.claim), s.claim); err != nil {
+				t.Fatal(err)
+			}
+			if reason := conditions.GetReason(s.claim, ipamv1.IPAddressClaimReadyCondition); reason != test.reason {
+				t.Errorf("the reason is %q, want %q", reason, test.reason)
+			}
+		})
+	}
 }

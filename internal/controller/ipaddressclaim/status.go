@@ -159,10 +159,10 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *ipamv1.IPAd
 }
 
 // reportRefusal writes into a claim that is being deleted the change that the API server refuses for
-// it.
+// it. Other errors have no reason, and leave the condition as it is.
 func (c *Controller) reportRefusal(ctx context.Context, s *scope, err error) error {
-	if err == nil || !queue.IsRefused(err) {
-		return err
+	if err == nil {
+		return nil
 	}
 	before := s.claim.DeepCopy()
 	retry := c.applyResult(s, err)
