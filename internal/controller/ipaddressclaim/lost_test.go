@@ -123,6 +123,19 @@ func TestIPAddressOfUnansweredCreateIsDeletedWithClaim(t *testing.T) {
 	}
 }
 
+// TestIPAddressOfMissingPoolIsNotCreated deletes a pool that the cache still shows: the IPAddress could not
+// name it as its owner.
+func TestIPAddressOfMissingPoolIsNotCreated(t *testing.T) {
+	s, record := servedClaim()
+	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme, v1alpha1.AddToScheme)).Build()
+	c := attachReplica(allocatorWith(t, record), &Controller{Client: there, Live: there, Clock: clocktesting.NewFakePassiveClock(time.Now())})
+	c.Catalog.SetPool(ipam.Pool{Key: record.Pool, CIDR: record.Block})
+	s.address, s.record = nil, record
+	if err := c.createAddress(t.Context(), s); !apierrors.IsNotFound(err) || s.address != nil {
+		t.Errorf("got %v and %v, want that the pool is missing", err, s.address)
+	}
+}
+
 // TestLateEventsOfFormerIPAddressKeepNext delivers the events of an IPAddress that is
 // gone when the next of its name was made, or is being made, and then removes its claim before the
 // cache shows the new one, as after a restore of etcd.

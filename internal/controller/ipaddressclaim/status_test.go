@@ -25,6 +25,7 @@ func TestRetriedErrors(t *testing.T) {
 	records := schema.GroupResource{Group: "ipam.cadastre.dev", Resource: "ipallocations"}
 	ending := apierrors.NewForbidden(records, "a", errors.New("the namespace is being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace"}}
+	limit := &ipam.LimitError{Subject: "pool hosts", Project: "team", Unit: "address", Most: space.CountOf64(2), Held: space.CountOf64(2)}
 	refused := `ipallocations.ipam.cadastre.dev "a" is forbidden: exceeded quota: remove the cause; it is tried again by itself`
 	for name, test := range map[string]struct {
 		err             error
@@ -37,6 +38,7 @@ func TestRetriedErrors(t *testing.T) {
 		"the API server is not there":    {err: errors.New("connection refused"), again: true},
 		"a pool is not in the cache yet": {err: fmt.Errorf("looking: %w", apierrors.NewNotFound(records, "a")), again: true},
 		"it asks too often":              {err: apierrors.NewTooManyRequests("slow down", 1), again: true},
+		"its project holds too much":     {limit, true, "LimitReached", limit.Stable()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := servedClaim()
