@@ -171,6 +171,8 @@ func crdNames() []string {
 	return []string{"ipaddressclaims." + ipamv1.GroupVersion.Group, "ipaddresses." + ipamv1.GroupVersion.Group, "clusters." + clusterv1.GroupVersion.Group}
 }
 
+func isRequiredCRD(obj client.Object) bool { return slices.Contains(crdNames(), obj.GetName()) }
+
 func (a *arrival) setup(mgr manager.Manager) error {
 	isInstalled, err := a.isInstalled()
 	if err != nil {
@@ -186,11 +188,10 @@ func (a *arrival) setup(mgr manager.Manager) error {
 		return mgr.Add(onEveryReplica(a.start))
 	}
 	a.log.Info("Cluster API is not installed: its IPAddressClaims are served as soon as it is")
-	isRequiredCRD := predicate.NewPredicateFuncs(func(obj client.Object) bool { return slices.Contains(crdNames(), obj.GetName()) })
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, "cluster-api-arrival", nil)
 	return builder.ControllerManagedBy(mgr).
 		Named("cluster-api-arrival").
-		For(newCRD(), builder.WithPredicates(isRequiredCRD)).
+		For(newCRD(), builder.WithPredicates(predicate.NewPredicateFuncs(isRequiredCRD))).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), RateLimiter: backoff.Limiter()}).
 		Complete(backoff.Passes(a))
