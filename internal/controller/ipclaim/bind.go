@@ -46,9 +46,7 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 
 // fillIn writes the block of a record into the spec of its claim, as admission does.
 func fillIn(spec *v1alpha1.IPClaimSpec, terms ipam.Terms, record ipam.Record) {
-	if spec.PoolRef == nil && spec.PoolSelector == nil {
-		spec.ClassName = terms.Class
-	}
+	spec.ClassName = terms.Class       // none if the claim names or selects pools
 	bits := int32(record.Block.Bits()) //nolint:gosec // 0 to 128
 	spec.IPFamily, spec.PrefixLength = v1alpha1.IPFamily(ipam.FamilyOf(record.Block)), &bits
 	spec.CIDR, spec.AllocationName = record.Block.String(), record.Name.Name
