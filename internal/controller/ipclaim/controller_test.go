@@ -2,6 +2,7 @@ package ipclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -38,6 +39,8 @@ func TestClaims(t *testing.T) {
 		"a retained block returns to the claim of its name":            retainedBlock,
 		"a lost record is recorded again under its name":               lostRecord,
 		"a claim that the cache trimmed is read whole to be written":   trimmedClaim,
+		"a claim that was made again is served in place of the former": formerTrimmedClaim,
+		"a record that was taken over gets the policy and the UID":     takenOver,
 		"a claim whose block another has is never renumbered":          neverRenumbered,
 		"a conflict is an event once it is written":                    conflictEvent,
 		"events report that a claim waits and is bound, each once":     waitingEvents,
@@ -164,11 +167,14 @@ func retainedBlock(e *claims) {
 func lostRecord(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.admitted("a", "10.0.0.16/28")
+	story.Edited(e.World, claim("a").Obj(), func(c *v1alpha1.IPClaim) {
+		c.Status.Network = &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1"}
+	})
 	lost := e.record("a")
 	e.Forced(convert.Allocation(lost))
 	e.Reconciled("a").Bound("10.0.0.16/28").Wrote("create IPAllocation")
-	if again := e.record("a"); again.Name != lost.Name || again.Block != lost.Block || again.HolderUID != string(e.stored("a").UID) {
-		e.t.Errorf("the record is %+v, want the block and the name of %+v, and the claim's UID", again, lost)
+	if again := e.record("a"); again.Name != lost.Name || again.Block != lost.Block || again.HolderUID != string(e.stored("a").UID) || again.Gateway != netip.MustParseAddr("10.0.0.1") {
+		e.t.Errorf("the record is %+v, want the block and the name of %+v, and the claim's UID and gateway", again, lost)
 	}
 }
 
@@ -197,6 +203,24 @@ func trimmedClaim(e *claims) {
 	}
 	e.Collected(story.Claim("b"))
 	e.Reconciled("a").Bound("10.0.0.16/28")
+}
+
+// formerTrimmedClaim lets the cache show a claim that was deleted and made again since.
+func formerTrimmedClaim(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
+	former := restoredClaim("a", "10.0.0.64/28")
+	former.Status.Phase = v1alpha1.ClaimBound
+	e.by.Live = broken(e.t)
+	if _, err := e.by.Reconcile(e.t.Context(), former.DeepCopy()); !errors.Is(err, errBroken) {
+		e.t.Errorf("the claim cannot be read: got %v", err)
+	}
+	e.by.Live = e.K8s
+	if _, err := e.by.Reconcile(e.t.Context(), former); err != nil {
+		e.t.Fatal(err)
+	}
+	if got := e.stored("a").Spec.CIDR; got != "10.0.0.0/28" {
+		e.t.Errorf("the claim has %s, want a block that is not the former claim's", got)
+	}
 }
 
 func neverRenumbered(e *claims) {

@@ -108,6 +108,18 @@ func takenOverFails(e *claims) {
 	})
 }
 
+// takenOver has a claim served in one pass whose record was taken over, and keeps another policy.
+func takenOver(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
+	record := story.Block("a", "p", "10.0.0.0/28")
+	record.Adopted, record.Reclaim = true, ipam.ReclaimRetain
+	e.Recorded(record)
+	obj := restoredClaim("a", "10.0.0.0/28")
+	obj.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+	e.Applied(obj)
+	e.Reconciled("a").Bound("10.0.0.0/28").Wrote("patch IPAllocation", "patch IPAllocation", "patch IPClaim")
+}
+
 // interruption returns one of the passes over a claim, which is Ready in the end.
 func (e *claims) interruption(name string, act func()) story.Interruption {
 	return story.Interruption{By: e.controller, Object: client.Object(claim(name).Obj()), Act: act, Check: func() {

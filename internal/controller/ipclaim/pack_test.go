@@ -143,6 +143,13 @@ func TestPackingLosesNoField(t *testing.T) {
 	}
 }
 
+func TestObjectOfOtherKindIsNotPacked(t *testing.T) {
+	other := &metav1.PartialObjectMetadata{}
+	if kept := Pack(other); kept != any(other) {
+		t.Errorf("kept %v, want the object", kept)
+	}
+}
+
 // TestUnpackedClaimIsCopy expects that such a change does not reach the kept claim.
 func TestUnpackedClaimIsCopy(t *testing.T) {
 	claim := parse(t, storedClaim(t))
