@@ -82,9 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 		return reconcile.Result{}, nil
 	}
 	if isTrimmed(claim) {
-		key := client.ObjectKeyFromObject(claim)
-		claim = &v1alpha1.IPClaim{}
-		if err := c.Live.Get(ctx, key, claim); err != nil {
+		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return reconcile.Result{}, kubeutil.IgnoreNotFound(err)
 		}
 	}
