@@ -1,6 +1,7 @@
 package ipaddressclaim
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"testing"
@@ -45,8 +46,10 @@ func TestOwnersOfOthersAreKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		owner                  metav1.OwnerReference
 		isKept, isNoController bool
+		version                string // of the claim; empty: the present one
 	}{
 		"the claim":                        {owner: metav1.OwnerReference{APIVersion: theirs + "/v1alpha1", Kind: kind, Name: "a", UID: "former"}},
+		"the claim, from another provider": {owner: metav1.OwnerReference{APIVersion: theirs + "/v1beta1", Kind: kind, Name: "a", UID: "uid"}, version: "v1beta1"},
 		"another claim":                    {owner: metav1.OwnerReference{APIVersion: theirs + "/v1beta2", Kind: kind, Name: "b"}, isKept: true},
 		"another kind of the claim's name": {owner: metav1.OwnerReference{APIVersion: theirs + "/v1beta2", Kind: "InClusterIPPool", Name: "a"}, isKept: true},
 		"another group's claim":            {owner: metav1.OwnerReference{APIVersion: "example.com/v1", Kind: kind, Name: "a"}, isKept: true},
@@ -59,6 +62,9 @@ func TestOwnersOfOthersAreKept(t *testing.T) {
 			refs := ownerReferences([]metav1.OwnerReference{test.owner}, claim, pool)
 			if len(refs) < 2 || refs[0].UID != "uid" || refs[1].UID != "pool" || *refs[0].Controller == test.isNoController {
 				t.Fatalf("the owners are %+v, want the claim, as controller: %t, and the pool", refs, !test.isNoController)
+			}
+			if version := theirs + "/" + cmp.Or(test.version, "v1beta2"); refs[0].APIVersion != version {
+				t.Errorf("the claim is of the version %s, want %s", refs[0].APIVersion, version)
 			}
 			if slices.Contains(refs, test.owner) != test.isKept {
 				t.Errorf("the owners are %+v, want that %+v is kept: %t", refs, test.owner, test.isKept)
