@@ -1,6 +1,8 @@
 package ipaddressclaim
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
@@ -60,6 +62,16 @@ func shownLate(e *addresses) {
 	if err := e.controller.checkUnused(e.t.Context(), s, pool); err != nil {
 		e.t.Errorf("the claim's own IPAddress is in the way: %v", err)
 	}
+}
+
+// inClusterFails makes each call fail for a claim of an in-cluster pool.
+func inClusterFails(e *addresses) {
+	e.inClusterPool("nodes", "10.0.0.64/26")
+	e.Failing(func(n int) story.Interruption {
+		name := fmt.Sprintf("a%02d", n)
+		e.Created(inClusterClaim(name, "nodes").Obj())
+		return e.interruption(name, nil)
+	})
 }
 
 // unrecordedElsewhere finds such an IPAddress of a pool that does not have the address.
