@@ -260,12 +260,16 @@ func (m *claimMutator) refreshAndResolve(ctx context.Context, r *claimRequest, r
 // new one.
 func (m *claimMutator) restoreOrAllocate(ctx context.Context, r *claimRequest, resolution inventory.Resolution) (ipam.Record, error) {
 	order := r.order(resolution)
-	if r.claim.Spec.AllocationName != "" && !r.dryRun {
+	if name := r.claim.Spec.AllocationName; name != "" && r.dryRun {
+		if record, ok := m.Allocator.Restorable(order, name); ok {
+			return record, nil
+		}
+	} else if name != "" {
 		// A record is taken over only from a claim that certainly does not exist any more.
 		if isPresent, err := exists(ctx, m.Live, m.Live, r.claim.DeepCopy()); isPresent || err != nil {
 			return ipam.Record{}, errors.Join(ipam.ErrUnconfirmed, err)
 		}
-		if record, ok := m.Allocator.Restore(ctx, order, r.claim.Spec.AllocationName); ok {
+		if record, ok := m.Allocator.Restore(ctx, order, name); ok {
 			return record, nil
 		}
 	}

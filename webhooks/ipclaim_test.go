@@ -130,12 +130,15 @@ func TestRestoreReadsClaimFromAPIServer(t *testing.T) {
 	}
 }
 
-func TestDryRunTakesOverNoRecord(t *testing.T) {
+func TestDryRunOfRestoredClaimShowsItsRecordAndTakesOverNone(t *testing.T) {
 	s := newStage(t)
 	record := claimRecord("team", "c", "10.0.0.16/28")
 	record.HolderUID = ""
 	s.record(t, record)
-	s.answer(t, review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", dry))
+	req := review("IPClaim", claimJSON(`{"cidr":"10.0.0.16/28","allocationName":"c-12345678"}`), "", dry)
+	if answer := s.answer(t, req); !strings.HasPrefix(answer, "allowed") || !strings.Contains(answer, "10.0.0.16/28") {
+		t.Errorf("it is answered: %s", answer)
+	}
 	stored := &v1alpha1.IPAllocation{}
 	must(t, s.store.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "c-12345678"}, stored))
 	if stored.Annotations[v1alpha1.AnnotationAdopted] != "" {

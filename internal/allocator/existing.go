@@ -225,8 +225,19 @@ func (a *Allocator) Stamp(ctx context.Context, record ipam.Record, holder client
 }
 
 // Restore takes over the record that a saved claim named, when the claim is created again, if the
-// record still exists, matches, and belongs to a resolved pool.
+// record is Restorable.
 func (a *Allocator) Restore(ctx context.Context, order Order, name string) (ipam.Record, bool) {
+	record, ok := a.Restorable(order, name)
+	if !ok {
+		return ipam.Record{}, false
+	}
+	adopted, err := a.adopt(ctx, record, "")
+	return adopted, err == nil
+}
+
+// Restorable returns the record that a saved claim named, if the record still exists, matches, and
+// belongs to a resolved pool.
+func (a *Allocator) Restorable(order Order, name string) (ipam.Record, bool) {
 	record, ok := a.Ledger.Record(ipam.Name{Namespace: order.Holder.Namespace, Name: name})
 	if !ok || record.Holder != order.Holder || record.Block != order.Terms.Block || record.State != ipam.StateBound || record.Terminating {
 		return ipam.Record{}, false
@@ -234,8 +245,7 @@ func (a *Allocator) Restore(ctx context.Context, order Order, name string) (ipam
 	if !slices.Contains(order.keys(), record.Pool) || record.Class != order.Terms.Class || a.CheckConfirmed(record) != nil {
 		return ipam.Record{}, false
 	}
-	adopted, err := a.adopt(ctx, record, "")
-	return adopted, err == nil
+	return record, true
 }
 
 // retainedRecord returns the block that was kept for a claim of this name, or of its sticky key, if
