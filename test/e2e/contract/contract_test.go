@@ -7,14 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // deprecated, but served until it is removed
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -22,105 +19,22 @@ import (
 	"github.com/cadastre-dev/cadastre/test/framework/specs"
 )
 
-// kinds has those that an IPAddressClaim may name.
-var kinds = []string{"IPPool", "IPClass", "LocalIPPool"}
-
-var _ = Describe("Data Types", Ordered, func() {
-	for _, kind := range kinds {
-		It(kind+`: 1. "Must belong to an API group served by the Kubernetes apiserver", 2. "The CRD name must have the format produced by CalculateCRDName", 3. "type metadata and object metadata"`, func(ctx context.Context) {
-			definition := &apiextensionsv1.CustomResourceDefinition{}
-			name := contract.CalculateCRDName(v1alpha1.GroupVersion.Group, kind)
-			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, definition)).To(Succeed())
-			Expect(apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established)).To(BeTrue())
-			Expect(definition.Spec.Names.Kind).To(Equal(kind))
-			schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
-			for _, field := range []string{"apiVersion", "kind", "metadata"} {
-				Expect(schema.Properties).To(HaveKey(field))
-			}
-			Expect(schema.Properties["status"].Properties).To(HaveKey("conditions"))
-		})
-	}
-
-	It(`4. "Should have a status.conditions field with … a Ready condition"`, func(ctx context.Context) {
-		pool := specs.Pool(ctx, k8s, build.Pool("data-types").CIDR("10.1.0.0/24").Classes("data-types").Obj())
-		Expect(meta.IsStatusConditionTrue(pool.Status.Conditions, "Ready")).To(BeTrue())
-		class := specs.Created(ctx, k8s, build.Class("data-types").Obj())
-		Eventually(func() bool {
-			return meta.IsStatusConditionTrue(specs.Stored(ctx, k8s, class).Status.Conditions, "Ready")
-		}).Should(BeTrue())
-	})
-})
-
 var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 	var team string
 
 	BeforeAll(func(ctx context.Context) {
 		team = specs.Namespace(ctx, k8s, "normal")
 		specs.Pool(ctx, k8s, build.Pool("normal").CIDR("10.2.0.0/24").Network(22, "10.2.3.254").Obj())
-		capiCluster(ctx, team, "running", false)
 	})
 
-	It(`1. "If the IPAddressClaim does not reference a pool managed by the provider in it's spec.poolRef, abort the reconciliation"`, func(ctx context.Context) {
-		var otherClaims []*ipamv1.IPAddressClaim
-		for name, ref := range map[string][2]string{
-			"of-another-group":    {"ipam.cluster.x-k8s.io", "IPPool"},
-			"of-another-provider": {"ipam.metal3.io", "InClusterIPPool"},
-		} {
-			otherClaims = append(otherClaims, specs.Created(ctx, k8s, build.AddressClaim(team, name).From(ref[0], ref[1], "normal").Finalizer("theirs.example.com/f").Obj()))
-		}
-		passed(ctx, team, "after-the-others", "normal")
-		for _, claim := range otherClaims {
-			as := claim.ResourceVersion
-			Expect(specs.Stored(ctx, k8s, claim).ResourceVersion).To(Equal(as), "touched: %v", claim)
-			Expect(claim.Finalizers).To(Equal([]string{"theirs.example.com/f"}))
-		}
-	})
-
-	for _, reference := range []struct {
-		name       string
-		name2      string
-		setCluster func(*build.AddressClaimBuilder, string) *build.AddressClaimBuilder
-	}{
-		{"spec.clusterName", "spec", (*build.AddressClaimBuilder).Cluster},
-		{"the label cluster-name", "label", (*build.AddressClaimBuilder).ClusterLabel},
-	} {
-		It(`2.1. "The related Cluster is referenced using the spec.clusterName field or a cluster.x-k8s.io/cluster-name label": by `+reference.name, func(ctx context.Context) {
-			claim := specs.Created(ctx, k8s, reference.setCluster(build.AddressClaim(team, "running-"+reference.name2).Pool("normal"), "running").Obj())
-			address := served(ctx, claim)
-			Expect(address.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "running"))
-		})
-
-		It(`2.3. "If the referenced cluster is not found, abort reconciliation", and go on when it is there: by `+reference.name, func(ctx context.Context) {
-			name := "late-" + reference.name2
-			claim := specs.Created(ctx, k8s, reference.setCluster(build.AddressClaim(team, name).Pool("normal"), name).Obj())
-			passed(ctx, team, "after-"+name, "normal")
-			Eventually(reason(ctx, claim)).Should(Equal("False/ClusterNotFound"))
-			capiCluster(ctx, team, name, false)
-			served(ctx, claim)
-		})
-
-		It(`2.4. "If the referenced cluster has spec.paused set …, skip reconciliation", 2.2. "If the paused field is empty … reconciliation can continue": by `+reference.name, func(ctx context.Context) {
-			name := "paused-" + reference.name2
-			paused := capiCluster(ctx, team, name, true)
-			claim := specs.Created(ctx, k8s, reference.setCluster(build.AddressClaim(team, name).Pool("normal"), name).Obj())
-			passed(ctx, team, "after-"+name, "normal")
-			Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
-			for _, record := range specs.RecordsIn(ctx, k8s, "normal") {
-				Expect(record.Spec.ClaimRef.Name).NotTo(Equal(name), "nothing is allocated while paused")
-			}
-			specs.Edited(ctx, k8s, paused, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-			served(ctx, claim)
-		})
-	}
-
-	It(`2.4. "If the referenced cluster has … a cluster.x-k8s.io/paused annotation, skip reconciliation"`, func(ctx context.Context) {
-		annotated := capiCluster(ctx, team, "annotated", false)
-		specs.Edited(ctx, k8s, annotated, pause)
-		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "annotated").Pool("normal").Cluster("annotated").Obj())
-		passed(ctx, team, "after-annotated", "normal")
+	It("2. reports the Cluster that a claim waits for, allocates nothing, and labels the address with it", func(ctx context.Context) {
+		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "waits").Pool("normal").Cluster("waited-for").Obj())
+		Eventually(reason(ctx, claim)).Should(Equal("False/ClusterNotFound"))
+		cluster := capiCluster(ctx, team, "waited-for", true)
 		Eventually(reason(ctx, claim)).Should(Equal("False/Paused"))
-		specs.Edited(ctx, k8s, annotated, goOn)
-		served(ctx, claim)
+		Expect(recordsOf(ctx, "normal", claim.Name)).To(BeEmpty())
+		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		Expect(served(ctx, claim).Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "waited-for"))
 	})
 
 	It("2. pauses by the annotation on the claim, and on the pool, and continues", func(ctx context.Context) {
@@ -151,30 +65,11 @@ var _ = Describe("Normal IPAddressClaim", Ordered, func() {
 		Eventually(func() []string { return specs.Stored(ctx, k8s, claim).Finalizers }).Should(ContainElement(v1alpha1.FinalizerRelease))
 	})
 
-	It(`4. "Allocate an IP address for the claim", 5. "Create an IPAddress object"`, func(ctx context.Context) {
+	It("5. gives the prefix and the gateway of the pool's network, and keeps an IPAddress that is deleted", func(ctx context.Context) {
 		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "address").Pool("normal").Obj())
 		address := served(ctx, claim)
-		By(`5.1. "It should have the same name as the claim"`)
-		Expect(address.Name).To(Equal(claim.Name))
-		Expect(address.Spec.ClaimRef.Name).To(Equal(claim.Name))
-		Expect(address.Spec.PoolRef).To(Equal(claim.Spec.PoolRef))
-		By("with the prefix and the gateway of the pool's network")
 		Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(22)))
 		Expect(address.Spec.Gateway).To(Equal("10.2.3.254"))
-		By(`5.2. "It must have a owner reference with controller: true and blockOwnerDeletion: true to the Claim"`)
-		Expect(address.OwnerReferences).To(ContainElement(metav1.OwnerReference{
-			APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID,
-			Controller: new(true), BlockOwnerDeletion: new(true),
-		}))
-		By(`5.3. "It must have a owner reference with controller: false and blockOwnerDeletion: true to the referenced Pool"`)
-		pool := &v1alpha1.IPPool{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: "normal"}, pool)).To(Succeed())
-		Expect(address.OwnerReferences).To(ContainElement(metav1.OwnerReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPPool", Name: pool.Name, UID: pool.UID,
-			Controller: new(false), BlockOwnerDeletion: new(true),
-		}))
-		By(`5.4. "It should have a Finalizer that prevents accidental deletion"`)
-		Expect(address.Finalizers).To(ContainElement(v1alpha1.FinalizerProtect))
 		Expect(k8s.Delete(ctx, address)).To(Succeed())
 		passed(ctx, team, "after-address", "normal")
 		Expect(addressOf(ctx, claim).UID).To(Equal(address.UID))
@@ -233,19 +128,6 @@ var _ = Describe("Deleted IPAddressClaim", Ordered, func() {
 		specs.Pool(ctx, k8s, build.Pool("deleted").CIDR("10.3.0.0/24").Obj())
 	})
 
-	It(`1. "If the related Cluster is paused, abort reconciliation"`, func(ctx context.Context) {
-		cluster := capiCluster(ctx, team, "pausing", false)
-		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "pausing").Pool("deleted").Cluster("pausing").Obj())
-		address := served(ctx, claim)
-		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
-		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		passed(ctx, team, "after-pausing", "deleted")
-		Expect(specs.Stored(ctx, k8s, address).DeletionTimestamp).To(BeNil())
-		Expect(specs.Stored(ctx, k8s, claim).Finalizers).To(ContainElement(v1alpha1.FinalizerRelease))
-		specs.Edited(ctx, k8s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
-	})
-
 	It("1. does not wait for a Cluster that is gone", func(ctx context.Context) {
 		cluster := capiCluster(ctx, team, "going", false)
 		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "going").Pool("deleted").Cluster("going").Obj())
@@ -261,18 +143,6 @@ var _ = Describe("Deleted IPAddressClaim", Ordered, func() {
 		}).Should(BeTrue())
 		Expect(k8s.Delete(ctx, claim)).To(Succeed())
 		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
-	})
-
-	It(`2. "Deallocate the IP address", 3. "Delete the IPAddress object", 3.1. "Remove any Finalizers that were set to prevent deletion", 4. "Remove the Finalizer from the claim"`, func(ctx context.Context) {
-		claim := specs.Created(ctx, k8s, build.AddressClaim(team, "whole").Pool("deleted").Obj())
-		address := served(ctx, claim)
-		Expect(k8s.Delete(ctx, claim)).To(Succeed())
-		Eventually(specs.IsGone(ctx, k8s, claim)).Should(BeTrue())
-		Expect(specs.IsGone(ctx, k8s, address)()).To(BeTrue(), "the IPAddress goes before the claim")
-		Eventually(func() []v1alpha1.IPAllocation { return recordsOf(ctx, "deleted", "whole") }).Should(BeEmpty())
-		By("after which the address is handed out again")
-		again := build.AddressClaim(team, "again").Pool("deleted").Annotation(v1alpha1.AnnotationAddress, address.Spec.Address).Obj()
-		Expect(served(ctx, specs.Created(ctx, k8s, again)).Spec.Address).To(Equal(address.Spec.Address))
 	})
 
 	It("2. works in the foreground as well", func(ctx context.Context) {

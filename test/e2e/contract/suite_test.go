@@ -1,5 +1,5 @@
-// Package contract checks Cadastre against Cluster API's IPAM contract (v1beta2, Cluster API 1.14,
-// docs/book/src/developer/providers/contracts/ipam.md in its module): a spec a clause, quoted.
+// Package contract checks Cadastre against Cluster API's IPAM contract (v1beta2, Cluster API 1.14) by
+// the kit of clusterapi/conformance, and checks what Cadastre does beyond it for claims of Cluster API.
 // Without -short Cluster API's own core manager runs beside it, so that its validation, its
 // defaults and its conversion are in force.
 package contract
