@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,8 +30,7 @@ func (t *trial) cleanUp(ctx context.Context) (notes []string) {
 	note(t.resumeAll(ctx))
 	note(t.removeAll(ctx, &ipamv1.IPAddressClaimList{}))
 	note(t.removeAllByForce(ctx, &ipamv1.IPAddressList{}))
-	for i := len(t.made) - 1; i >= 0; i-- {
-		object := t.made[i]
+	for _, object := range slices.Backward(t.made) {
 		note(t.remove(ctx, object))
 		if object == t.pool {
 			note(t.awaitGone(ctx, object))

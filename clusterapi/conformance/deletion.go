@@ -129,12 +129,12 @@ func addressIsReleased(ctx context.Context, t *trial) error {
 }
 
 // removed creates a claim, and deletes it when it has an IPAddress.
-func (t *trial) removed(ctx context.Context) (*ipamv1.IPAddressClaim, *ipamv1.IPAddress, error) {
+func (t *trial) removed(ctx context.Context) (*ipamv1.IPAddress, error) {
 	claim, address, err := t.claimed(ctx, "claim")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return claim, address, t.Delete(ctx, claim)
+	return address, t.Delete(ctx, claim)
 }
 
 // deleting returns an error while an object is not being deleted.
@@ -154,7 +154,7 @@ func (t *trial) deleting(ctx context.Context, address *ipamv1.IPAddress) error {
 }
 
 func addressIsDeleted(ctx context.Context, t *trial) error {
-	_, address, err := t.removed(ctx)
+	address, err := t.removed(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func addressIsDeleted(ctx context.Context, t *trial) error {
 }
 
 func finalizersOfAddressAreRemoved(ctx context.Context, t *trial) error {
-	_, address, err := t.removed(ctx)
+	address, err := t.removed(ctx)
 	if err != nil {
 		return err
 	}

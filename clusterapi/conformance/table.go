@@ -17,12 +17,10 @@ type Report struct {
 func Table(reports ...Report) string {
 	var table, reasons strings.Builder
 	table.WriteString("| clause | level |")
-	rule := "|---|---|"
 	for _, report := range reports {
 		fmt.Fprintf(&table, " %s |", report.Provider)
-		rule += "---|"
 	}
-	fmt.Fprintf(&table, "\n%s\n", rule)
+	fmt.Fprintf(&table, "\n|---|---|%s\n", strings.Repeat("---|", len(reports)))
 	for i, c := range Clauses() {
 		id := c.ID
 		if link := c.Link(); link != "" {

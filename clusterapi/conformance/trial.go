@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -142,7 +143,7 @@ func (t *trial) see(change func()) {
 func (t *trial) seen() ([]watch.Event, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.events[:len(t.events):len(t.events)], t.lost
+	return slices.Clip(t.events), t.lost
 }
 
 // until blocks until a condition returns no error. It asks again after each change of a claim, of an
