@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -82,9 +83,9 @@ func (w *world) goneMeanwhile() {
 	claim, address := &ipamv1.IPAddressClaim{}, &ipamv1.IPAddress{}
 	for _, obj := range []client.Object{claim, address} {
 		suite.Must(w, w.Get(w.Context(), key, obj))
-		before := obj.DeepCopyObject().(client.Object)
-		obj.SetFinalizers(nil)
-		suite.Must(w, w.Patch(w.Context(), obj, client.MergeFrom(before)))
+	}
+	for _, obj := range []client.Object{claim, address} {
+		suite.Must(w, client.IgnoreNotFound(w.Patch(w.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 		w.Deleted(obj)
 		w.Gone(obj)
 	}
