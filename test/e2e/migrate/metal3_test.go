@@ -252,6 +252,36 @@ func TestMetal3(t *testing.T) {
 		t.Errorf("reserved is %s, after Metal3's own claims have gone", got)
 	}
 	w.rolledBackMetal3(before, fresh, 8*n)
+	w.poolsOfOneSubnet()
+}
+
+// poolsOfOneSubnet imports two pools whose ranges have no borders of CIDR blocks. One has given out an
+// address outside of its range.
+func (w *world) poolsOfOneSubnet() {
+	w.Helper()
+	const namespace = "lab"
+	w.Namespace(namespace)
+	for name, span := range map[string][2]string{"nodes": {"10.0.200.10", "10.0.200.50"}, "vips": {"10.0.200.51", "10.0.200.99"}} {
+		pool := w.metal3Pool(namespace, name, span[0], span[1], nil)
+		w.handOut(pool, addrs(name, span[0], 3))
+		if name == "vips" {
+			w.handOut(pool, addrs("outside", "10.0.200.200", 1))
+		}
+	}
+	before := w.held()
+	w.done(migrate.Metal3, migrate.Options{Namespace: namespace, Action: migrate.Apply})
+	w.keptAddresses(before)
+	claim := build.AddressClaim(namespace, "fresh").From(v1alpha1.GroupVersion.Group, "LocalIPPool", "vips-cadastre").Obj()
+	w.Created(claim)
+	key := client.ObjectKeyFromObject(claim)
+	w.hasAddress(key)
+	if got := w.held()[key]; got != "10.0.200.54" {
+		w.Errorf("a new claim got %s, want the first free address of its pool", got)
+	}
+	w.Deleted(claim)
+	w.Gone(claim)
+	w.done(migrate.Metal3, migrate.Options{Namespace: namespace, Action: migrate.Rollback})
+	w.keptAddresses(before)
 }
 
 // goes removes the finalizer of the claim that is being deleted, and waits until its address is

@@ -318,8 +318,11 @@ func (pp *poolPlan) rows(verbose bool) []row {
 func (pp *poolPlan) describe() string {
 	spec := &pp.pool.Spec.PoolSpec
 	text := spec.CIDR
-	if len(spec.Ranges) > 0 {
-		text += ", ranges " + ipam.FirstFew(spec.Ranges)
+	switch ranges := ipam.FirstFew(spec.Ranges); {
+	case spec.Occupies == v1alpha1.OccupiesRanges:
+		text += ", occupies only " + ranges
+	case ranges != "":
+		text += ", ranges " + ranges
 	}
 	text += reservedText(spec) + networkText(spec)
 	if !isInDefault(pp.pool) {

@@ -61,39 +61,54 @@ func metal3PoolOf(namespace, name, spec string) string {
 	return "apiVersion: ipam.metal3.io/v1alpha1\nkind: IPPool\nmetadata: {namespace: " + namespace + ", name: " + name + "}\nspec: " + spec
 }
 
-func TestOverlappingPoolsAreSeparated(t *testing.T) {
+func TestPoolsOfOneSubnetOccupyTheirRanges(t *testing.T) {
 	pool := func(namespace, name, start, end string) string {
 		return metal3PoolOf(namespace, name, "{pools: [{start: "+start+", end: "+end+"}], prefix: 24}")
 	}
 	text := strings.Join([]string{
 		pool("a", "all", "10.0.0.0", "10.0.0.255"),
-		pool("b", "low", "10.0.0.0", "10.0.0.63"),
-		pool("b", "high", "10.0.0.128", "10.0.0.200"),
+		pool("b", "nodes", "10.0.0.10", "10.0.0.50"),
+		pool("b", "vips", "10.0.0.51", "10.0.0.99"),
 		pool("c", "one", "10.0.0.10", "10.0.0.90"),
 		pool("c", "two", "10.0.0.50", "10.0.0.99"),
+		pool("d", "beside", "10.0.0.0", "10.0.0.63"),
+		pool("d", "within", "10.0.0.130", "10.0.0.140"),
 	}, "\n---\n")
-	pl := planOf(stateOf(t, text))
+	st := stateOf(t, text)
+	st.pools = []*v1alpha1.LocalIPPool{build.Pool("ours").CIDR("10.0.0.0/24").Occupies("10.0.0.128-10.0.0.199").In("d")}
 	got := map[string]string{}
-	for _, pp := range pl.pools {
-		got[pp.ref.Namespace+"/"+pp.ref.Name] = strings.TrimSpace(pp.pool.Spec.CIDR + " " + pp.pool.Spec.RoutingDomain)
+	for _, pp := range planOf(st).pools {
+		got[pp.ref.Namespace+"/"+pp.ref.Name] = strings.Join(append([]string{pp.describe()}, pp.notes...), "; ")
 	}
-	if notes := pl.pools[len(pl.pools)-1].notes; len(notes) != 1 || !strings.HasPrefix(notes[0], "overlaps LocalIPPool c/one-cadastre (10.0.0.0/25): it gets the routing domain two-cadastre") {
-		t.Errorf("c/two has the notes %q, want that it overlaps c/one", notes)
-	}
-	want := map[string]string{
-		"a/all": "10.0.0.0/24", "b/low": "10.0.0.0/26", "b/high": "10.0.0.128/25",
-		"c/one": "10.0.0.0/25", "c/two": "10.0.0.0/25 two-cadastre",
-	}
-	equal(t, want, got)
+	equal(t, map[string]string{
+		"a/all":    "10.0.0.0/24, network /24",
+		"b/nodes":  "10.0.0.0/24, occupies only 10.0.0.10-10.0.0.50, network /24",
+		"b/vips":   "10.0.0.0/24, occupies only 10.0.0.51-10.0.0.99, network /24",
+		"c/one":    "10.0.0.0/24, occupies only 10.0.0.10-10.0.0.90, network /24",
+		"c/two":    "10.0.0.0/24, ranges 10.0.0.50-10.0.0.99, network /24, routing domain two-cadastre; overlaps LocalIPPool c/one-cadastre (10.0.0.32/27): it gets the routing domain two-cadastre, in which nothing keeps the two from handing out the same address",
+		"d/beside": "10.0.0.0/24, occupies only 10.0.0.0/26, network /24",
+		"d/within": "10.0.0.0/24, ranges 10.0.0.130-10.0.0.140, network /24, routing domain within-cadastre; overlaps LocalIPPool d/ours (10.0.0.128/26): it gets the routing domain within-cadastre, in which nothing keeps the two from handing out the same address",
+	}, got)
 }
 
-// TestPoolIsImportedBesideRangesThatAnotherOccupies has a pool of ours in the same subnet.
-func TestPoolIsImportedBesideRangesThatAnotherOccupies(t *testing.T) {
-	st := stateOf(t, metal3PoolOf("b", "low", "{pools: [{start: 10.0.0.0, end: 10.0.0.63}], prefix: 24}"))
-	st.pools = []*v1alpha1.LocalIPPool{build.Pool("ours").CIDR("10.0.0.0/24").Occupies("10.0.0.128-10.0.0.199").In("b")}
-	spec := planOf(st).pools[0].pool.Spec
-	if spec.CIDR != "10.0.0.0/26" || spec.RoutingDomain != "" {
-		t.Errorf("the pool gets %s in routing domain %q, want 10.0.0.0/26 in the default one", spec.CIDR, spec.RoutingDomain)
+// TestHeldAddressOutsideOfRangesIsReserved expects that nobody gets such an address from the pool,
+// also after Metal3 has released it.
+func TestHeldAddressOutsideOfRangesIsReserved(t *testing.T) {
+	pp := planOf(stateOf(t, strings.Join([]string{
+		metal3PoolOf("a", "low", "{pools: [{start: 10.0.0.0, end: 10.0.0.63}], prefix: 24}"),
+		metal3PoolOf("a", "high", "{pools: [{start: 10.0.0.128, end: 10.0.0.200}], prefix: 24}"),
+		"apiVersion: ipam.cluster.x-k8s.io/v1beta2\nkind: IPAddress\nmetadata: {namespace: a, name: x}\n" +
+			"spec: {address: 10.0.0.70, claimRef: {name: x}, poolRef: {apiGroup: ipam.metal3.io, kind: IPPool, name: low}}",
+		"apiVersion: ipam.metal3.io/v1alpha1\nkind: IPAddress\nmetadata: {namespace: a, name: own}\n" +
+			"spec: {address: 10.0.0.80, claim: {name: own}, pool: {name: low}}",
+	}, "\n---\n")), "low").pools[0]
+	spec := pp.pool.PoolSpec()
+	equal(t, []string{"10.0.0.0/26", "10.0.0.70", "10.0.0.80"}, spec.Ranges)
+	for _, own := range [][]holding{pp.own, nil} {
+		if pp.own = own; pp.reserveKept() != nil {
+			t.Fatal("addresses cannot be read")
+		}
+		equal(t, []string{"10.0.0.70", "10.0.0.80"}, spec.Reserved)
 	}
 }
 
@@ -112,8 +127,8 @@ func TestPoolsOfOneSubnetCanBeImportedSeparately(t *testing.T) {
 	low := metal3PoolOf("a", "low", "{pools: [{start: 10.0.0.0, end: 10.0.0.63}], prefix: 24}")
 	st := stateOf(t, low+"\n---\n"+metal3PoolOf("a", "high", "{pools: [{start: 10.0.0.128, end: 10.0.0.200}], prefix: 24}"))
 	pl := planOf(st, "low")
-	if got := pl.pools[0].pool.Spec.CIDR; len(pl.pools) != 1 || got != "10.0.0.0/26" {
-		t.Errorf("%d pools, the first of %s; want low alone, without the space of high", len(pl.pools), got)
+	if got := pl.pools[0].describe(); len(pl.pools) != 1 || got != "10.0.0.0/24, occupies only 10.0.0.0/26, network /24" {
+		t.Errorf("%d pools, the first is %s; want low alone, without the space of high", len(pl.pools), got)
 	}
 	if pl := planOf(st, "none"); pl.problems() != 1 {
 		t.Error("a pool that does not exist is no problem")

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/terminal"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
@@ -82,10 +83,26 @@ func (r *run) show(ctx context.Context) error {
 // read makes the plan.
 func (r *run) read(ctx context.Context) error {
 	st, err := r.readState(ctx)
-	if err == nil {
-		r.plan = newPlan(r.o, st)
+	if err != nil {
+		return err
 	}
-	return err
+	r.plan = newPlan(r.o, st)
+	return r.tryPools(ctx)
+}
+
+// tryPools lists why the operator would refuse pools that occupy their ranges: it may not serve them.
+func (r *run) tryPools(ctx context.Context) error {
+	for _, pp := range r.plan.pools {
+		if pp.exists || len(pp.problems) > 0 || pp.pool.Spec.Occupies != v1alpha1.OccupiesRanges {
+			continue
+		}
+		if err := r.client.Create(ctx, pp.pool.DeepCopy(), client.DryRunAll); ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			pp.refuse("%s", command.Explained(err))
+		}
+	}
+	return nil
 }
 
 // print prints the plan. It returns an error if the plan has problems.

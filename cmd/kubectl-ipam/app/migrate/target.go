@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"go4.org/netipx"
@@ -45,21 +46,26 @@ func (pp *poolPlan) target(o Options) *v1alpha1.LocalIPPool {
 	return pool
 }
 
-// fill writes the spec of the pool, once its CIDR is known, and lists why the pool could not be
-// made. The pool reserves the addresses that the source excludes, and those that stay with Metal3.
-func (pp *poolPlan) fill(cidr netip.Prefix, domain string) {
-	whole := setOfPrefix(cidr)
+// fill writes the spec of the pool, once what it occupies is known, and lists why the pool could
+// not be made. The pool reserves the addresses that the source excludes, those that stay with Metal3,
+// and those in use that it occupies only because of their holders.
+func (pp *poolPlan) fill(domain string, occupies v1alpha1.PoolOccupies) {
+	whole := setOfPrefix(pp.network)
 	spec := &pp.pool.Spec.PoolSpec
-	spec.CIDR, spec.RoutingDomain = cidr.String(), domain
+	spec.CIDR, spec.RoutingDomain, spec.Occupies = pp.network.String(), domain, occupies
 	spec.Network = &v1alpha1.PoolNetwork{
 		PrefixLength: int32(pp.network.Bits()), //nolint:gosec // 0 to 128
 		Gateway:      canonical(pp.gateway),
 		HostSettings: v1alpha1.HostSettings{DNSServers: pp.dnsServers},
 	}
-	if ranges := common(pp.addresses, whole); !ranges.Equal(whole) {
+	ranges, reserved := common(pp.addresses, whole), union(pp.excluded, setOfHoldings(pp.own))
+	if occupies == v1alpha1.OccupiesRanges {
+		ranges, reserved = pp.needed(), union(reserved, minus(pp.needed(), pp.addresses))
+	}
+	if occupies == v1alpha1.OccupiesRanges || !ranges.Equal(whole) {
 		spec.Ranges = textsOf(ranges)
 	}
-	spec.Reserved = textsOf(common(union(pp.excluded, setOfHoldings(pp.own)), whole))
+	spec.Reserved = textsOf(common(reserved, whole))
 	for field, texts := range map[string][]string{"ranges": spec.Ranges, "reserved": spec.Reserved} {
 		if len(texts) > spansMost {
 			pp.refuse("spec.%s would have %d entries, and may have %d: split the pool", field, len(texts), spansMost)
@@ -68,6 +74,11 @@ func (pp *poolPlan) fill(cidr netip.Prefix, domain string) {
 	if _, errs := convert.Pool(pp.pool); len(errs) > 0 {
 		pp.refuse("%s", errs.ToAggregate())
 	}
+}
+
+// needed returns the addresses of the subnet that the source hands out, or has handed out.
+func (pp *poolPlan) needed() *netipx.IPSet {
+	return common(union(pp.addresses, setOfHoldings(pp.holdings)), setOfPrefix(pp.network))
 }
 
 // reservedByImport on a pool holds the part of spec.reserved that stays with Metal3.
@@ -89,7 +100,7 @@ func (pp *poolPlan) reserveKept() error {
 	if err != nil {
 		return fmt.Errorf("%s: spec.reserved: %w", refOfPool(pp.pool), err)
 	}
-	spec.Reserved = textsOf(union(minus(now, minus(was, pp.excluded)), kept))
+	spec.Reserved = textsOf(union(minus(now, minus(common(was, pp.addresses), pp.excluded)), kept))
 	if annotations[reservedByImport] = strings.Join(textsOf(kept), " "); isEmpty(kept) {
 		delete(annotations, reservedByImport)
 	}
@@ -113,28 +124,26 @@ func canonical(text string) string {
 	return text
 }
 
-// spaces holds the taken CIDRs, and the wanted subnets, of each namespace.
+// spaces holds the taken blocks, and the wanted subnets, of each namespace.
 type spaces struct {
 	taken    map[string][]occupied
 	networks map[string][]netip.Prefix
 }
 
-// occupied holds a CIDR of the default routing domain, and the pool that has it.
+// occupied holds blocks of the default routing domain, and the pool that has them.
 type occupied struct {
-	cidr netip.Prefix
-	pool ipam.Holder
+	blocks []netip.Prefix
+	pool   ipam.Holder
 }
 
-// newSpaces returns the CIDRs of our pools, and the subnets of sources to be imported, now or later.
+// newSpaces returns the blocks of our pools, and the subnets of sources to be imported, now or later.
 func newSpaces(sources []*poolPlan, existing []*v1alpha1.LocalIPPool) spaces {
 	m := spaces{taken: map[string][]occupied{}, networks: map[string][]netip.Prefix{}}
 	for _, pool := range existing {
 		if pool.Spec.ParentRef != nil || !isInDefault(pool) {
 			continue
 		}
-		for _, block := range blocksOf(pool) {
-			m.taken[pool.Namespace] = append(m.taken[pool.Namespace], occupied{block, refOfPool(pool)})
-		}
+		m.taken[pool.Namespace] = append(m.taken[pool.Namespace], occupied{blocksOf(pool), refOfPool(pool)})
 	}
 	for _, pp := range sources {
 		isLater := pp.pool == nil
@@ -156,10 +165,10 @@ func blocksOf(pool *v1alpha1.LocalIPPool) []netip.Prefix {
 	return nil
 }
 
-// place finds the CIDR and the routing domain of a pool, and takes them: its whole subnet. If
-// that overlaps another pool, which Metal3 allows, the CIDR is the smallest block
-// that has the pool's addresses; if those overlap, too, the pool gets a separate routing domain.
-func (m spaces) place(pp *poolPlan) (cidr netip.Prefix, domain string) {
+// place finds what a pool occupies of which routing domain, and takes it: its whole subnet. If other
+// pools have or want a part of that, which Metal3 allows, it is the addresses that the pool needs;
+// if those overlap, too, the pool gets a separate routing domain.
+func (m spaces) place(pp *poolPlan) (domain string, occupies v1alpha1.PoolOccupies) {
 	namespace := pp.ref.Namespace
 	wanted := 0
 	for _, network := range m.networks[namespace] {
@@ -167,25 +176,26 @@ func (m spaces) place(pp *poolPlan) (cidr netip.Prefix, domain string) {
 			wanted++ // one of them is that of the pool
 		}
 	}
-	cidr = pp.network
-	if wanted > 1 || len(m.overlapping(namespace, cidr)) > 0 {
-		cidr = cover(union(pp.addresses, setOfHoldings(pp.holdings)))
+	blocks := []netip.Prefix{pp.network}
+	if wanted > 1 || len(m.overlapping(namespace, blocks)) > 0 {
+		blocks, occupies = pp.needed().Prefixes(), v1alpha1.OccupiesRanges
 	}
-	if overlaps := m.overlapping(namespace, cidr); len(overlaps) > 0 {
+	if overlaps := m.overlapping(namespace, blocks); len(overlaps) > 0 {
 		domain = domainOf(pp.pool)
 		pp.notes = append(pp.notes, fmt.Sprintf("overlaps %s: it gets the routing domain %s, in which nothing keeps the two from handing out the same address", ipam.FirstFew(overlaps), domain))
-		return cidr, domain
+		return domain, ""
 	}
-	m.taken[namespace] = append(m.taken[namespace], occupied{cidr, refOfPool(pp.pool)})
-	return cidr, ""
+	m.taken[namespace] = append(m.taken[namespace], occupied{blocks, refOfPool(pp.pool)})
+	return "", occupies
 }
 
-// overlapping returns the pools whose CIDRs overlap one.
-func (m spaces) overlapping(namespace string, cidr netip.Prefix) []string {
+// overlapping returns the pools that have taken a part of some blocks, each with one of its own.
+func (m spaces) overlapping(namespace string, blocks []netip.Prefix) []string {
 	var names []string
 	for _, o := range m.taken[namespace] {
-		if o.cidr.Overlaps(cidr) {
-			names = append(names, fmt.Sprintf("%s (%s)", o.pool, o.cidr))
+		overlaps := func(block netip.Prefix) bool { return slices.ContainsFunc(blocks, block.Overlaps) }
+		if i := slices.IndexFunc(o.blocks, overlaps); i >= 0 {
+			names = append(names, fmt.Sprintf("%s (%s)", o.pool, o.blocks[i]))
 		}
 	}
 	return names
