@@ -19,7 +19,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // flags of --logging-format=json
 	"sigs.k8s.io/yaml"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/operator"
 )

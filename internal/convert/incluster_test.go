@@ -10,7 +10,7 @@ import (
 
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )

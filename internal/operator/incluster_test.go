@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 )
 
 // TestProviderState tells one story: each step changes the cluster, and expects a state.

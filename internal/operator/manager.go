@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/controller/ipclaim"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 

@@ -17,8 +17,8 @@ import (
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/cluster-api/util/flags"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/certs"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
 )

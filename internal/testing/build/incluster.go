@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 )
 
 // InClusterPool returns a pool of the in-cluster provider that Cadastre does not serve, with its name as UID.

@@ -7,10 +7,10 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app"
 	"github.com/cadastre-dev/cadastre/cmd/kubectl-ipam/app/command"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 )
 
 // prints runs a command of the kubectl plug-in, and fails the test unless the output has all of the texts,

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	incluster "github.com/cadastre-dev/cadastre/api/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 )
 
 // listing describes one kind of object, and which objects of it a bundle holds.
@@ -57,7 +57,7 @@ func listings(operator string) []listing {
 		{file: "cadastre/localippools.yaml", kind: ours("LocalIPPool")},
 		{file: "cadastre/ipclaims.yaml", kind: ours("IPClaim")},
 		{file: "cadastre/ipallocations.yaml", kind: ours("IPAllocation")},
-		{file: "cluster-api/inclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "InClusterIPPool"), optional: true},
+		{file: "cluster-internal/inclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "InClusterIPPool"), optional: true},
 		{file: "cluster-api/globalinclusterippools.yaml", kind: kind(incluster.GroupVersion.Group, incluster.GroupVersion.Version, "GlobalInClusterIPPool"), clusterScoped: true, optional: true},
 		{file: "cluster-api/ipaddressclaims.yaml", kind: clusterAPI("IPAddressClaim"), only: refersToUs},
 		{file: "cluster-api/ipaddresses.yaml", kind: clusterAPI("IPAddress"), only: refersToUs},
