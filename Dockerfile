@@ -5,6 +5,7 @@ ARG TARGETOS TARGETARCH
 ARG VERSION
 WORKDIR /src
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api api
 COPY cmd cmd

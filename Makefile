@@ -40,7 +40,7 @@ endif
 export KUBEBUILDER_ASSETS
 
 # Separate modules that are tested and linted like the main one.
-modules := test/example-provider test/gitops test/perf/plots
+modules := api test/example-provider test/gitops test/perf/plots
 
 .PHONY: help
 help: ## Show this list.

@@ -5,8 +5,12 @@ go 1.26.0
 // Packages of npm, some of which have Go files.
 ignore ./web/node_modules
 
+// A release has this version of the types: see docs/development.md.
+replace github.com/cadastre-dev/cadastre/api => ./api
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/cadastre-dev/cadastre/api v0.1.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/evanphx/json-patch/v5 v5.9.11

@@ -4,7 +4,7 @@
 generate: manifests docs chart ## Write all that is generated: deep copies, CRDs, roles, webhooks, dashboards, the Helm chart, references and tables.
 
 # The directories with markers, and the CRDs of Cluster API that package envtest installs.
-marked := ./api/...;./internal/...;./webhooks/...;./cmd/...
+marked := github.com/cadastre-dev/cadastre/api/...;./internal/...;./webhooks/...;./cmd/...
 needed := cluster.x-k8s.io_clusters.yaml ipam.cluster.x-k8s.io_ipaddressclaims.yaml ipam.cluster.x-k8s.io_ipaddresses.yaml
 
 .PHONY: manifests

@@ -7,8 +7,11 @@ go 1.26.0
 
 replace github.com/cadastre-dev/cadastre => ../..
 
+replace github.com/cadastre-dev/cadastre/api => ../../api
+
 require (
 	github.com/cadastre-dev/cadastre v0.0.0-00010101000000-000000000000
+	github.com/cadastre-dev/cadastre/api v0.1.0
 	github.com/onsi/gomega v1.44.0
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3

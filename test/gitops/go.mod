@@ -4,6 +4,8 @@ go 1.26.1
 
 replace github.com/cadastre-dev/cadastre => ../..
 
+replace github.com/cadastre-dev/cadastre/api => ../../api
+
 replace (
 	k8s.io/api => k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.3
@@ -43,6 +45,7 @@ replace (
 require (
 	github.com/argoproj/argo-cd/gitops-engine v0.0.0-20260914071520-c9c369efcc5b
 	github.com/cadastre-dev/cadastre v0.0.0-00010101000000-000000000000
+	github.com/cadastre-dev/cadastre/api v0.1.0
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/fluxcd/pkg/ssa v0.77.0
 	github.com/go-logr/logr v1.4.4

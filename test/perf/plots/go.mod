@@ -21,3 +21,5 @@ require (
 )
 
 replace github.com/cadastre-dev/cadastre => ../../..
+
+replace github.com/cadastre-dev/cadastre/api => ../../../api
