@@ -1,16 +1,15 @@
-// Package controller has the controller of ExampleMachines: each gets an address from an IPAM
-// provider, by the IPAM contract of Cluster API, and gives it back when it is deleted.
+// Package controller has the controller of ExampleMachines: each gets addresses from IPAM
+// providers, by the IPAM contract of Cluster API, and gives them back when it is deleted.
 package controller
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
@@ -23,13 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"example.com/example-provider/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/clusterapi/addresses"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.example.com,resources=examplemachines,verbs=get;list;patch;watch
 // +kubebuilder:rbac:groups=infrastructure.example.com,resources=examplemachines/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.example.com,resources=examplemachines/finalizers,verbs=update
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=create;delete;get;list;watch
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=create;delete;get;list;patch;watch
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 
 // Controller reconciles ExampleMachines.
@@ -45,14 +45,16 @@ func (c *Controller) Setup(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ExampleMachine{}).
-		Owns(&ipamv1.IPAddressClaim{}). // it has its address, or is gone
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster)).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), c))
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster))
+	if err := addresses.Watch(b, mgr.GetClient(), &v1alpha1.ExampleMachine{}); err != nil {
+		return err
+	}
+	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
 }
 
-// Reconcile gives a machine its address, or takes it back from one that is being deleted.
+// Reconcile gives a machine its addresses, or takes them back from one that is being deleted.
 func (c *Controller) Reconcile(ctx context.Context, machine *v1alpha1.ExampleMachine) (_ reconcile.Result, err error) {
 	cluster, err := c.clusterOf(ctx, machine)
 	if err != nil {
@@ -88,59 +90,56 @@ func (c *Controller) clusterOf(ctx context.Context, machine *v1alpha1.ExampleMac
 	return cluster, err
 }
 
-// provision runs the machine as soon as it has an address.
+// addressesOf returns the addresses of the machine's one device.
+func (c *Controller) addressesOf(machine *v1alpha1.ExampleMachine) *addresses.Machine {
+	return &addresses.Machine{
+		Client: c.Client, Live: c.Live, Owner: machine, ClusterName: machine.Labels[clusterv1.ClusterNameLabel],
+		Devices: []addresses.Device{{Name: "eth0", Pools: machine.Spec.AddressesFrom}},
+	}
+}
+
+// provision runs the machine as soon as it has its addresses.
 func (c *Controller) provision(ctx context.Context, machine *v1alpha1.ExampleMachine) error {
 	// The finalizer is stored before any object is made that must be released.
 	if added, err := finalizers.EnsureFinalizer(ctx, c.Client, machine, v1alpha1.Finalizer); err != nil || added {
 		return err
 	}
-	claim, err := c.ensureClaim(ctx, machine)
-	if err != nil {
-		return err
+	found, waiting, err := c.addressesOf(machine).Ensure(ctx)
+	switch {
+	case errors.Is(err, addresses.ErrForeignClaim):
+		notReady(machine, v1alpha1.ReasonClaimNotOwned, err.Error())
+	case len(waiting) > 0:
+		notReady(machine, v1alpha1.ReasonWaitingForAddress, strings.Join(waiting, "; "))
+	case err == nil:
+		run(machine, found)
 	}
-	if !metav1.IsControlledBy(claim, machine) {
-		notReady(machine, v1alpha1.ReasonClaimNotOwned, "the IPAddressClaim "+claim.Name+" does not belong to the machine: delete it, or make a machine with another name")
-		return nil
-	}
-	if claim.Status.AddressRef.Name == "" { // the controller watches claims
-		notReady(machine, v1alpha1.ReasonWaitingForAddress, conditions.GetMessage(claim, ipamv1.IPAddressClaimReadyCondition))
-		return nil
-	}
-	address := &ipamv1.IPAddress{}
-	key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Status.AddressRef.Name}
-	if err := c.Live.Get(ctx, key, address); err != nil {
-		return fmt.Errorf("reading the address of IPAddressClaim %s: %w", client.ObjectKeyFromObject(claim), err)
-	}
-	run(machine, address)
-	return nil
+	return err
 }
 
-// run stands for the code by which a real provider starts a machine with this address, prefix and
-// gateway.
-func run(machine *v1alpha1.ExampleMachine, address *ipamv1.IPAddress) {
+// run stands for the code by which a real provider starts a machine with these addresses, and the
+// prefix and the gateway of each.
+func run(machine *v1alpha1.ExampleMachine, found []addresses.Address) {
 	machine.Spec.ProviderID = "example://" + machine.Namespace + "/" + machine.Name
 	machine.Status.Initialization.Provisioned = new(true)
-	machine.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: address.Spec.Address}}
+	machine.Status.Addresses = nil
+	for _, address := range found {
+		machine.Status.Addresses = append(machine.Status.Addresses,
+			clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address.Prefix.Addr().String()})
+	}
 	conditions.Set(machine, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunning})
 }
 
-// release gives the address back, and lets the machine go when that is done. A real provider stops
-// the machine first: once the claim is gone, another machine may have the address.
+// release gives the addresses back, and lets the machine go when that is done. A real provider stops
+// the machine first: once a claim is gone, another machine may have its address.
 func (c *Controller) release(ctx context.Context, machine *v1alpha1.ExampleMachine) error {
-	claim := &ipamv1.IPAddressClaim{}
-	err := c.Live.Get(ctx, client.ObjectKeyFromObject(machine), claim) // a cache may be behind a create
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking for the IPAddressClaim: %w", err)
-	}
-	if !metav1.IsControlledBy(claim, machine) { // nor is one that does not exist
+	waiting, err := c.addressesOf(machine).Release(ctx)
+	switch {
+	case len(waiting) > 0:
+		notReady(machine, v1alpha1.ReasonDeleting, strings.Join(waiting, "; "))
+	case err == nil:
 		controllerutil.RemoveFinalizer(machine, v1alpha1.Finalizer)
-		return nil
 	}
-	notReady(machine, v1alpha1.ReasonDeleting, "the address is being released")
-	if err := c.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the IPAddressClaim: %w", err)
-	}
-	return nil // it is gone when the IPAM provider has removed its finalizer
+	return err
 }
 
 // notReady sets the condition Ready to False.

@@ -22,6 +22,7 @@ func TestExampleMachines(t *testing.T) {
 	for name, story := range map[string]func(*world){
 		"a machine has an address of its pool":                               addressOfPool,
 		"a machine has an address of a pool of its class":                    addressOfClass,
+		"a machine has an address of each family":                            addressesOfBothFamilies,
 		"machines that are made at once have different addresses":            addressesOfTheirOwn,
 		"in a full pool a machine waits, and continues once another is gone": fullPool,
 		"nothing is done while the Cluster is paused":                        pausedCluster,
@@ -45,7 +46,7 @@ func addressOfPool(w *world) {
 	w.Expect(machine.Spec.ProviderID).To(Equal("example://" + w.namespace + "/web"))
 
 	address := &ipamv1.IPAddress{}
-	w.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), address)).To(Succeed())
+	w.Expect(w.Get(w.t.Context(), claimOf(machine), address)).To(Succeed())
 	w.Expect(address.Spec.Prefix).To(HaveValue(BeEquivalentTo(24)))
 	w.Expect(address.Spec.Gateway).To(Equal("10.1.0.1"))
 }
@@ -56,6 +57,18 @@ func addressOfClass(w *world) {
 	machine := w.machine("web", ipamv1.IPPoolReference{APIGroup: ipamapi.GroupVersion.Group, Kind: "IPClass", Name: "machines"})
 	address := netip.MustParseAddr(w.addressOf(machine))
 	w.Expect(netip.MustParsePrefix("2001:db8:1::/64").Contains(address)).To(BeTrue(), "%s", address)
+}
+
+func addressesOfBothFamilies(w *world) {
+	machine := w.machine("web",
+		w.pool("family-4", ipamapi.PoolSpec{CIDR: "10.6.0.0/24"}),
+		w.pool("family-6", ipamapi.PoolSpec{CIDR: "2001:db8:6::/64"}))
+	w.Expect(w.addressOf(machine)).To(Equal("10.6.0.0"))
+	w.Expect(machine.Status.Addresses).To(HaveExactElements(HaveField("Address", "10.6.0.0"), HaveField("Address", "2001:db8:6::")))
+	w.remove(machine)
+	claims := &ipamv1.IPAddressClaimList{}
+	w.Expect(w.List(w.t.Context(), claims, client.InNamespace(w.namespace))).To(Succeed())
+	w.Expect(claims.Items).To(BeEmpty(), "the machine is gone after its claims")
 }
 
 func addressesOfTheirOwn(w *world) {
@@ -78,7 +91,7 @@ func fullPool(w *world) {
 	first := w.machine("first", pool)
 	w.Expect(w.addressOf(first)).To(Equal("10.3.0.0"))
 	second := w.machine("second", pool)
-	w.Expect(w.waiting(second, v1alpha1.ReasonWaitingForAddress)).To(ContainSubstring("one-address"), "it reports the reason for its wait")
+	w.waiting(second, v1alpha1.ReasonWaitingForAddress, "one-address")
 	w.remove(first)
 	w.Expect(w.addressOf(second)).To(Equal("10.3.0.0"), "the address is reused")
 
@@ -96,7 +109,7 @@ func pausedCluster(w *world) {
 	machine := w.machine("web", pool)
 	w.paused(machine)
 	claim := &ipamv1.IPAddressClaim{}
-	w.Consistently(func() error { return w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), claim) }, time.Second).
+	w.Consistently(func() error { return w.Get(w.t.Context(), claimOf(machine), claim) }, time.Second).
 		Should(MatchError(ContainSubstring("not found")), "nothing is claimed")
 	w.setPaused(false)
 	w.addressOf(machine)
@@ -105,7 +118,7 @@ func pausedCluster(w *world) {
 	w.paused(machine)
 	w.Expect(w.Delete(w.t.Context(), machine)).To(Succeed())
 	w.Consistently(func(g Gomega) {
-		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), claim)).To(Succeed())
+		g.Expect(w.Get(w.t.Context(), claimOf(machine), claim)).To(Succeed())
 		g.Expect(claim.DeletionTimestamp).To(BeNil(), "the address is not given back")
 	}, time.Second).Should(Succeed())
 	w.setPaused(false)
@@ -115,26 +128,31 @@ func pausedCluster(w *world) {
 func foreignClaim(w *world) {
 	pool := w.pool("foreign", ipamapi.PoolSpec{CIDR: "10.5.0.0/24"})
 	claim := &ipamv1.IPAddressClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-eth0-0"},
 		Spec:       ipamv1.IPAddressClaimSpec{PoolRef: pool},
 	}
 	w.create(claim)
 	machine := w.machine("web", pool)
-	w.waiting(machine, v1alpha1.ReasonClaimNotOwned)
+	w.waiting(machine, v1alpha1.ReasonClaimNotOwned, "web-eth0-0")
 	w.Expect(machine.Status.Addresses).To(BeEmpty())
 	w.remove(machine)
 	w.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim)).To(Succeed(), "it goes without the claim")
 	w.Expect(claim.DeletionTimestamp).To(BeNil())
 }
 
-// addressOf waits until the machine has its address.
+// claimOf returns the name of the first claim of the machine.
+func claimOf(machine *v1alpha1.ExampleMachine) client.ObjectKey {
+	return client.ObjectKey{Namespace: machine.Namespace, Name: machine.Name + "-eth0-0"}
+}
+
+// addressOf waits until the machine has its addresses, and returns the first.
 func (w *world) addressOf(machine *v1alpha1.ExampleMachine) string {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		ready := conditions.Get(machine, clusterv1.ReadyCondition)
 		g.Expect(ready).To(HaveValue(HaveField("Reason", v1alpha1.ReasonRunning)))
-		g.Expect(machine.Status.Addresses).To(HaveLen(1))
+		g.Expect(machine.Status.Addresses).NotTo(BeEmpty())
 	}).Should(Succeed())
 	return machine.Status.Addresses[0].Address
 }
@@ -148,13 +166,12 @@ func (w *world) paused(machine *v1alpha1.ExampleMachine) {
 	}).Should(Succeed())
 }
 
-// waiting waits until the machine reports that it waits for this reason, and returns its message.
-func (w *world) waiting(machine *v1alpha1.ExampleMachine, reason string) string {
+// waiting waits until the machine reports that it waits for this reason, with a message about name.
+func (w *world) waiting(machine *v1alpha1.ExampleMachine, reason, name string) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.Get(w.t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		ready := conditions.Get(machine, clusterv1.ReadyCondition)
-		g.Expect(ready).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", Not(BeEmpty())))))
+		g.Expect(ready).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(name)))))
 	}).Should(Succeed())
-	return conditions.GetMessage(machine, clusterv1.ReadyCondition)
 }

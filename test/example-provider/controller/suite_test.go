@@ -110,13 +110,13 @@ func (w *world) pool(name string, spec ipamapi.PoolSpec) ipamv1.IPPoolReference 
 }
 
 // machine creates an ExampleMachine.
-func (w *world) machine(name string, from ipamv1.IPPoolReference) *v1alpha1.ExampleMachine {
+func (w *world) machine(name string, from ...ipamv1.IPPoolReference) *v1alpha1.ExampleMachine {
 	w.t.Helper()
 	machine := &v1alpha1.ExampleMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 		},
-		Spec: v1alpha1.ExampleMachineSpec{AddressFrom: from},
+		Spec: v1alpha1.ExampleMachineSpec{AddressesFrom: from},
 	}
 	w.create(machine)
 	return machine

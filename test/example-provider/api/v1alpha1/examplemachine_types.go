@@ -6,27 +6,26 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 )
 
-// Finalizer is on every ExampleMachine until its address is released.
+// Finalizer is on every ExampleMachine until its addresses are released.
 const Finalizer = "examplemachine.infrastructure.example.com"
 
 // The reasons of the condition Ready of an ExampleMachine.
 const (
-	// ReasonRunning: the machine has its address.
+	// ReasonRunning: the machine has its addresses.
 	ReasonRunning = "Running"
 
 	// ReasonWaitingForCluster: the label cluster.x-k8s.io/cluster-name is missing, or
 	// there is no such Cluster.
 	ReasonWaitingForCluster = "WaitingForCluster"
 
-	// ReasonWaitingForAddress: the IPAddressClaim has no address yet. The message is that
-	// of the claim's condition Ready.
+	// ReasonWaitingForAddress: an IPAddressClaim has no address yet. The message has that of the
+	// claim's condition Ready.
 	ReasonWaitingForAddress = "WaitingForAddress"
 
-	// ReasonClaimNotOwned: there is an IPAddressClaim with the machine's name that is not
-	// the machine's.
+	// ReasonClaimNotOwned: an IPAddressClaim of the name that the machine needs has another owner.
 	ReasonClaimNotOwned = "ClaimNotOwned"
 
-	// ReasonDeleting: the machine is being deleted, and its address released.
+	// ReasonDeleting: the machine is being deleted, and its addresses released.
 	ReasonDeleting = "Deleting"
 )
 
@@ -38,11 +37,14 @@ type ExampleMachineSpec struct {
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
 
-	// addressFrom names the source of the machine's address: a pool or a class of an
-	// IPAM provider. Immutable.
+	// addressesFrom names the sources of the machine's addresses, such as one for each family: pools or
+	// classes of IPAM providers. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make a new machine"
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
 	// +required
-	AddressFrom ipamv1.IPPoolReference `json:"addressFrom,omitempty,omitzero"`
+	AddressesFrom []ipamv1.IPPoolReference `json:"addressesFrom,omitempty"`
 }
 
 // ExampleMachineStatus is the observed state of an ExampleMachine.
