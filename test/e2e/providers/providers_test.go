@@ -1,6 +1,7 @@
 // Package providers checks IPAM providers of Cluster API by the conformance kit, each in a cluster
 // of its own with Cluster API's manager, and compares the results with the table in
-// docs/comparison.md; -update writes it.
+// docs/comparison.md; -update writes it. It also gives machines addresses of both by the package
+// addresses.
 package providers
 
 import (
@@ -21,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write the table in docs/comparison.md")
 
 const (
-	addresses = 14 // of each pool
+	poolSize = 14 // addresses of each pool
 
 	ourPool = `
 apiVersion: ipam.cadastre.dev/v1alpha1
@@ -83,7 +84,7 @@ func check(w *suite.World, pool string) (results []conformance.Result) {
 	w.Helper()
 	k8s, err := conformance.NewClient(w.Config())
 	suite.Must(w, err)
-	kit := conformance.New(conformance.Target{Client: k8s, Pool: pool, Addresses: addresses, Deadline: 30 * time.Second})
+	kit := conformance.New(conformance.Target{Client: k8s, Pool: pool, Addresses: poolSize, Deadline: 30 * time.Second})
 	for _, c := range conformance.Clauses() {
 		began := time.Now()
 		result := kit.Check(w.Context(), c)
