@@ -1,8 +1,8 @@
 // Turns a pool's object into the message of the stream of `kubectl ipam ui` for a pool.
 
 import { bitsOf, format } from '../map/address.js';
-import { byFrom, gapsIn, rangeOf, type Span } from '../page/ranges.js';
 import type { PoolObject, PoolReference } from './objects';
+import type { PoolSpace } from './space';
 import type { Usage } from './usage';
 
 export type PoolMessage = ReturnType<typeof poolMessage>;
@@ -36,16 +36,19 @@ export function familyOf(text: string | undefined): 4 | 6 {
   return text === 'IPv6' || text?.includes(':') ? 6 : 4;
 }
 
+/** Returns the CIDR of a pool; empty if it has none yet. The spec of a child can be without it. */
+export function cidrOf({ spec, status }: PoolObject, cidrOfRecord: string): string {
+  return spec.cidr || cidrOfRecord || status?.allocatedCIDR || '';
+}
+
 /**
- * Returns the message of a pool's object. The register adds the data from its blocks: the CIDR of
- * a child whose spec has none yet, its routing domain, and its usage.
+ * Returns the message of a pool's object. The register adds the data from the blocks: its routing
+ * domain, and its usage.
  */
-export function poolMessage(pool: PoolObject, cidrOfRecord = '') {
+export function poolMessage(pool: PoolObject, cidr: string, space: PoolSpace | null) {
   const { metadata, spec, status } = pool;
-  const cidr = spec.cidr || cidrOfRecord || status?.allocatedCIDR || '';
   const family = cidr ? familyOf(cidr) : familyOf(spec.ipFamily ?? status?.ipFamily);
   const ready = status?.conditions?.find(condition => condition.type === 'Ready');
-  const range = cidr ? rangeOf(cidr) : null;
   const limit = spec.limits?.perProject;
   return {
     id: idOfPool(pool),
@@ -66,12 +69,16 @@ export function poolMessage(pool: PoolObject, cidrOfRecord = '') {
     reuseDelay: spec.reuseDelay ?? '',
     onExhaustion: spec.onExhaustion || 'Wait',
     hostAddresses: spec.network !== undefined,
-    minLength: range ? spec.allocation?.minPrefixLength ?? range.length : -1,
-    maxLength: range ? spec.allocation?.maxPrefixLength ?? bitsOf(family) : -1,
+    minLength: space ? spec.allocation?.minPrefixLength ?? space.cidr.length : -1,
+    maxLength: space ? spec.allocation?.maxPrefixLength ?? bitsOf(family) : -1,
     labels: metadata.labels ?? {},
     usage: null as Usage | null,
     usageFrom: '' as 'records' | 'status' | '',
-    withheld: range ? withheldOf(pool, { ...range, family }) : [],
+    withheld: (space?.reasons ?? []).map(({ from, to, reason }) => ({
+      from: format(from, family),
+      to: format(to, family),
+      reason,
+    })),
     limits: limit
       ? {
           addresses: limit.addresses === undefined ? '' : String(limit.addresses),
@@ -86,52 +93,4 @@ function domainOfRoot({ metadata, spec }: PoolObject): string {
   if (spec.parentRef) return '';
   const domain = spec.routingDomain || 'default';
   return metadata.namespace ? `${metadata.namespace}/${domain}` : domain;
-}
-
-/**
- * Returns the addresses that a pool never hands out, with the reasons, in the order of the
- * addresses. They can overlap: an address can be withheld for several reasons.
- */
-function withheldOf(pool: PoolObject, cidr: Span & { family: 4 | 6 }) {
-  const found: (Span & { reason: string })[] = [];
-  const add = (reason: string, range: Span | null) => {
-    if (range && range.from <= cidr.to && cidr.from <= range.to) {
-      found.push({ from: range.from, to: range.to, reason });
-    }
-  };
-  const { network, reserved = [], ranges = [] } = pool.spec;
-  if (network?.gateway) add('gateway', rangeOf(network.gateway));
-  if (network && !network.allocateEdgeAddresses) {
-    for (const [reason, address] of edgesOf(cidr, network.prefixLength)) {
-      add(reason, { from: address, to: address });
-    }
-  }
-  for (const text of pool.status?.formerGateways ?? []) add('former gateway', rangeOf(text));
-  for (const text of reserved) add('reserved', rangeOf(text));
-  if (ranges.length > 0) {
-    const inside = ranges.map(text => rangeOf(text)).filter(range => range !== null);
-    for (const range of gapsIn(cidr, inside)) add('outside of ranges', range);
-  }
-  found.sort(byFrom);
-  return found.map(({ from, to, reason }) => ({
-    from: format(from, cidr.family),
-    to: format(to, cidr.family),
-    reason,
-  }));
-}
-
-/**
- * Returns the addresses of a subnet that are not for hosts: see RFC 4291 section 2.6.1 for IPv6. A
- * subnet for the two ends of a link has none (RFC 3021, RFC 6164).
- */
-function edgesOf(cidr: Span & { family: 4 | 6 }, length: number): [string, bigint][] {
-  const hostBits = bitsOf(cidr.family) - length;
-  if (hostBits <= 1) return [];
-  const hosts = (1n << BigInt(hostBits)) - 1n;
-  const first = cidr.from & ~hosts;
-  if (cidr.family === 6) return [['subnet-router anycast address', first]];
-  return [
-    ['network address', first],
-    ['broadcast address', first | hosts],
-  ];
 }

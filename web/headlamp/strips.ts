@@ -3,7 +3,7 @@
 // register and strips from them, and this plug-in gets the same from the same code.
 
 import type { Space, Strip } from '../map/store.js';
-import { rangeOf, type Span } from '../page/ranges.js';
+import { rangeOf } from '../page/ranges.js';
 import { Store } from '../page/store.js';
 import { Strips } from '../page/strips.js';
 import {
@@ -25,8 +25,9 @@ import type {
   Metadata,
   PoolObject,
 } from './objects';
-import { familyOf, idOfPool, mentionedPool, type PoolMessage, poolMessage } from './pools';
-import { type Counted, countUsage, isDrained, joined, type Usage, usageOfStatus } from './usage';
+import { cidrOf, familyOf, idOfPool, mentionedPool, type PoolMessage, poolMessage } from './pools';
+import { overlaps, type PoolSpace, spaceOf } from './space';
+import { type Counted, countUsage, type Usage, usageOfStatus } from './usage';
 
 /** Holds the objects that have been read so far. */
 export interface Objects {
@@ -51,7 +52,8 @@ interface Read {
   object: PoolObject;
   cidrOfRecord: string;
   message: PoolMessage;
-  withheld: Span[];
+  /** Null if the pool has no CIDR yet. */
+  space: PoolSpace | null;
 }
 
 /**
@@ -172,11 +174,10 @@ export class Register {
       const cidrOfRecord = this.#ownRecords.get(id)?.spec.cidr ?? '';
       const before = this.#read.get(id);
       if (before && isSame(before.object, object) && before.cidrOfRecord === cidrOfRecord) continue;
-      const message = poolMessage(object, cidrOfRecord);
-      const ranges = message
-        .withheld!.map(({ from, to }) => rangeOf(from, to))
-        .filter(range => range !== null);
-      this.#read.set(id, { object, cidrOfRecord, message, withheld: joined(ranges) });
+      const cidr = cidrOf(object, cidrOfRecord);
+      const space = spaceOf(object, cidr);
+      const message = poolMessage(object, cidr, space);
+      this.#read.set(id, { object, cidrOfRecord, message, space });
       const isOther = JSON.stringify(before?.message.withheld) !== JSON.stringify(message.withheld);
       if (isOther || before?.message.cidr !== message.cidr) others.push(id);
     }
@@ -218,9 +219,9 @@ export class Register {
 
   #block(uid: string) {
     const record = this.#records.get(uid)!;
-    const pool = this.#read.get(poolOf(record));
+    const withheld = this.#read.get(poolOf(record))?.space?.withheld ?? [];
     const range = rangeOf(record.spec.cidr);
-    const drained = pool !== undefined && range !== null && isDrained(range, pool.withheld);
+    const drained = range !== null && overlaps(range, withheld);
     return blockMessage(record, this.#pools.get(poolOf(record))?.domain ?? '', drained);
   }
 
@@ -247,14 +248,10 @@ export class Register {
   }
 
   #count(touched: Set<string>) {
-    for (const [id, { message, withheld }] of this.#read) {
-      const cidr = message.cidr ? rangeOf(message.cidr) : null;
-      if (!cidr) continue;
+    for (const [id, { space }] of this.#read) {
+      if (!space) continue;
       if (!touched.has(id) && this.#counts.has(id)) continue;
-      this.#counts.set(
-        id,
-        countUsage(cidr, withheld, this.store.blocksOf(id) as Iterable<Counted>)
-      );
+      this.#counts.set(id, countUsage(space, this.store.blocksOf(id) as Iterable<Counted>));
     }
   }
 

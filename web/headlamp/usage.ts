@@ -1,9 +1,9 @@
 // Computes the usage of a pool: counted from its blocks if all of them are known, else as counted
 // by the operator.
 
-import { firstIndex } from '../map/lane.js';
-import { byFrom, gapsIn, type Span } from '../page/ranges.js';
+import { gapsIn, type Span } from '../page/ranges.js';
 import type { PoolObject } from './objects';
+import { type PoolSpace, sizeIn, sizeOf } from './space';
 
 /** Counts are decimal; an empty one is not known. */
 export type Usage = ReturnType<typeof countUsage>;
@@ -14,41 +14,8 @@ export interface Counted extends Span {
   child: string;
 }
 
-const size = (range: Span) => range.to - range.from + 1n;
-
-/** Joins ranges that overlap or touch; the result is in the order of the addresses. */
-export function joined(ranges: Span[]): Span[] {
-  const all: Span[] = [];
-  for (const { from, to } of [...ranges].sort(byFrom)) {
-    const last = all[all.length - 1];
-    if (!last || last.to + 1n < from) all.push({ from, to });
-    else if (last.to < to) last.to = to;
-  }
-  return all;
-}
-
-/** Returns the number of addresses of a range that are in others, which must be joined. */
-function sizeIn(range: Span, others: Span[]): bigint {
-  let sum = 0n;
-  let at = firstIndex(0, others.length, (i: number) => others[i].to >= range.from);
-  for (; at < others.length && others[at].from <= range.to; at++) {
-    const from = others[at].from > range.from ? others[at].from : range.from;
-    const to = others[at].to < range.to ? others[at].to : range.to;
-    sum += to - from + 1n;
-  }
-  return sum;
-}
-
-/** Reports whether a pool would not hand out the block any more. */
-export function isDrained(block: Span, withheld: Span[]): boolean {
-  return sizeIn(block, withheld) > 0n;
-}
-
-/**
- * Counts the blocks of a pool, without the usage of the pools below it. The withheld ranges must
- * be joined.
- */
-export function countUsage(cidr: Span, withheld: Span[], blocks: Iterable<Counted>) {
+/** Counts the blocks of a pool, without the usage of the pools below it. */
+export function countUsage({ cidr, withheld }: PoolSpace, blocks: Iterable<Counted>) {
   const counts = { held: 0n, carved: 0n, retained: 0n, cooling: 0n, drained: 0n };
   const taken: Span[] = [...withheld];
   let number = 0;
@@ -57,20 +24,19 @@ export function countUsage(cidr: Span, withheld: Span[], blocks: Iterable<Counte
     taken.push(block);
     counts.drained += sizeIn(block, withheld);
     if (block.child) {
-      counts.carved += size(block);
+      counts.carved += sizeOf([block]);
       continue;
     }
-    counts.held += size(block);
-    if (block.state === 'Retained') counts.retained += size(block);
-    if (block.state === 'Cooling') counts.cooling += size(block);
+    counts.held += sizeOf([block]);
+    if (block.state === 'Retained') counts.retained += sizeOf([block]);
+    if (block.state === 'Cooling') counts.cooling += sizeOf([block]);
   }
-  const outside = (ranges: Span[]) =>
-    gapsIn(cidr, ranges).reduce((sum, gap) => sum + size(gap), 0n);
+  const outside = (ranges: Span[]) => sizeOf(gapsIn(cidr, ranges));
   const text = (count: bigint) => String(count);
   return {
-    total: text(size(cidr)),
+    total: text(sizeOf([cidr])),
     free: text(outside(taken)),
-    withheld: text(size(cidr) - outside(withheld) - counts.drained),
+    withheld: text(sizeOf([cidr]) - outside(withheld) - counts.drained),
     held: text(counts.held),
     carved: text(counts.carved),
     retained: text(counts.retained),
