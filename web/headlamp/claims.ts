@@ -18,6 +18,19 @@ export function uidOf({ metadata }: { metadata: AllocationObject['metadata'] }):
   return metadata.uid ?? `${metadata.namespace ?? ''}/${metadata.name}`;
 }
 
+/**
+ * Returns a record once for each of its blocks, each of which is its cidr then. The record itself
+ * is the first of them.
+ */
+export function partsOf(record: AllocationObject): AllocationObject[] {
+  const { metadata, spec } = record;
+  const others = (spec.additionalCIDRs ?? []).map(cidr => ({
+    metadata: { ...metadata, uid: `${uidOf(record)}/${cidr}` },
+    spec: { ...spec, cidr },
+  }));
+  return [record, ...others];
+}
+
 /** Returns the pool whose space a record is; empty for the record of a claim. */
 export function childOf({ spec }: AllocationObject): string {
   if (spec.purpose !== 'Pool') return '';
@@ -31,7 +44,7 @@ export function poolOf({ metadata, spec }: AllocationObject): string {
   return poolIdOf(spec.poolRef, spec.claimRef.namespace ?? metadata.namespace);
 }
 
-/** Returns the message of a record. Whether it is drained depends on its pool. */
+/** Returns the message of a record's first block. Whether it is drained depends on its pool. */
 export function blockMessage(record: AllocationObject, domain: string, drained: boolean) {
   const { metadata, spec } = record;
   const child = childOf(record);

@@ -35,6 +35,7 @@ export interface PoolObject {
     ipFamily?: string;
     routingDomain?: string;
     classNames?: string[];
+    occupies?: string;
     ranges?: string[];
     reserved?: string[];
     network?: { prefixLength: number; gateway?: string; allocateEdgeAddresses?: boolean };
@@ -74,11 +75,12 @@ export interface AllocationObject {
   metadata: Metadata;
   spec: {
     cidr: string;
+    additionalCIDRs?: string[];
     ipFamily?: string;
     poolRef?: PoolReference;
     routingDomain?: string;
     className?: string;
-    claimRef: { apiGroup: string; kind: string; name: string; namespace?: string };
+    claimRef: { apiGroup: string; kind: string; name: string; namespace?: string; uid?: string };
     purpose: string;
     state?: string;
     releaseAfter?: string;

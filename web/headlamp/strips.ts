@@ -12,6 +12,7 @@ import {
   childOf,
   claimWaits,
   domainOfRecord,
+  partsOf,
   poolOf,
   uidOf,
   waitingAddressClaim,
@@ -63,7 +64,7 @@ interface Read {
 export class Register {
   readonly store = new Store();
   readonly strips = new Strips(this.store);
-  #records = new Map<string, AllocationObject>(); // by UID
+  #records = new Map<string, AllocationObject>(); // by UID: one for each block
   #ownRecords = new Map<string, AllocationObject>(); // by pool: the record of its space
   #read = new Map<string, Read>(); // by pool
   #pools = new Map<string, PoolMessage>();
@@ -107,7 +108,7 @@ export class Register {
     if (this.#last && isUnchanged(this.#last, objects)) return false;
     this.#last = objects;
     this.#isChanged = false;
-    const { changed, touched } = this.#takeRecords(objects.allocations);
+    const { changed, touched } = this.#takeRecords(objects.allocations.flatMap(partsOf));
     for (const id of this.#readPools(objects.pools)) {
       touched.add(id);
       for (const block of this.store.blocksOf(id))

@@ -3,7 +3,7 @@
 
 import { gapsIn, type Span } from '../page/ranges.js';
 import type { PoolObject } from './objects';
-import { type PoolSpace, sizeIn, sizeOf } from './space';
+import { joined, type PoolSpace, sizeIn, sizeOf } from './space';
 
 /** Counts are decimal; an empty one is not known. */
 export type Usage = ReturnType<typeof countUsage>;
@@ -12,30 +12,40 @@ export type Usage = ReturnType<typeof countUsage>;
 export interface Counted extends Span {
   state: string;
   child: string;
+  /** The record, which can have several blocks. */
+  allocation: string;
 }
 
 /** Counts the blocks of a pool, without the usage of the pools below it. */
 export function countUsage({ cidr, withheld }: PoolSpace, blocks: Iterable<Counted>) {
   const counts = { held: 0n, carved: 0n, retained: 0n, cooling: 0n, drained: 0n };
-  const taken: Span[] = [...withheld];
-  let number = 0;
+  const records = new Set<string>();
+  const taken: Span[] = [];
+  const children = new Map<string, Span[]>();
   for (const block of blocks) {
-    number++;
+    records.add(block.allocation);
     taken.push(block);
-    counts.drained += sizeIn(block, withheld);
     if (block.child) {
-      counts.carved += sizeOf([block]);
+      const blocks = children.get(block.child);
+      if (blocks) blocks.push(block);
+      else children.set(block.child, [block]);
       continue;
     }
+    counts.drained += sizeIn(block, withheld);
     counts.held += sizeOf([block]);
     if (block.state === 'Retained') counts.retained += sizeOf([block]);
     if (block.state === 'Cooling') counts.cooling += sizeOf([block]);
+  }
+  // While the ranges of a pool are edited, two of its records can hold the same addresses.
+  for (const span of [...children.values()].flatMap(joined)) {
+    counts.carved += sizeOf([span]);
+    counts.drained += sizeIn(span, withheld);
   }
   const outside = (ranges: Span[]) => sizeOf(gapsIn(cidr, ranges));
   const text = (count: bigint) => String(count);
   return {
     total: text(sizeOf([cidr])),
-    free: text(outside(taken)),
+    free: text(outside([...taken, ...withheld])),
     withheld: text(sizeOf([cidr]) - outside(withheld) - counts.drained),
     held: text(counts.held),
     carved: text(counts.carved),
@@ -43,7 +53,7 @@ export function countUsage({ cidr, withheld }: PoolSpace, blocks: Iterable<Count
     cooling: text(counts.cooling),
     drained: text(counts.drained),
     used: text(counts.held),
-    blocks: number,
+    blocks: records.size,
     largestFree: -1,
   };
 }

@@ -82,11 +82,11 @@ export function held(
   };
 }
 
-/** The record of a pool's own CIDR: in its parent, or in its routing domain. */
+/** The record of what a pool holds: in its parent, or in its routing domain. */
 export function carved(
-  child: { kind: string; namespace?: string; name: string },
+  child: { kind: string; namespace?: string; name: string; uid?: string },
   cidr: string,
-  home: { poolRef: { kind: string; name: string } } | { routingDomain: string }
+  spec: Partial<AllocationObject['spec']>
 ): Kinded<AllocationObject> {
   const full = `${child.kind.toLowerCase()}.${child.namespace ? `${child.namespace}.` : ''}${
     child.name
@@ -97,10 +97,10 @@ export function carved(
     metadata: { namespace: 'cadastre-system', name: full, uid: `record ${full}` },
     spec: {
       cidr,
-      ...home,
       claimRef: { apiGroup: 'ipam.cadastre.dev', ...child },
       purpose: 'Pool',
       state: 'Bound',
+      ...spec,
     },
   };
 }
