@@ -116,6 +116,27 @@ it('leads from a search to the found block', async () => {
   expect(await screen.findByRole('region', { name: 'Block 10.0.2.0/24' })).toBeTruthy();
 });
 
+it('lists a pool of ranges, and each block of its record', async () => {
+  const ranges = ['10.0.9.10-10.0.9.19'];
+  cluster.add(
+    pool('vips', { parentRef: { name: 'core' }, cidr: '10.0.9.0/24', occupies: 'Ranges', ranges }),
+    carved({ kind: 'IPPool', name: 'vips' }, '10.0.9.10/31', {
+      poolRef: { kind: 'IPPool', name: 'core' },
+      additionalCIDRs: ['10.0.9.12/30', '10.0.9.16/30'],
+    })
+  );
+  show(<AddressesPage />);
+  await shown('10.0.1.0/24');
+  choose('Table', 'Pools');
+  fireEvent.click(within(screen.getByRole('table')).getByRole('button', { name: '10.0.9.0/24' }));
+  const details = within(await screen.findByRole('region', { name: /^Pool vips/ }));
+  expect(details.getByText('ranges of 10.0.9.0/24')).toBeTruthy();
+  expect(details.getByText(/^0% of 10 addresses used in 0 blocks; 10 free/)).toBeTruthy();
+  fireEvent.click(screen.getByRole('button', { name: '10.0.0.0/16' }));
+  const parent = within(await screen.findByRole('region', { name: /^Pool core/ }));
+  expect(parent.getByText(/^0.7% of 65,536 addresses used in 3 blocks; 65,014 free/)).toBeTruthy();
+});
+
 it('describes the selected block, with links to the objects', async () => {
   show(<AddressesPage />);
   await shown('10.0.1.0/24');

@@ -2,7 +2,7 @@
 
 import { bitsOf, format } from '../map/address.js';
 import type { PoolObject, PoolReference } from './objects';
-import type { PoolSpace } from './space';
+import { betweenOf, type PoolSpace } from './space';
 import type { Usage } from './usage';
 
 export type PoolMessage = ReturnType<typeof poolMessage>;
@@ -59,6 +59,8 @@ export function poolMessage(pool: PoolObject, cidr: string, space: PoolSpace | n
     domain: domainOfRoot(pool),
     family,
     cidr,
+    first: space?.ends ? format(space.ends.from, family) : '',
+    last: space?.ends ? format(space.ends.to, family) : '',
     parent: spec.parentRef ? poolIdOf(spec.parentRef, metadata.namespace) : '',
     phase: metadata.deletionTimestamp ? 'Terminating' : status?.phase ?? '',
     message: ready && ready.status !== 'True' ? ready.message ?? '' : '',
@@ -74,11 +76,9 @@ export function poolMessage(pool: PoolObject, cidr: string, space: PoolSpace | n
     labels: metadata.labels ?? {},
     usage: null as Usage | null,
     usageFrom: '' as 'records' | 'status' | '',
-    withheld: (space?.reasons ?? []).map(({ from, to, reason }) => ({
-      from: format(from, family),
-      to: format(to, family),
-      reason,
-    })),
+    withheld: (space ? [...betweenOf(space), ...space.reasons] : []).map(
+      ({ from, to, reason }) => ({ from: format(from, family), to: format(to, family), reason })
+    ),
     limits: limit
       ? {
           addresses: limit.addresses === undefined ? '' : String(limit.addresses),

@@ -3,31 +3,78 @@
 import { bitsOf } from '../map/address.js';
 import { firstIndex } from '../map/lane.js';
 import { byFrom, gapsIn, rangeOf, type Span } from '../page/ranges.js';
-import type { PoolObject } from './objects';
+import { NOT_OF_POOL } from '../page/store.js';
+import type { AllocationObject, PoolObject } from './objects';
 
 type Family = 4 | 6;
 type Reasoned = Span & { reason: string };
 
-/** Holds the addresses of a pool. */
+/** Holds the addresses of a pool. Each list is in the order of the addresses. */
 export interface PoolSpace {
   cidr: Span & { family: Family; length: number };
-  /** The addresses that are never handed out, joined. */
+  /** The addresses that the pool holds, joined: all of its CIDR, or its ranges. */
+  held: Span[];
+  /** From the first to the last of them, if the pool occupies ranges of its CIDR. */
+  ends: Span | null;
+  /** The other addresses of the CIDR, joined. */
+  outside: Span[];
+  /** The addresses that are never handed out, joined: those outside, and those of reasons. */
   withheld: Span[];
   /**
-   * The same with the reasons, in the order of the addresses. They can overlap: an address can be
-   * withheld for several reasons.
+   * The runs of held addresses that are never handed out, with the reasons. They can overlap: an
+   * address can be withheld for several reasons.
    */
   reasons: Reasoned[];
 }
 
-/** Returns the addresses of a pool whose CIDR is known; null if the CIDR cannot be read. */
-export function spaceOf(pool: PoolObject, text: string): PoolSpace | null {
+/**
+ * Returns the addresses of a pool whose CIDR is known; null if the CIDR cannot be read. The own
+ * records hold the addresses of the pool, one block each, as far as they were read.
+ */
+export function spaceOf(pool: PoolObject, text: string, own: AllocationObject[]): PoolSpace | null {
   const cidr = rangeOf(text);
   if (!cidr) return null;
-  const reasons = withheldOf(pool, cidr)
-    .filter(span => overlaps(span, [cidr]))
+  const occupiesRanges = pool.spec.occupies === 'Ranges';
+  const outside = occupiesRanges ? gapsIn(cidr, spansOf(pool.spec.ranges)) : [];
+  const held = gapsIn(cidr, outside);
+  const last = held[held.length - 1];
+  const ends = occupiesRanges && last ? { from: held[0].from, to: last.to } : null;
+  const unrecorded = occupiesRanges ? unrecordedOf(cidr, outside, recordedOf(pool, own)) : [];
+  const reasons = [...withheldOf(pool, cidr), ...unrecorded]
+    .filter(span => overlaps(span, held))
     .sort(byFrom);
-  return { cidr, withheld: joined(reasons), reasons };
+  return { cidr, held, ends, outside, withheld: joined([...outside, ...reasons]), reasons };
+}
+
+/** Returns the addresses between the first and the last one of a pool that it does not hold. */
+export function betweenOf({ ends, outside }: PoolSpace): Reasoned[] {
+  return outside
+    .filter(({ from, to }) => ends && ends.from < from && to < ends.to)
+    .map(span => ({ ...span, reason: NOT_OF_POOL }));
+}
+
+/**
+ * Returns the addresses that are recorded for a pool. The record of an earlier pool of that name, or
+ * one that is about to be released, records none.
+ */
+function recordedOf({ metadata }: PoolObject, own: AllocationObject[]): Span[] {
+  const open = own.filter(
+    ({ metadata: { deletionTimestamp }, spec: { state, claimRef } }) =>
+      !deletionTimestamp &&
+      (state || 'Bound') === 'Bound' &&
+      (!claimRef.uid || claimRef.uid === metadata.uid)
+  );
+  return spansOf(open.map(({ spec }) => spec.cidr));
+}
+
+/**
+ * Returns the addresses of a pool that are not recorded for it yet: the operator does not hand them
+ * out before. If no own record was read, there are none.
+ */
+function unrecordedOf(cidr: Span, outside: Span[], recorded: Span[]): Reasoned[] {
+  if (recorded.length === 0) return [];
+  const reason = 'not recorded for the pool yet';
+  return gapsIn(cidr, [...outside, ...recorded]).map(span => ({ ...span, reason }));
 }
 
 /** Returns the addresses that a pool never hands out, with the reasons. */

@@ -51,7 +51,8 @@ export type Change = ReturnType<Strips['take']>;
 /** Holds a pool's object, and its message except for its domain and usage. */
 interface Read {
   object: PoolObject;
-  cidrOfRecord: string;
+  /** The records of its space. */
+  own: AllocationObject[];
   message: PoolMessage;
   /** Null if the pool has no CIDR yet. */
   space: PoolSpace | null;
@@ -65,7 +66,7 @@ export class Register {
   readonly store = new Store();
   readonly strips = new Strips(this.store);
   #records = new Map<string, AllocationObject>(); // by UID: one for each block
-  #ownRecords = new Map<string, AllocationObject>(); // by pool: the record of its space
+  #ownRecords = new Map<string, Map<string, AllocationObject>>(); // of its space, by pool and UID
   #read = new Map<string, Read>(); // by pool
   #pools = new Map<string, PoolMessage>();
   #counts = new Map<string, Usage>(); // by pool, without the usage below it
@@ -153,34 +154,34 @@ export class Register {
       this.#records.set(uid, record);
       changed.add(uid);
       touched.add(poolOf(record));
-      if (childOf(record)) this.#ownRecords.set(childOf(record), record);
+      const child = childOf(record);
+      if (child && !this.#ownRecords.has(child)) this.#ownRecords.set(child, new Map());
+      if (child) this.#ownRecords.get(child)!.set(uid, record);
     }
     for (const [uid, record] of this.#records) {
       if (listed.has(uid)) continue;
       this.#records.delete(uid);
       touched.add(poolOf(record));
-      if (this.#ownRecords.get(childOf(record)) === record)
-        this.#ownRecords.delete(childOf(record));
+      this.#ownRecords.get(childOf(record))?.delete(uid);
     }
     return { changed, touched };
   }
 
-  /** Reads the changed pools. Returns the pools whose withheld addresses have changed. */
+  /** Reads the changed pools. Returns the pools whose addresses have changed. */
   #readPools(objects: PoolObject[]): string[] {
     const others: string[] = [];
     const listed = new Set<string>();
     for (const object of objects) {
       const id = idOfPool(object);
       listed.add(id);
-      const cidrOfRecord = this.#ownRecords.get(id)?.spec.cidr ?? '';
+      const own = this.#ownRecordsOf(id);
       const before = this.#read.get(id);
-      if (before && isSame(before.object, object) && before.cidrOfRecord === cidrOfRecord) continue;
-      const cidr = cidrOf(object, cidrOfRecord);
-      const space = spaceOf(object, cidr);
+      if (before && isSame(before.object, object) && isSameList(before.own, own)) continue;
+      const cidr = cidrOf(object, own[0]?.spec.cidr ?? '');
+      const space = spaceOf(object, cidr, own);
       const message = poolMessage(object, cidr, space);
-      this.#read.set(id, { object, cidrOfRecord, message, space });
-      const isOther = JSON.stringify(before?.message.withheld) !== JSON.stringify(message.withheld);
-      if (isOther || before?.message.cidr !== message.cidr) others.push(id);
+      this.#read.set(id, { object, own, message, space });
+      if (!before || textOf(before.space) !== textOf(space)) others.push(id);
     }
     for (const id of this.#read.keys()) {
       if (listed.has(id)) continue;
@@ -200,18 +201,24 @@ export class Register {
     }
     const mention = (id: string, family: 4 | 6) => {
       if (!id || pools.has(id)) return;
-      const own = this.#ownRecords.get(id);
+      const [own] = this.#ownRecordsOf(id);
       pools.set(
         id,
         mentionedPool(id, family, own && { parent: poolOf(own), domain: domainOfRecord(own) })
       );
     };
     for (const { message } of this.#read.values()) mention(message.parent, message.family);
-    for (const record of this.#records.values())
+    for (const record of this.#records.values()) {
       mention(poolOf(record), familyOf(record.spec.cidr));
-    for (const [id, record] of this.#ownRecords) mention(id, familyOf(record.spec.cidr));
+      mention(childOf(record), familyOf(record.spec.cidr));
+    }
     for (const pool of pools.values()) pool.domain = domainOf(pool, pools);
     this.#pools = pools;
+  }
+
+  /** Returns the records of a pool's space. */
+  #ownRecordsOf(id: string): AllocationObject[] {
+    return [...(this.#ownRecords.get(id)?.values() ?? [])];
   }
 
   #newPools(): PoolMessage[] {
@@ -321,6 +328,15 @@ function isUnchanged(before: Objects, now: Objects): boolean {
   const lists = ['pools', 'allocations', 'claims', 'addressClaims', 'classes'] as const;
   return lists.every(name => {
     const [a, b] = [before[name], now[name]];
-    return a.length === b.length && a.every((object, i) => object === b[i]);
+    return isSameList<object>(a, b);
   });
+}
+
+function isSameList<T>(a: T[], b: T[]): boolean {
+  return a.length === b.length && a.every((item, i) => item === b[i]);
+}
+
+/** Returns a text that differs for spaces that differ. */
+function textOf(space: PoolSpace | null): string {
+  return JSON.stringify(space, (_, value) => (typeof value === 'bigint' ? String(value) : value));
 }

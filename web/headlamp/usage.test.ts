@@ -41,6 +41,11 @@ describe('a record of several blocks', () => {
     });
   });
 
+  it('names a pool that cannot be read', () => {
+    const { store } = registerOf({ pools: [root], allocations: [ofA] });
+    expect(store.pools.get('IPPool/a')).toMatchObject({ known: false, parent: 'IPPool/root' });
+  });
+
   it('is removed with all of them', () => {
     const register = registerOf({ pools: [root], allocations: [ofA] });
     register.take(objects({ pools: [root] }));

@@ -17,7 +17,10 @@ export interface Counted extends Span {
 }
 
 /** Counts the blocks of a pool, without the usage of the pools below it. */
-export function countUsage({ cidr, withheld }: PoolSpace, blocks: Iterable<Counted>) {
+export function countUsage(
+  { cidr, held, outside, withheld }: PoolSpace,
+  blocks: Iterable<Counted>
+) {
   const counts = { held: 0n, carved: 0n, retained: 0n, cooling: 0n, drained: 0n };
   const records = new Set<string>();
   const taken: Span[] = [];
@@ -41,12 +44,14 @@ export function countUsage({ cidr, withheld }: PoolSpace, blocks: Iterable<Count
     counts.carved += sizeOf([span]);
     counts.drained += sizeIn(span, withheld);
   }
-  const outside = (ranges: Span[]) => sizeOf(gapsIn(cidr, ranges));
+  const blocked = joined(taken);
+  const free = sizeOf(gapsIn(cidr, [...withheld, ...blocked]));
+  const unheld = sizeOf(gapsIn(cidr, [...outside, ...blocked]));
   const text = (count: bigint) => String(count);
   return {
-    total: text(sizeOf([cidr])),
-    free: text(outside([...taken, ...withheld])),
-    withheld: text(sizeOf([cidr]) - outside(withheld) - counts.drained),
+    total: text(sizeOf(held)),
+    free: text(free),
+    withheld: text(unheld - free),
     held: text(counts.held),
     carved: text(counts.carved),
     retained: text(counts.retained),
