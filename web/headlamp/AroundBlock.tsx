@@ -75,6 +75,7 @@ function Around({
     const waiting = standing.asked ? [claim] : [];
     const changed = register.take({
       pools: object ? [alone(object)] : [],
+      inClusterPools: [],
       allocations: objectsOf<AllocationObject>(records).filter(record => poolOf(record) === id),
       claims: waiting.flatMap(one => (one.kind === 'IPClaim' ? [one.object] : [])),
       addressClaims: waiting.flatMap(one => (one.kind === 'IPAddressClaim' ? [one.object] : [])),

@@ -4,6 +4,8 @@ import { CLUSTER_API_GROUP, GROUP } from './objects';
 const CRDS: Record<string, string> = {
   IPPool: `ippools.${GROUP}`,
   LocalIPPool: `localippools.${GROUP}`,
+  InClusterIPPool: `inclusterippools.${CLUSTER_API_GROUP}`,
+  GlobalInClusterIPPool: `globalinclusterippools.${CLUSTER_API_GROUP}`,
   IPClaim: `ipclaims.${GROUP}`,
   IPAllocation: `ipallocations.${GROUP}`,
   IPAddressClaim: `ipaddressclaims.${CLUSTER_API_GROUP}`,

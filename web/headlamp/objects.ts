@@ -24,7 +24,7 @@ export interface PoolReference {
   name: string;
 }
 
-/** An IPPool or a LocalIPPool. */
+/** An IPPool or a LocalIPPool, or another pool in that form. */
 export interface PoolObject {
   kind?: string;
   metadata: Metadata;
@@ -60,6 +60,22 @@ export interface PoolObject {
     allocations?: number;
     largestFreePrefix?: string;
     formerGateways?: string[];
+    conditions?: Condition[];
+  };
+}
+
+/** An InClusterIPPool or a GlobalInClusterIPPool of the in-cluster provider. */
+export interface InClusterPoolObject {
+  metadata: Metadata;
+  spec: {
+    addresses: string[];
+    excludedAddresses?: string[];
+    prefix: number;
+    gateway?: string;
+    allocateReservedIPAddresses?: boolean;
+  };
+  status?: {
+    ipAddresses?: { total: number; free: number; used: number; outOfRange: number };
     conditions?: Condition[];
   };
 }

@@ -1,7 +1,15 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { STATES } from '../page/words.js';
 import { Cluster } from '../test/fakes/cluster';
-import { addressClaim, carved, claim, held, pool, waits } from '../test/fakes/objects';
+import {
+  addressClaim,
+  carved,
+  claim,
+  held,
+  inClusterPool,
+  pool,
+  waits,
+} from '../test/fakes/objects';
 import { CLUSTER, installBrowser, show } from '../test/fakes/render';
 import { AddressesPage } from './AddressesPage';
 
@@ -135,6 +143,33 @@ it('lists a pool of ranges, and each block of its record', async () => {
   fireEvent.click(screen.getByRole('button', { name: '10.0.0.0/16' }));
   const parent = within(await screen.findByRole('region', { name: /^Pool core/ }));
   expect(parent.getByText(/^0.7% of 65,536 addresses used in 3 blocks; 65,014 free/)).toBeTruthy();
+});
+
+it('shows the pools of the in-cluster provider that Cadastre serves', async () => {
+  const spec = { addresses: ['10.9.0.10-10.9.0.19'], prefix: 24 };
+  const conditions = [{ type: 'Ready', status: 'True', reason: 'Ready' }];
+  cluster.add(
+    inClusterPool('vms', { ...spec, addresses: ['10.8.0.10'] }, { conditions }),
+    inClusterPool('team-a/vms', spec, { conditions }),
+    inClusterPool('team-b/theirs', spec)
+  );
+  show(<AddressesPage />);
+  await shown('10.0.1.0/24');
+  choose('Table', 'Pools');
+  await shown('10.9.0.0/24');
+  fireEvent.click(await screen.findByRole('button', { name: '10.8.0.0/24' }));
+  const link = await screen.findByRole('link', { name: 'GlobalInClusterIPPool vms' });
+  expect(link.getAttribute('href')).toContain(
+    '/globalinclusterippools.ipam.cluster.x-k8s.io/-/vms'
+  );
+  expect(rows().filter(cells => cells[0] === '10.9.0.0/24')).toHaveLength(1);
+});
+
+it('needs no in-cluster provider', async () => {
+  cluster.missing.add('inclusterippools').add('globalinclusterippools');
+  show(<AddressesPage />);
+  await shown('10.0.1.0/24');
+  expect(screen.queryByRole('alert')).toBeNull();
 });
 
 it('describes the selected block, with links to the objects', async () => {

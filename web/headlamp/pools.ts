@@ -14,10 +14,13 @@ export function poolIdOf(ref: PoolReference, namespace: string | undefined): str
   return isNamespaced ? `${kind}/${namespace}/${ref.name}` : `${kind}/${ref.name}`;
 }
 
-/** Returns the id of a pool. A LocalIPPool has a namespace, an IPPool none. */
+/** Returns the kind of a pool. Objects of a list can be without it: a LocalIPPool has a namespace. */
+function kindOf({ kind, metadata }: PoolObject): string {
+  return kind ?? (metadata.namespace ? 'LocalIPPool' : 'IPPool');
+}
+
 export function idOfPool(pool: PoolObject): string {
-  const { namespace, name } = pool.metadata;
-  return namespace ? `LocalIPPool/${namespace}/${name}` : `IPPool/${name}`;
+  return poolIdOf({ kind: kindOf(pool), name: pool.metadata.name }, pool.metadata.namespace);
 }
 
 /** Returns a pool whose object is not known. Its place is known if the record of its space is. */
@@ -52,7 +55,7 @@ export function poolMessage(pool: PoolObject, cidr: string, space: PoolSpace | n
   const limit = spec.limits?.perProject;
   return {
     id: idOfPool(pool),
-    kind: metadata.namespace ? 'LocalIPPool' : 'IPPool',
+    kind: kindOf(pool),
     namespace: metadata.namespace ?? '',
     name: metadata.name,
     known: true,

@@ -10,6 +10,7 @@ import {
   type ClassObject,
   CLUSTER_API_GROUP,
   GROUP,
+  type InClusterPoolObject,
   type PoolObject,
 } from './objects';
 import { isDecided, isWhole, type Listed, type Reading, readingOf } from './readings';
@@ -30,6 +31,13 @@ function resource(group: string, version: string, kind: string, isNamespaced: bo
 
 export const IPPool = resource(GROUP, 'v1alpha1', 'IPPool', false);
 export const LocalIPPool = resource(GROUP, 'v1alpha1', 'LocalIPPool', true);
+export const InClusterIPPool = resource(CLUSTER_API_GROUP, 'v1alpha2', 'InClusterIPPool', true);
+export const GlobalInClusterIPPool = resource(
+  CLUSTER_API_GROUP,
+  'v1alpha2',
+  'GlobalInClusterIPPool',
+  false
+);
 export const IPClass = resource(GROUP, 'v1alpha1', 'IPClass', false);
 export const IPAllocation = resource(GROUP, 'v1alpha1', 'IPAllocation', true);
 export const IPClaim = resource(GROUP, 'v1alpha1', 'IPClaim', true);
@@ -62,7 +70,10 @@ export function useRegister(cluster: string): Followed {
   const allocations = IPAllocation.useList({ cluster });
   const claims = IPClaim.useList({ cluster, fieldSelector: 'status.phase!=Bound' });
   const addressClaims = IPAddressClaim.useList({ cluster });
-  const classes = IPClass.useList({ cluster }); // no reading: without them a little less is known
+  // No readings of these: without them a little less is known, and a cluster need not have the pools.
+  const classes = IPClass.useList({ cluster });
+  const inCluster = InClusterIPPool.useList({ cluster });
+  const globalInCluster = GlobalInClusterIPPool.useList({ cluster });
   const readings = [
     readingOf('ippools', pools),
     readingOf('localippools', localPools),
@@ -78,6 +89,10 @@ export function useRegister(cluster: string): Followed {
     }
     const changed = register.take({
       pools: [...objectsOf<PoolObject>(pools), ...objectsOf<PoolObject>(localPools)],
+      inClusterPools: [
+        ...objectsOf<InClusterPoolObject>(inCluster),
+        ...objectsOf<InClusterPoolObject>(globalInCluster),
+      ],
       allocations: objectsOf<AllocationObject>(allocations),
       claims: objectsOf<ClaimObject>(claims),
       addressClaims: objectsOf<AddressClaimObject>(addressClaims),

@@ -113,7 +113,7 @@ function edgesOf(cidr: PoolSpace['cidr'], length: number): [string, bigint][] {
 }
 
 /** Returns the addresses that texts of the API name, except for texts that cannot be read. */
-function spansOf(texts: string[] = []): Span[] {
+export function spansOf(texts: string[] = []): Span[] {
   return texts.map(text => rangeOf(text)).filter(range => range !== null);
 }
 

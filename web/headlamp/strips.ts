@@ -18,11 +18,13 @@ import {
   waitingAddressClaim,
   waitingClaim,
 } from './claims';
+import { servedPools } from './incluster';
 import type {
   AddressClaimObject,
   AllocationObject,
   ClaimObject,
   ClassObject,
+  InClusterPoolObject,
   Metadata,
   PoolObject,
 } from './objects';
@@ -33,6 +35,7 @@ import { type Counted, countUsage, type Usage, usageOfStatus } from './usage';
 /** Holds the objects that have been read so far. */
 export interface Objects {
   pools: PoolObject[];
+  inClusterPools: InClusterPoolObject[];
   allocations: AllocationObject[];
   claims: ClaimObject[];
   addressClaims: AddressClaimObject[];
@@ -110,7 +113,8 @@ export class Register {
     this.#last = objects;
     this.#isChanged = false;
     const { changed, touched } = this.#takeRecords(objects.allocations.flatMap(partsOf));
-    for (const id of this.#readPools(objects.pools)) {
+    const pools = [...objects.pools, ...servedPools(objects.inClusterPools)];
+    for (const id of this.#readPools(pools)) {
       touched.add(id);
       for (const block of this.store.blocksOf(id))
         if (this.#records.has(block.id)) changed.add(block.id);
@@ -325,7 +329,14 @@ function domainOf(pool: PoolMessage, pools: Map<string, PoolMessage>): string {
 /** Reports whether nothing has changed since. */
 function isUnchanged(before: Objects, now: Objects): boolean {
   if (before.isRead !== now.isRead || before.hasAllRecords !== now.hasAllRecords) return false;
-  const lists = ['pools', 'allocations', 'claims', 'addressClaims', 'classes'] as const;
+  const lists = [
+    'pools',
+    'inClusterPools',
+    'allocations',
+    'claims',
+    'addressClaims',
+    'classes',
+  ] as const;
   return lists.every(name => {
     const [a, b] = [before[name], now[name]];
     return isSameList<object>(a, b);

@@ -12,6 +12,8 @@ interface KubeObject {
 const RESOURCES: Record<string, string> = {
   IPPool: 'ippools',
   LocalIPPool: 'localippools',
+  InClusterIPPool: 'inclusterippools',
+  GlobalInClusterIPPool: 'globalinclusterippools',
   IPClass: 'ipclasses',
   IPAllocation: 'ipallocations',
   IPClaim: 'ipclaims',

@@ -7,6 +7,7 @@ import type {
   AllocationObject,
   ClaimObject,
   ClassObject,
+  InClusterPoolObject,
   PoolObject,
 } from '../../headlamp/objects';
 
@@ -46,6 +47,18 @@ export function localPool(
     spec,
     status: { phase: 'Ready' },
   };
+}
+
+/** A pool of the in-cluster provider's kinds: with a namespace, or for all of them. */
+export function inClusterPool(
+  full: string,
+  spec: InClusterPoolObject['spec'],
+  status?: InClusterPoolObject['status']
+): Kinded<InClusterPoolObject> {
+  const [name, namespace] = full.split('/').reverse();
+  const kind = namespace ? 'InClusterIPPool' : 'GlobalInClusterIPPool';
+  const apiVersion = 'ipam.cluster.x-k8s.io/v1alpha2';
+  return { kind, apiVersion, metadata: { name, namespace }, spec, status };
 }
 
 export function ipClass(name: string, spec: ClassObject['spec']): Kinded<ClassObject> {

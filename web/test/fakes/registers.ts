@@ -5,6 +5,7 @@ import { type Objects, Register, type Strip } from '../../headlamp/strips';
 export function objects(parts: Partial<Objects>): Objects {
   return {
     pools: [],
+    inClusterPools: [],
     allocations: [],
     claims: [],
     addressClaims: [],
