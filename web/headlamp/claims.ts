@@ -84,15 +84,15 @@ export function claimWaits(claim: ClaimObject): boolean {
   return claim.status?.phase !== 'Bound';
 }
 
-/** Reports whether an IPAddressClaim asks Cadastre for an address. */
+/** Reports whether an IPAddressClaim names a pool or a class of Cadastre. */
 export function isOurs({ spec }: AddressClaimObject): boolean {
   const kinds = ['IPPool', 'LocalIPPool', 'IPClass'];
   return spec.poolRef?.apiGroup === GROUP && kinds.includes(spec.poolRef.kind);
 }
 
-/** Reports whether an IPAddressClaim asks Cadastre for an address, and has none. */
+/** Reports whether an IPAddressClaim has no address. */
 export function addressClaimWaits(claim: AddressClaimObject): boolean {
-  return isOurs(claim) && !claim.status?.addressRef?.name;
+  return !claim.status?.addressRef?.name;
 }
 
 /** Returns the message of an IPClaim that waits. Its pools are the known ones. */

@@ -1,4 +1,4 @@
-import { carved, held, inClusterPool } from '../test/fakes/objects';
+import { addressClaim, carved, held, inClusterPool, pool } from '../test/fakes/objects';
 import { objects, registerOf, stripsOf } from '../test/fakes/registers';
 
 const spec = {
@@ -87,4 +87,39 @@ it.each([
     inClusterPools: [inClusterPool('team-a/vms', spec, { conditions })],
   });
   expect(store.pools.get('InClusterIPPool/team-a/vms')).toMatchObject({ phase, message: 'why' });
+});
+
+describe('claims that wait', () => {
+  const asks = (name: string, kind = 'InClusterIPPool', poolName = 'vms') => {
+    const asked = addressClaim(`team-a/${name}`, kind, poolName);
+    asked.spec.poolRef.apiGroup = 'ipam.cluster.x-k8s.io';
+    return asked;
+  };
+  const paused = (reason: string) => {
+    const conditions = [{ type: 'Ready', status: 'False', reason }];
+    return inClusterPool('team-a/vms', spec, { conditions });
+  };
+
+  it.each([
+    ['are shown at the pool that they name', [vms], ['waits']],
+    ['are shown while the pool is paused', [paused('Paused')], ['waits']],
+    ['are left to the provider while it runs', [paused('ProviderRunning')], []],
+    ['are left to the provider if Cadastre does not serve the pool', [], []],
+  ])('%s', (_, inClusterPools, names) => {
+    const { store } = registerOf({
+      pools: [pool('vms', { cidr: '10.0.0.0/24' })],
+      inClusterPools,
+      addressClaims: [
+        asks('waits'),
+        { ...asks('has'), status: { addressRef: { name: 'has' } } },
+        asks('of-another-kind', 'IPPool'),
+        addressClaim('team-a/of-another-group', 'InClusterIPPool', 'vms'),
+      ],
+    });
+    const waiting = [...store.waiting.values()];
+    expect(waiting.map(claim => claim.name)).toEqual(names);
+    for (const claim of waiting) {
+      expect(claim).toMatchObject({ length: 32, pools: ['InClusterIPPool/team-a/vms'] });
+    }
+  });
 });

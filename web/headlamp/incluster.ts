@@ -7,12 +7,14 @@ import { spansOf } from './space';
 
 const ROUTING_DOMAIN = 'ipam.cadastre.dev/routing-domain';
 
+const PROVIDER_RUNNING = 'ProviderRunning';
+
 /** The phases of a pool, by the reason of its condition Ready. */
 const PHASES: Record<string, string> = {
   Ready: 'Ready',
   Full: 'Exhausted',
   Paused: 'Paused',
-  ProviderRunning: 'Paused', // the provider hands out the addresses
+  [PROVIDER_RUNNING]: 'Paused',
   Terminating: 'Terminating',
 };
 
@@ -25,6 +27,12 @@ export function servedPools(pools: InClusterPoolObject[]): PoolObject[] {
     const ready = pool.status?.conditions?.find(condition => condition.type === 'Ready');
     return ready ? [asPool(pool, ready)] : [];
   });
+}
+
+/** Reports whether the in-cluster provider hands out the addresses of a pool. */
+export function isProviderRunning({ status }: PoolObject): boolean {
+  const conditions = status?.conditions ?? [];
+  return conditions.some(({ type, reason }) => type === 'Ready' && reason === PROVIDER_RUNNING);
 }
 
 function asPool({ metadata, spec, status }: InClusterPoolObject, ready: Condition): PoolObject {

@@ -6,29 +6,40 @@ import type { Space, Strip } from '../map/store.js';
 import { rangeOf } from '../page/ranges.js';
 import { Store } from '../page/store.js';
 import { Strips } from '../page/strips.js';
+import { isInCluster } from '../page/words.js';
 import {
   addressClaimWaits,
   blockMessage,
   childOf,
   claimWaits,
   domainOfRecord,
+  isOurs,
   partsOf,
   poolOf,
   uidOf,
   waitingAddressClaim,
   waitingClaim,
 } from './claims';
-import { servedPools } from './incluster';
-import type {
-  AddressClaimObject,
-  AllocationObject,
-  ClaimObject,
-  ClassObject,
-  InClusterPoolObject,
-  Metadata,
-  PoolObject,
+import { isProviderRunning, servedPools } from './incluster';
+import {
+  type AddressClaimObject,
+  type AllocationObject,
+  type ClaimObject,
+  type ClassObject,
+  CLUSTER_API_GROUP,
+  type InClusterPoolObject,
+  type Metadata,
+  type PoolObject,
 } from './objects';
-import { cidrOf, familyOf, idOfPool, mentionedPool, type PoolMessage, poolMessage } from './pools';
+import {
+  cidrOf,
+  familyOf,
+  idOfPool,
+  mentionedPool,
+  poolIdOf,
+  type PoolMessage,
+  poolMessage,
+} from './pools';
 import { overlaps, type PoolSpace, spaceOf } from './space';
 import { type Counted, countUsage, type Usage, usageOfStatus } from './usage';
 
@@ -284,9 +295,18 @@ export class Register {
     return [
       ...claims.filter(claimWaits).map(claim => waitingClaim(claim, this.#pools, classes)),
       ...addressClaims
-        .filter(addressClaimWaits)
+        .filter(claim => addressClaimWaits(claim) && this.#serves(claim))
         .map(claim => waitingAddressClaim(claim, this.#pools, classes)),
     ];
+  }
+
+  /** Reports whether Cadastre serves an IPAddressClaim. */
+  #serves(claim: AddressClaimObject): boolean {
+    const { poolRef } = claim.spec;
+    const isOfProvider = poolRef.apiGroup === CLUSTER_API_GROUP && isInCluster(poolRef.kind);
+    if (!isOfProvider) return isOurs(claim);
+    const pool = this.#read.get(poolIdOf(poolRef, claim.metadata.namespace));
+    return pool !== undefined && !isProviderRunning(pool.object);
   }
 
   /** Removes the pools, blocks and claims that are gone. */
