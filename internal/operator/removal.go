@@ -156,6 +156,10 @@ func RemoveFinalizers(ctx context.Context, cfg *rest.Config, o Options, report i
 	if err != nil {
 		return err
 	}
+	return removeFinalizers(ctx, c, o, report)
+}
+
+func removeFinalizers(ctx context.Context, c client.Client, o Options, report io.Writer) error {
 	if err := isOperator(ctx, c, o); err != nil {
 		return err
 	}
@@ -169,7 +173,7 @@ func RemoveFinalizers(ctx context.Context, cfg *rest.Config, o Options, report i
 		return err
 	}
 	clean := 0
-	err = wait.PollUntilContextCancel(ctx, passEvery, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, passEvery, true, func(ctx context.Context) (bool, error) {
 		removed, err := removeAll(ctx, c, report)
 		if clean++; removed > 0 {
 			clean = 0
@@ -227,7 +231,6 @@ func (p protection) remove(ctx context.Context, c client.Client) (count int, err
 // removeFrom removes the finalizer from an object as it was listed. It returns a conflict if the
 // object has changed since.
 func (p protection) removeFrom(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) error {
-	obj.SetGroupVersionKind(p.kind)
 	before := obj.DeepCopy()
 	controllerutil.RemoveFinalizer(obj, p.finalizer)
 	if p.pause {
