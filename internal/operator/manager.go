@@ -45,16 +45,16 @@ const syncTimeout = 10 * time.Minute
 // replica, and longer than the time that the manifests give requests.
 const shutdownTimeout = 10 * time.Second
 
-// newManager makes the manager, with the webhook server of the guard and informers that
-// list records first.
-func newManager(cfg *rest.Config, o Options, conn apiConnection, informers *recordsFirst, guard guard) (ctrl.Manager, error) {
+// managerOptions returns the options of the manager, with the webhook server of the guard and
+// informers that list records first.
+func managerOptions(cfg *rest.Config, o Options, conn apiConnection, informers *recordsFirst, guard guard) (ctrl.Options, error) {
 	accepts, diagnostics, err := flags.GetManagerOptions(o.Manager)
 	if err != nil {
-		return nil, err
+		return ctrl.Options{}, err
 	}
 	server, err := guard.server(o, accepts)
 	if err != nil {
-		return nil, err
+		return ctrl.Options{}, err
 	}
 	options := ctrl.Options{
 		Logger:         o.Log,
@@ -75,9 +75,9 @@ func newManager(cfg *rest.Config, o Options, conn apiConnection, informers *reco
 		options.Cache.SyncPeriod = &o.SyncPeriod
 	}
 	if err := electLeader(&options, cfg, o); err != nil {
-		return nil, fmt.Errorf("setting up leader election: %w", err)
+		return ctrl.Options{}, fmt.Errorf("setting up leader election: %w", err)
 	}
-	return ctrl.NewManager(cfg, options)
+	return options, nil
 }
 
 // slimmer returns a transform that makes the objects in the caches smaller. It removes the managed

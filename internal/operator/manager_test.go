@@ -1,18 +1,29 @@
 package operator
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
+	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,9 +31,13 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/queue"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 func TestReplicaEndsWithinTerminationGracePeriod(t *testing.T) {
@@ -37,6 +52,85 @@ func TestReplicaEndsWithinTerminationGracePeriod(t *testing.T) {
 	grace := deployment.Spec.Template.Spec.TerminationGracePeriodSeconds
 	if grace == nil || shutdownTimeout > time.Duration(*grace)*time.Second-2*time.Second {
 		t.Errorf("it ends within %s, want at least 2 s less than terminationGracePeriodSeconds of its Pod", shutdownTimeout)
+	}
+}
+
+func TestCacheResyncsAtPeriod(t *testing.T) {
+	conn, err := connect(&rest.Config{Host: "https://127.0.0.1:1"})
+	suite.Must(t, err)
+	for flag, want := range map[string]*time.Duration{"--sync-period=0": nil, "--sync-period=15m": new(15 * time.Minute)} {
+		o := parseOptions(t, flag, "--leader-elect=false")
+		guard, err := newGuard(conn.client, o, nil)
+		suite.Must(t, err)
+		options, err := managerOptions(&rest.Config{}, o, conn, &recordsFirst{}, guard)
+		suite.Must(t, err)
+		if got := options.Cache.SyncPeriod; ptr.Deref(got, -1) != ptr.Deref(want, -1) {
+			t.Errorf("with %s the period is %v, want %v", flag, got, want)
+		}
+	}
+}
+
+// TestClaimsAreListedAfterRecords runs the informer of each numerous kind, first while records are listed.
+func TestClaimsAreListedAfterRecords(t *testing.T) {
+	scheme, err := cluster.Scheme()
+	suite.Must(t, err)
+	bound := &v1alpha1.IPClaim{ // as the cache keeps one
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "3b241101-e2bb-4255-8caf-4136c566a962"},
+		Spec:       v1alpha1.IPClaimSpec{CIDR: "10.0.0.0/32", AllocationName: "a-1"}, Status: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound},
+	}
+	for name, c := range map[string]struct {
+		obj      client.Object
+		source   func(*recordsFirst) *kubeutil.StreamingSource
+		isPacked bool
+	}{
+		"IPClaims":        {obj: bound, source: func(r *recordsFirst) *kubeutil.StreamingSource { return &r.claims }, isPacked: true},
+		"IPAddressClaims": {obj: build.AddressClaim("team", "a").Obj(), source: func(r *recordsFirst) *kubeutil.StreamingSource { return &r.addressClaims }},
+		"IPAddresses":     {obj: &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}}, source: func(r *recordsFirst) *kubeutil.StreamingSource { return &r.addresses }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				areRecordsListed, stored, empty := atomic.Bool{}, fcache.NewFakeControllerSource(), fcache.NewFakeControllerSource()
+				defer stored.Shutdown()
+				defer empty.Shutdown()
+				stored.Add(c.obj)
+				r := &recordsFirst{areRecordsListed: areRecordsListed.Load, rollbacks: newRollbacks(scheme, logr.Discard())}
+				*c.source(r) = kubeutil.StreamingSource{ListWatch: &toolscache.ListWatch{
+					ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+						return stored.List(options)
+					},
+					WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+						return stored.Watch(options)
+					},
+				}}
+				informer := r.newInformer(empty, c.obj, 0, toolscache.Indexers{})
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { informer.RunWithContext(ctx); close(ended) }()
+				defer func() { stop(); <-ended }()
+				synctest.Wait()
+				if informer.HasSynced() {
+					t.Fatal("they are listed before the records")
+				}
+				areRecordsListed.Store(true)
+				toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+				list := informer.GetStore().List()
+				if len(list) != 1 {
+					t.Fatalf("%d objects are listed, want 1", len(list))
+				}
+				if isUnpacked := list[0] != informer.GetStore().List()[0]; isUnpacked != c.isPacked {
+					t.Errorf("each read makes a new object: %t, want %t", isUnpacked, c.isPacked)
+				}
+			})
+		})
+	}
+}
+
+func TestListAfterRecordsEndsWithItsContext(t *testing.T) {
+	r := &recordsFirst{areRecordsListed: func() bool { return false }}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if list, err := r.afterRecords(kubeutil.StreamingSource{}).ListWithContext(ctx, metav1.ListOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the list is %v, %v", list, err)
 	}
 }
 
@@ -118,6 +212,16 @@ func TestCacheTruncatesLongValues(t *testing.T) {
 	}
 }
 
+func TestCacheReducesTooLargeSelector(t *testing.T) {
+	claim := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &v1alpha1.PoolSelector{MatchLabels: map[string]v1alpha1.LabelValue{"zone": v1alpha1.LabelValue(strings.Repeat("x", 1<<18))}}}}
+	if _, err := slimmer()(claim); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := convert.Claim(claim); len(claim.Spec.PoolSelector.MatchLabels) > 0 || len(errs) == 0 {
+		t.Errorf("the cache keeps %d labels of the selector, and accepts it: %v", len(claim.Spec.PoolSelector.MatchLabels), errs)
+	}
+}
+
 // TestCacheKeepsOwnersOfClusterClaimsAlone covers a patch of such a claim, which replaces its finalizers.
 func TestCacheKeepsOwnersOfClusterClaimsAlone(t *testing.T) {
 	for identity, want := range map[string]int{"": 0, "prod/pods/0": 1} {
@@ -140,10 +244,10 @@ func TestCacheKeepsOwnersOfClusterClaimsAlone(t *testing.T) {
 func TestFortyLargestClaimsWaitInFiveMebibytes(t *testing.T) {
 	parts := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}), WaitingLimit: 1000})
 	heap := func() uint64 {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.GC() // the second collection frees the objects of other tests in a sync.Pool
-		runtime.ReadMemStats(&stats)
+		var stats goruntime.MemStats
+		goruntime.GC()
+		goruntime.GC() // the second collection frees the objects of other tests in a sync.Pool
+		goruntime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
 	before := heap()
@@ -172,8 +276,8 @@ func TestFortyLargestClaimsWaitInFiveMebibytes(t *testing.T) {
 	if full == 0 {
 		t.Error("none of them is beyond the bound of a namespace")
 	}
-	runtime.KeepAlive(cached)
-	runtime.KeepAlive(parts)
+	goruntime.KeepAlive(cached)
+	goruntime.KeepAlive(parts)
 }
 
 // largestClaim returns a claim of the largest allowed size, as a watch decodes it.

@@ -92,7 +92,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(cfg, o, conn, informers, guard)
+	managed, err := managerOptions(cfg, o, conn, informers, guard)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cfg, managed)
 	if err != nil {
 		return err
 	}
