@@ -1,9 +1,14 @@
 package operator
 
 import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 )
 
@@ -38,6 +43,45 @@ func TestProviderFlagsAreAccepted(t *testing.T) {
 	}
 }
 
+func TestFlagsSetOptions(t *testing.T) {
+	o := parseOptions(t,
+		"--platform-project=infra", "--unclaimed-limit=7", "--waiting-limit=6", "--workers=5", "--leader-elect-retry-period=4s",
+		"--history-file-maxsize=3", "--history-file-maxbackup=2", "--history-file-maxage=1", "--history-otlp-endpoint=http://collector:4317",
+	)
+	if o.PlatformProject != "infra" || o.UnclaimedLimit != 7 || o.WaitingLimit != 6 || o.Workers != 5 {
+		t.Errorf("the project is %q, the limits %d and %d, the workers %d", o.PlatformProject, o.UnclaimedLimit, o.WaitingLimit, o.Workers)
+	}
+	if _, _, retry := o.lease(); retry != 4*time.Second {
+		t.Errorf("the lease is retried each %s", retry)
+	}
+	if f := o.History.File; f.MaxSize != 3 || f.MaxBackups != 2 || f.MaxAge != 1 || o.History.Endpoint != "http://collector:4317" {
+		t.Errorf("the history goes to %+v and %q", f, o.History.Endpoint)
+	}
+}
+
+func TestHistoryGoesToEachDestination(t *testing.T) {
+	for want, args := range map[string][]string{
+		"log":           nil,
+		"":              {"--history-log=false"},
+		"file log otlp": {"--history-file=" + filepath.Join(t.TempDir(), "history"), "--history-otlp-endpoint=http://127.0.0.1:1"},
+	} {
+		o := parseOptions(t, args...)
+		o.Log = logr.Discard()
+		sinks, err := o.sinks(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(sinks)), " "); got != want {
+			t.Errorf("with %q the history goes to %q, want %q", args, got, want)
+		}
+		for _, sink := range sinks {
+			if err := sink.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestFlagAliasesSetSameOption(t *testing.T) {
 	o := parseOptions(t, "--metrics-bind-address=:1", "--health-probe-bind-address=:2")
 	if o.Manager.DiagnosticsAddress != ":1" || o.ProbeAddress != ":2" {
@@ -67,6 +111,7 @@ func TestInvalidFlagsAreRefusedAtStart(t *testing.T) {
 			`--tracing-endpoint="collector:4317" is not the address of a collector: set one such as https://collector.example.com:4317, or http:// for a connection without TLS`},
 		"more than all traces":                 {[]string{"--tracing-sampling-rate-per-million=1000001"}, "--tracing-sampling-rate-per-million=1000001 is out of range: set 0 to 1000000"},
 		"less than none":                       {[]string{"--tracing-sampling-rate-per-million=-1"}, "--tracing-sampling-rate-per-million=-1 is out of range: set 0 to 1000000"},
+		"a history file of negative size":      {[]string{"--history-file-maxsize=-1"}, "--history-file-maxsize=-1 is negative: set 0 or more"},
 		"a family that there is not":           {[]string{"--default-ip-family=ipv4"}, "--default-ip-family=ipv4 is no address family: set IPv4 or IPv6"},
 		"a family that is none, and all right": {[]string{"--default-ip-family="}, ""},
 	} {
