@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +27,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -34,6 +39,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 var (
@@ -163,6 +169,7 @@ func TestMetricsReportPoolUtilization(t *testing.T) {
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+	m.rollbacks.add("IPPool", 2)
 	text := strings.Builder{}
 	for name, lines := range map[string][]string{
 		metrics.PoolCapacity:  {`{pool="InClusterIPPool/own",pool_namespace="team"} 4`, `{pool="own",pool_namespace="team"} 1.8446744073709552e+19`, `{pool="shared",pool_namespace=""} 256`},
@@ -182,9 +189,11 @@ func TestMetricsReportPoolUtilization(t *testing.T) {
 		metrics.WaitingOldest:     {`{pool="",pool_namespace="",reason="missing"} 60`},
 		metrics.Claims:            {`{kind="IPClaim",phase="Bound",reason="Bound"} 1`},
 		metrics.CertificateExpiry: {` 1.8e+09`},
+		metrics.StoreRollbacks:    {`{kind="IPAllocation"} 0`, `{kind="IPPool"} 2`},
 		metrics.Protected:         {`{policy="cadastre-allocations"} 1`, `{policy="cadastre-cluster-networks"} 0`, `{policy="cadastre-filled-in"} 0`},
 	} {
-		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", name, metrics.DefinitionOf(name).Help, name)
+		d := metrics.DefinitionOf(name)
+		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", name, d.Help, name, strings.ToLower(d.Type.String()))
 		for _, line := range lines {
 			fmt.Fprintf(&text, "%s%s\n", name, line)
 		}
@@ -192,6 +201,7 @@ func TestMetricsReportPoolUtilization(t *testing.T) {
 	compared := []string{
 		metrics.PoolCapacity, metrics.PoolAllocated, metrics.PoolAvailable, metrics.PoolWithheld, metrics.PoolRetained, metrics.PoolCooling, metrics.PoolUnclaimed,
 		metrics.PoolAllocations, metrics.ProjectLimit, metrics.ProjectUsage, metrics.Waiting, metrics.WaitingOldest, metrics.Claims, metrics.CertificateExpiry, metrics.Protected,
+		metrics.StoreRollbacks,
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(text.String()), compared...); err != nil {
 		t.Error(err)
@@ -233,6 +243,37 @@ func TestClaimsAreCountedByPhaseAndReason(t *testing.T) {
 			t.Errorf("%s is counted (%t) as %+v, want %+v", name, counted, got, c.want)
 		}
 	}
+}
+
+// lateCache implements a cache whose first informers cannot be made.
+type lateCache struct {
+	cache.Cache
+	informer *controllertest.FakeInformer
+	failures int
+}
+
+func (c *lateCache) WaitForCacheSync(context.Context) bool { return true }
+
+func (c *lateCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	if c.failures--; c.failures >= 0 {
+		return nil, errBroken
+	}
+	return c.informer, nil
+}
+
+func TestCountOfClaimsBeginsAgainAfterFailures(t *testing.T) {
+	m := newTestMeasures(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		informer := controllertest.NewFakeInformer(controllertest.Synced)
+		m.countClaims(ctx, &lateCache{informer: informer, failures: 3})
+		suite.Must(t, ctx.Err()) // else it has not returned by itself
+		informer.Add(&v1alpha1.IPClaim{})
+		if got := m.claims.Counts(); got[claimKey{kind: "IPClaim"}] != 1 {
+			t.Errorf("%v are counted, want one IPClaim", got)
+		}
+	})
 }
 
 // large returns the register of a large installation: so many pools with so many blocks each, a

@@ -1,22 +1,29 @@
 package operator
 
 import (
+	"context"
 	"testing"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // informer implements one that has listed these objects.
 type informer struct {
 	toolscache.SharedIndexInformer
-	objects []any
+	objects   []any
+	isPending bool
 }
 
-func (i informer) HasSynced() bool { return true }
+func (i informer) HasSynced() bool { return !i.isPending }
 
 func (i informer) GetStore() toolscache.Store {
 	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
@@ -91,5 +98,36 @@ func TestPolicyIsInForceOnlyAsShipped(t *testing.T) {
 	p, b := &shipped[0], binding(shipped[0].Name)
 	if inForce(nil, []any{b}, p) || inForce([]any{p}, nil, p) {
 		t.Error("in force without policy or without binding")
+	}
+}
+
+func TestPolicyHasNoStateUntilListed(t *testing.T) {
+	for name, c := range map[string]guardingPolicy{
+		"the policy":  {policies: informer{isPending: true}, bindings: informer{}},
+		"its binding": {policies: informer{}, bindings: informer{isPending: true}},
+	} {
+		p := &policyWatch{policies: []guardingPolicy{c}}
+		if got := p.state(); len(got) > 0 {
+			t.Errorf("before %s is listed, the state is %v", name, got)
+		}
+	}
+}
+
+// TestRollbacksAreCountedByKind lists a store that has gone back from revision 7 to 5.
+func TestRollbacksAreCountedByKind(t *testing.T) {
+	scheme, err := cluster.Scheme()
+	suite.Must(t, err)
+	counted := newRollbacks(scheme, logr.Discard())
+	revision := ""
+	source := counted.newVerifiedSource(&toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		return &v1alpha1.IPClaimList{ListMeta: metav1.ListMeta{ResourceVersion: revision}}, nil
+	}}, &v1alpha1.IPClaim{})
+	for want, listed := range []string{"7", "5"} {
+		revision = listed
+		_, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
+		suite.Must(t, err)
+		if got := counted.byKind(); len(got) != 1 || got["IPClaim"] != want {
+			t.Errorf("at revision %s %v are counted, want %d of IPClaim", listed, got, want)
+		}
 	}
 }
