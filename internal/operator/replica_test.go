@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -29,6 +33,15 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
+
+// processLog holds the log of controller-runtime.
+var processLog logLines
+
+// TestMain sets the log first: controller-runtime takes only one, and none later than 30 s.
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(funcr.New(processLog.add, funcr.Options{}))
+	os.Exit(m.Run())
+}
 
 // running holds an operator that runs in this process, on its own control plane.
 type running struct {
@@ -39,6 +52,27 @@ type running struct {
 	ready    chan struct{}
 	stop     context.CancelFunc
 	ended    chan error
+}
+
+// logLines holds the lines of a log.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (c *logLines) add(prefix, line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, prefix+" "+line)
+}
+
+// contains reports whether a line contains all of these texts.
+func (c *logLines) contains(texts ...string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.lines, func(line string) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) })
+	})
 }
 
 // startReplica runs an operator with its own account, as its Deployment does.
@@ -53,7 +87,7 @@ func startReplica(t *testing.T) *running {
 	_, port, err := net.SplitHostPort(webhooks)
 	suite.Must(t, err)
 	r.options = parseOptions(t, "--health-addr="+probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
-		"--history-file="+r.history, "--history-log=false")
+		"--history-file="+r.history)
 	r.options.Metrics, r.options.Ready = r.registry, func() { close(r.ready) }
 	config, err := r.OperatorConfig(t.Context())
 	suite.Must(t, err)
@@ -82,7 +116,7 @@ func freeAddress(t *testing.T) string {
 func TestReplica(t *testing.T) {
 	r := startReplica(t)
 	r.Namespace("team")
-	r.Pools(build.Pool("p").CIDR("10.0.0.0/29").Obj())
+	r.Pools(build.Pool("p").CIDR("10.0.0.0/29").Obj(), build.Pool("single").CIDR("10.1.0.0/32").Obj())
 	perTest := func(t *testing.T) *running {
 		clone := *r
 		clone.World = r.For(t)
@@ -91,6 +125,7 @@ func TestReplica(t *testing.T) {
 	suite.Steps(t, perTest,
 		suite.Step[*running]{Name: "answers probes", Run: (*running).answersProbes},
 		suite.Step[*running]{Name: "serves both kinds of claims", Run: (*running).serves},
+		suite.Step[*running]{Name: "serves a claim that waited", Run: (*running).servesWaiting},
 		suite.Step[*running]{Name: "exports its metrics", Run: (*running).exports},
 		suite.Step[*running]{Name: "leads under its version", Run: (*running).leads},
 		suite.Step[*running]{Name: "ends in order", Run: (*running).ends},
@@ -122,15 +157,28 @@ func (r *running) serves() {
 	r.Await("the IPAddressClaim is served", func(ctx context.Context) bool {
 		return r.Get(ctx, client.ObjectKeyFromObject(address), address) == nil && address.Status.AddressRef.Name != ""
 	})
+	host, err := os.Hostname()
+	suite.Must(r, err)
 	r.Await("the history has both", func(context.Context) bool {
 		text, _ := os.ReadFile(r.history)
-		return bytes.Contains(text, []byte(`"10.0.0.0/32"`)) && bytes.Contains(text, []byte(`"10.0.0.1/32"`))
+		return bytes.Contains(text, []byte(`"10.0.0.0/32"`)) && bytes.Contains(text, []byte(`"10.0.0.1/32"`)) && bytes.Contains(text, []byte(`"replica":"`+host+`"`))
 	})
+	r.Await("the log has both", func(context.Context) bool {
+		return processLog.contains("history ", "10.0.0.0/32") && processLog.contains("history ", "10.0.0.1/32")
+	})
+	r.Await("the log states that all claims are known", func(context.Context) bool { return processLog.contains("All allocations and claims have been seen") })
+}
+
+func (r *running) servesWaiting() {
+	first, waits := build.Claim("team", "first").Pool("single").Length(32).Obj(), build.Claim("team", "waits").Pool("single").Length(32).Obj()
+	r.Created(first, waits)
+	r.Deleted(first)
+	r.Bound(waits)
 }
 
 func (r *running) exports() {
 	series := map[string]int{
-		metrics.Claims: 2, metrics.Protected: 3, metrics.CertificateExpiry: 1, metrics.Build: 1, metrics.PoolCapacity: 1,
+		metrics.Claims: 2, metrics.Protected: 3, metrics.CertificateExpiry: 1, metrics.Build: 1, metrics.PoolCapacity: 2,
 	}
 	r.Await(fmt.Sprintf("as many time series are exported: %v", series), func(context.Context) bool {
 		for name, count := range series {
@@ -206,9 +254,9 @@ func (r *running) removesFinalizers() {
 	})
 	suite.Must(r, RemoveFinalizers(r.Context(), config, r.options, &report))
 	const want = `nothing new is handed out, by the ValidatingAdmissionPolicy cadastre-removal
-removed ipam.cadastre.dev/held from 3 of kind IPAllocation
+removed ipam.cadastre.dev/held from 5 of kind IPAllocation
 removed ipam.cadastre.dev/release-address from 1 of kind IPAddressClaim
-removed ipam.cadastre.dev/pool from 1 of kind IPPool
+removed ipam.cadastre.dev/pool from 2 of kind IPPool
 removed ipam.cadastre.dev/protect-address from 1 of kind IPAddress
 no object has a finalizer of Cadastre any more
 `
