@@ -132,6 +132,21 @@ func TestRecord(t *testing.T) {
 			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "::ffff:10.0.0.0/120" },
 			refused: `spec.cidr: Invalid value: "::ffff:10.0.0.0/120": is an IPv4-mapped IPv6 block: write it as IPv4`,
 		},
+		"one with all IPv4-mapped addresses holds all of IPv4": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "::ffff:10.0.0.0/96" },
+			want:    unreadableOf(netip.MustParsePrefix("0.0.0.0/0")),
+			refused: `spec.cidr: Invalid value: "::ffff:10.0.0.0/96": is an IPv4-mapped IPv6 block: write it as IPv4`,
+		},
+		"one with more than the IPv4-mapped addresses holds all": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "::ffff:10.0.0.0/80" },
+			want:    unreadableOf(netip.MustParsePrefix("::/80")),
+			refused: `spec.cidr: Invalid value: "::ffff:10.0.0.0/80": is an IPv4-mapped IPv6 block: write it as IPv4`,
+		},
+		"one with host bits of IPv6 is named": {
+			edit:    func(a *v1alpha1.IPAllocation) { a.Spec.CIDR = "2001:db8::1/120" },
+			want:    unreadableOf(netip.MustParsePrefix("2001:db8::/120")),
+			refused: `spec.cidr: Invalid value: "2001:db8::1/120": has host bits set: did you mean "2001:db8::/120"?`,
+		},
 		"one with an additional block that cannot be read holds the others": {
 			edit: func(a *v1alpha1.IPAllocation) { a.Spec.AdditionalCIDRs = []string{"10.0.1.0/31", "x", "10.0.2.9/31"} },
 			want: func(r *ipam.Record) {

@@ -75,6 +75,10 @@ func TestCandidatesAreBounded(t *testing.T) {
 	if got := len([]rune(candidates[0].Message)); got != 512 {
 		t.Errorf("a message has %d characters, want 512", got)
 	}
+	longest := strings.Repeat("ü", 512)
+	if all, _ := Candidates([]ipam.PoolResult{{Err: &ipam.MissingError{Message: longest}}}); all[0].Message != longest {
+		t.Errorf("a message of 512 characters is changed to %q", all[0].Message)
+	}
 	text := CandidateReasons(results)
 	if !strings.HasSuffix(text, ": NotReady, and 990 more") || len([]rune(text)) > 10*300 {
 		t.Errorf("the message of a condition has %d characters: %s", len([]rune(text)), text)

@@ -150,12 +150,16 @@ func TestOversizedSelectorIsRefused(t *testing.T) {
 				t.Error("not those are trimmed that are too large")
 			}
 			bound := &v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &c.by, CIDR: "10.0.0.0/24", AllocationName: "c-1"}}
-			if req, errs := Claim(bound); len(errs) > 0 || !req.Block.IsValid() || req.Selects == nil {
+			if req, errs := Claim(bound); len(errs) > 0 || !req.Block.IsValid() || req.Selects == nil || c.tooLarge && req.Selects(map[string]string{"zone": "a"}) {
 				t.Errorf("one that is bound is read as %+v: %v", req, messagesOf(errs))
 			}
 		})
 	}
 	messages.Golden(t, rows)
+	longest := v1alpha1.PoolSelector{MatchExpressions: []v1alpha1.PoolSelectorExpression{{Key: "zone", Operator: metav1.LabelSelectorOperator(long(63))}}}
+	if _, errs := Claim(&v1alpha1.IPClaim{Spec: v1alpha1.IPClaimSpec{PoolSelector: &longest}}); len(errs) != 1 || errs[0].Error() == want {
+		t.Errorf("an operator of 63 characters counts as too large: %v", messagesOf(errs))
+	}
 }
 
 func TestClaimRefuses(t *testing.T) {

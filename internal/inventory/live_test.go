@@ -143,6 +143,9 @@ func TestAwaitChangeReturnsAfterListeners(t *testing.T) {
 		if synctest.Wait(); !returned.Load() {
 			t.Error("awaitChange did not return for a new pool")
 		}
+		if n := len(c.listeners); n != 1 {
+			t.Errorf("%d listeners are left, want the first alone", n)
+		}
 	})
 }
 
@@ -312,6 +315,29 @@ func TestMissingObjectIsReadLive(t *testing.T) {
 				}
 				if err := c.Refresh(t.Context(), live, test.request); !errors.Is(err, test.fails) {
 					t.Errorf("the next one: got %v, want %v", err, test.fails)
+				}
+			})
+		})
+	}
+}
+
+// TestClassOfKnownPoolIsReadAlone covers a new class, and a new version of a known one.
+func TestClassOfKnownPoolIsReadAlone(t *testing.T) {
+	former, present := build.Class("gold").Length(30).Obj(), build.Class("gold").Length(28).Obj()
+	former.ResourceVersion, present.ResourceVersion = "1", "7"
+	for name, known := range map[string]*v1alpha1.IPClass{"an unknown class": nil, "a known class": former} {
+		t.Run(name, func(t *testing.T) {
+			runInBubble(t, func(t *testing.T, c *Catalog) {
+				c.onPoolUpdate(build.Versioned(build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), "1"))
+				if known != nil {
+					c.onClassUpdate(known)
+				}
+				live := newReader(t, 0, present.DeepCopy())
+				if err := c.Refresh(t.Context(), live, ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "c"}, Class: "gold"}); err != nil {
+					t.Fatal(err)
+				}
+				if class, ok := c.Class("gold"); !ok || class.Length != 28 || class.Default || live.lists > 0 {
+					t.Errorf("after %d lists the class is %+v (%t), want /28 and no default after none", live.lists, class, ok)
 				}
 			})
 		})

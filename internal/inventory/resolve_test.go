@@ -168,6 +168,9 @@ func TestWantsIncludeClassLimit(t *testing.T) {
 
 func TestEqualRequestsAreResolvedOnce(t *testing.T) {
 	c, pool := newCatalogWithPool()
+	others := pool
+	others.Key, others.Project = ipam.PoolNamed("others"), "others"
+	c.SetPool(others)
 	requests := c.NewWantsCache()
 	all := func(map[string]string) bool { return true }
 	for _, test := range []struct {
@@ -184,11 +187,21 @@ func TestEqualRequestsAreResolvedOnce(t *testing.T) {
 		{"g", ipam.Request{Selects: all, Length: 30}, 30, 4},
 		{"h", ipam.Request{Pool: pool.Key, Block: netip.MustParsePrefix("10.0.0.1/32"), Length: ipam.NoLength}, 32, 4},
 		{"i", ipam.Request{Pool: pool.Key, Block: netip.MustParsePrefix("10.1.0.1/32"), Length: ipam.NoLength}, 0, 4},
+		{"j", ipam.Request{Pool: others.Key, Length: 30}, 0, 5},
+		{"k", ipam.Request{Pool: others.Key, Length: 30, Grant: &ipam.Grant{}}, 30, 6},
 	} {
 		test.request.Claim = ipam.Name{Namespace: "ns", Name: test.name}
 		if got := requests.Wants(test.request); got.Length != test.length || len(got.Pools) != min(test.length, 1) || len(requests.wants) != test.known {
 			t.Errorf("%s: wants %+v with %d known, want /%d with %d", test.name, got, len(requests.wants), test.length, test.known)
 		}
+	}
+}
+
+func TestNoPoolsAreSelectedFromNone(t *testing.T) {
+	c, _ := newCatalogWithPool()
+	var res Resolution
+	if err := c.selectPools(&res, nil); err != nil || len(res.Pools)+len(res.PassedOver) > 0 {
+		t.Errorf("got %+v, %v", res, err)
 	}
 }
 

@@ -115,6 +115,12 @@ func TestFittingErrorNamesFieldToChange(t *testing.T) {
 	}
 }
 
+func TestNoPoolsFitIfThereAreNone(t *testing.T) {
+	if fitting, unfit, err := (Terms{}).Fitting(nil); len(fitting)+len(unfit) > 0 || err != nil {
+		t.Errorf("got %v, %v and %v", fitting, unfit, err)
+	}
+}
+
 func TestClassAllowsRetentionForItsPools(t *testing.T) {
 	pool := Pool{Key: PoolNamed("p"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/16"), Lengths: Lengths{16, 28}}
 	terms := Terms{Class: "gold", Family: IPv4, Length: 24, Retains: "spec.reclaimPolicy"}

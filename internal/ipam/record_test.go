@@ -116,3 +116,11 @@ func TestKeepingPrefersClass(t *testing.T) {
 		}
 	}
 }
+
+func TestJoinTexts(t *testing.T) {
+	for want, texts := range map[string][]string{"": nil, "a": {"a"}, "a and b": {"a", "b"}, "a, b and c": {"a", "b", "c"}} {
+		if got := JoinTexts(texts); got != want {
+			t.Errorf("%q are joined to %q, want %q", texts, got, want)
+		}
+	}
+}

@@ -39,6 +39,22 @@ func TestLargeWaiterCountsAsSeveral(t *testing.T) {
 	}
 }
 
+// TestLargestWaiterMovesUpAlone covers a waiter that is larger than the bound of its namespace.
+func TestLargestWaiterMovesUpAlone(t *testing.T) {
+	q := newPoolQueues(2)
+	first, wants := newWaiter("first", 1, 32)
+	q.Join(first, wants)
+	largest, wants := newWaiter("largest", 2, 32)
+	largest.Request.SelectorBytes = 100 * bytesOfWaiter
+	q.Join(largest, wants)
+	if !q.IsBeyondLimit(largest.Holder) {
+		t.Error("it is within the bound beside another")
+	}
+	if result, _ := q.Remove(first.Holder); !slices.Equal(result.MovedUp, []ipam.Holder{largest.Holder}) {
+		t.Errorf("alone, it stays beyond the bound: %v moves up", result.MovedUp)
+	}
+}
+
 func TestWaitersOfNamespaceAreBounded(t *testing.T) {
 	q := newPoolQueues(2)
 	for i, name := range []string{"a", "b", "c", "d"} {
