@@ -61,6 +61,47 @@ func TestEventsOfAbandonedHistoryAreIgnored(t *testing.T) {
 	if _, ok := l.Record(ask("x").Record); ok || !ended {
 		t.Errorf("the record is shown: %t; the watch ended: %t", ok, ended)
 	}
+	unreadable := unreadableOf("bad", "1", "7", "10.0.0.64/27")
+	if added, deleted := (feed{l}).Add(unreadable), (feed{l}).Delete(unreadable); added == nil || deleted == nil {
+		t.Errorf("an object that cannot be read is added with %v, and deleted with %v", added, deleted)
+	}
+}
+
+// TestListWithOlderUnseenRecordShowsRollback lists a record whose version the view has passed.
+func TestListWithOlderUnseenRecordShowsRollback(t *testing.T) {
+	for name, seen := range map[string][]event{
+		"a change at revision 8":   {adds(allocation("x", "x", "8", "10.0.0.0/28"))},
+		"a deletion at revision 8": {deletes(allocation("x", "x", "8", "10.0.0.0/28"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(1)
+			play(t, l, lists("5", recordList()...))
+			play(t, l, seen...)
+			play(t, l, lists("9", recordList(allocation("y", "y", "7", "10.0.0.16/28"))...))
+			if n := l.Stats().Rollbacks; n != 1 {
+				t.Errorf("%d rollbacks are counted, want 1", n)
+			}
+		})
+	}
+}
+
+// TestListConfirmsRecordOfUnreadableVersion covers a record that has its block, and whose new version
+// cannot be read, after the store went back.
+func TestListConfirmsRecordOfUnreadableVersion(t *testing.T) {
+	l := newListedLedger(t, allocation("x", "x", "5", "10.0.0.0/28"))
+	record, _ := l.Record(ask("x").Record)
+	must(t, l.CheckConfirmed(record))
+	l.onRollback("7", "6")
+	must(t, feed{l}.Replace(recordList(unreadableOf("x", "x", "9", "10.0.0.0/28")), "9"))
+	must(t, l.CheckConfirmed(record))
+}
+
+func TestRelistEndsWatch(t *testing.T) {
+	l, ended := newListedLedger(t), false
+	l.relist = func() { ended = true }
+	if l.Relist(); !ended || l.Stats().Relists != 1 {
+		t.Errorf("the watch ended: %t; counted %d times", ended, l.Stats().Relists)
+	}
 }
 
 // unreadableOf returns an IPAllocation with a readable block, and without a pool.
@@ -115,6 +156,7 @@ func TestUnreadableAllocationWithholdsItsBlockInEverySpace(t *testing.T) {
 			t.Run(begin+", then "+end, func(t *testing.T) {
 				l := newLedger(1)
 				l.Describe(ipam.Pool{Key: ipam.PoolNamed("lab"), Home: ipam.DomainNamed("lab", ipam.IPv4), CIDR: small, Family: ipam.IPv4})
+				l.Describe(ipam.Pool{Key: ipam.PoolNamed("elsewhere"), Home: home, CIDR: netip.MustParsePrefix("10.9.0.0/24"), Family: ipam.IPv4})
 				must(t, feed{l}.Replace(recordList(), "0"))
 				if withhold(feed{l}) == nil {
 					t.Fatal("it is read")
@@ -137,6 +179,9 @@ func TestUnreadableAllocationWithholdsItsBlockInEverySpace(t *testing.T) {
 				slices.Sort(freed)
 				if want := []string{"lab 10.0.0.64/27", "late 10.0.0.64/27", "p 10.0.0.64/27"}; !slices.Equal(slices.DeleteFunc(freed, func(s string) bool { return s[0] == 'd' }), want) {
 					t.Errorf("freed is %q, want %q", freed, want)
+				}
+				if withhold(feed{l}) == nil || countBlockedSpaces(t, l, "10.0.0.64/27") != 4 {
+					t.Error("it is not withheld when it cannot be read again")
 				}
 			})
 		}

@@ -166,6 +166,9 @@ func TestRecordWithoutGatewayCountsPoolGateway(t *testing.T) {
 	if got := l.FormerGateways(key); len(got) > 0 {
 		t.Errorf("the former gateways are %s once the record is gone", got)
 	}
+	a := askForOne("a")
+	a.Block = blockOf(former)
+	mustHold(t, l, a).Drop()
 	l.Describe(poolWithGateway(""))
 	must(t, feed{l}.Add(allocation("new", "3", "1", "10.0.0.9/32")))
 	l.Describe(poolWithGateway("10.0.0.2"))
