@@ -67,9 +67,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if o.Log.GetSink() == nil {
 		o.Log = ctrl.Log
 	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // the API server's priority and fairness is the throttle
-	cfg.Wrap(kubeutil.CountingWrites)
+	cfg = connectionConfig(cfg)
 	tracer, stopTracing, err := startTracing(ctx, cfg, o)
 	if err != nil {
 		return err
@@ -121,6 +119,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	return op.run(ctx)
+}
+
+// connectionConfig returns the configuration of the operator's connections.
+func connectionConfig(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // the API server's priority and fairness is the throttle
+	cfg.Wrap(kubeutil.CountingWrites)
+	return cfg
 }
 
 // newOperator makes the parts that decide about blocks, all of one ledger.

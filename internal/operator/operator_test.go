@@ -67,6 +67,16 @@ func TestRunReturnsErrorOfInvalidOption(t *testing.T) {
 	}
 }
 
+func TestConnectionsAreNotThrottled(t *testing.T) {
+	given := &rest.Config{Host: "https://127.0.0.1:1"}
+	if cfg := connectionConfig(given); cfg.Host != given.Host || cfg.QPS >= 0 || cfg.WrapTransport == nil {
+		t.Errorf("they are limited to %v requests a second, and writes are counted: %t", cfg.QPS, cfg.WrapTransport != nil)
+	}
+	if given.QPS != 0 || given.WrapTransport != nil {
+		t.Error("the configuration of the caller is changed")
+	}
+}
+
 func TestLeaseStatesLeaderVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3":                 "v1.2.3",
