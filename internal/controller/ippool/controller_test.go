@@ -58,6 +58,7 @@ func TestPools(t *testing.T) {
 		"a pool that a policy refuses to change states so":                                refusedPool,
 		"an unreadable pool states so":                                                    invalidPool,
 		"the status counts the used and the free addresses":                               countedPool,
+		"the status lists the first former gateways":                                      replacedGateways,
 		"a pool of which all is withheld states so":                                       withheldPool,
 		"a pool that has lost its block has none":                                         lostBlock,
 		"the status of a former pool is replaced":                                         restoredChild,

@@ -41,6 +41,22 @@ func countedPool(e *pools) {
 	e.Reconciled("p").Ready().Reason(v1alpha1.ReasonFull).Saying("the pool is full")
 }
 
+// replacedGateways records addresses with more former gateways than a status lists.
+func replacedGateways(e *pools) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
+	var want []string
+	for n := range 17 {
+		record := story.Block(fmt.Sprint("c-", n), "p", fmt.Sprintf("10.0.0.%d/32", 100+n))
+		record.Gateway = netip.MustParseAddr(fmt.Sprint("10.0.0.", 10+n))
+		e.Recorded(record)
+		want = append(want, record.Gateway.String())
+	}
+	e.Reconciled("p").Ready()
+	if got := e.stored("p").Status.FormerGateways; !slices.Equal(got, want[:16]) {
+		e.t.Errorf("the former gateways are %v, want %v", got, want[:16])
+	}
+}
+
 func withheldPool(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Reserved("10.0.0.0/24").Obj())
 	e.Reconciled("p").Counts(0, 0, "").Ready().Reason(v1alpha1.ReasonFull).Saying("all addresses of the pool are withheld")
