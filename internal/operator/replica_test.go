@@ -127,6 +127,7 @@ func TestReplica(t *testing.T) {
 		suite.Step[*running]{Name: "serves both kinds of claims", Run: (*running).serves},
 		suite.Step[*running]{Name: "serves a claim that waited", Run: (*running).servesWaiting},
 		suite.Step[*running]{Name: "exports its metrics", Run: (*running).exports},
+		suite.Step[*running]{Name: "has its registry alone", Run: (*running).isAlone},
 		suite.Step[*running]{Name: "leads under its version", Run: (*running).leads},
 		suite.Step[*running]{Name: "ends in order", Run: (*running).ends},
 		suite.Step[*running]{Name: "removes its finalizers", Run: (*running).removesFinalizers},
@@ -198,6 +199,17 @@ func (r *running) exports() {
 	want := fmt.Sprintf(protected, metrics.Protected, metrics.DefinitionOf(metrics.Protected).Help)
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), metrics.Protected); err != nil {
 		r.Error(err)
+	}
+}
+
+// isAlone expects that a second operator cannot use the same registry.
+func (r *running) isAlone() {
+	config, err := r.OperatorConfig(r.Context())
+	suite.Must(r, err)
+	second := r.options
+	second.SkipNameValidation, second.ProbeAddress, second.History.File.Path = true, "0", ""
+	if err := Run(r.Context(), config, second); err == nil || !strings.Contains(err.Error(), "registering metrics: ") {
+		r.Errorf("a second operator ends with %v", err)
 	}
 }
 
