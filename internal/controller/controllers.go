@@ -66,10 +66,7 @@ type Options struct {
 // Setup registers all controllers: the controllers of every replica, and the controllers of the
 // leader.
 func Setup(mgr manager.Manager, o Options) error {
-	claims, records := kubeutil.NamespacesOf(o.WatchNamespace), kubeutil.Namespaces(nil)
-	if o.WatchNamespace != "" {
-		records = kubeutil.NamespacesOf(o.WatchNamespace, o.Namespace)
-	}
+	claims := kubeutil.NamespacesOf(o.WatchNamespace)
 	notifyConflicts := manager.RunnableFunc(func(ctx context.Context) error {
 		o.Ledger.NotifyConflicts(ctx)
 		return nil
@@ -81,7 +78,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	orphans := &allocationgc.Controller{
 		Ledger: o.Ledger, Catalog: o.Catalog, Allocator: o.Allocator, Metrics: o.Metrics, History: o.History, Tracer: o.Tracer,
 		Client: mgr.GetClient(), Live: o.Live, Clock: clock.RealClock{}, Events: recorder,
-		Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: records, InCluster: o.Targets.InCluster,
+		Grace: o.OrphanGrace, Workers: max(o.Workers, allocator.MaxConcurrentAttempts), Within: o.recordNamespaces(), InCluster: o.Targets.InCluster,
 	}
 	return setup(mgr,
 		&ipclass.Controller{
@@ -114,6 +111,14 @@ func Setup(mgr manager.Manager, o Options) error {
 			},
 		},
 	)
+}
+
+// recordNamespaces returns the namespaces whose records are collected: of the claims, and of the pools.
+func (o *Options) recordNamespaces() kubeutil.Namespaces {
+	if o.WatchNamespace == "" {
+		return nil
+	}
+	return kubeutil.NamespacesOf(o.WatchNamespace, o.Namespace)
 }
 
 func setup(mgr manager.Manager, controllers ...interface{ SetupWithManager(manager.Manager) error }) error {

@@ -2,16 +2,23 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,6 +32,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/controller/ippool"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
@@ -161,6 +169,115 @@ func TestRegistrationFailureIsReported(t *testing.T) {
 				t.Error("a second one of the name is registered")
 			}
 		})
+	}
+}
+
+var errBroken = errors.New("broken")
+
+// brittleManager implements a manager without an API server. After some additions one fails.
+type brittleManager struct {
+	manager.Manager
+	succeeding int
+	added      []manager.Runnable
+}
+
+// Add implements manager.Manager.
+func (m *brittleManager) Add(r manager.Runnable) error {
+	if m.succeeding--; m.succeeding == -1 {
+		return errBroken
+	}
+	m.added = append(m.added, r)
+	return nil
+}
+
+// setUp sets up all controllers.
+func (m *brittleManager) setUp(t *testing.T) error {
+	t.Helper()
+	scheme, err := cluster.Scheme()
+	suite.Must(t, errors.Join(err, metav1.AddMetaToScheme(scheme)))
+	m.Manager, err = manager.New(&rest.Config{Host: "https://127.0.0.1:1"}, manager.Options{
+		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return testrestmapper.TestOnlyStaticRESTMapper(scheme), nil
+		},
+		NewCache: func(*rest.Config, ctrlcache.Options) (ctrlcache.Cache, error) {
+			return &informertest.FakeInformers{Scheme: scheme}, nil
+		},
+	})
+	suite.Must(t, err)
+	r := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
+	return Setup(m, Options{
+		Ledger: r.Ledger, Catalog: r.Catalog, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History,
+		Live: m.GetAPIReader(), Workers: 2, AddressClaims: cache.ResourceEventHandlerFuncs{},
+	})
+}
+
+// TestSetupReportsFirstFailure makes each addition to the manager fail, one at a time: first when the
+// operator starts, then when the kinds of Cluster API are there.
+func TestSetupReportsFirstFailure(t *testing.T) {
+	const few = 3 // controllers at least
+	for n := range 100 {
+		m := &brittleManager{succeeding: n}
+		if err := m.setUp(t); errors.Is(err, errBroken) != (m.succeeding < 0) {
+			t.Fatalf("with %d additions it returns %v", n, err)
+		}
+		if m.succeeding < 0 {
+			continue
+		}
+		if n < few {
+			t.Errorf("it adds %d controllers", n)
+		}
+		break
+	}
+	for n := range 100 {
+		m := &brittleManager{succeeding: 100}
+		suite.Must(t, m.setUp(t))
+		m.succeeding = n
+		if err := m.added[len(m.added)-1].Start(t.Context()); errors.Is(err, errBroken) != (m.succeeding < 0) {
+			t.Fatalf("with %d additions the controllers for Cluster API return %v", n, err)
+		}
+		if m.succeeding < 0 {
+			continue
+		}
+		if n < few {
+			t.Errorf("it adds %d controllers for Cluster API", n)
+		}
+		break
+	}
+}
+
+func TestConflictsAreNotifiedUntilTheEnd(t *testing.T) {
+	m := &brittleManager{succeeding: 100}
+	suite.Must(t, m.setUp(t))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var ended atomic.Bool
+		go func() {
+			_ = m.added[0].Start(ctx)
+			ended.Store(true)
+		}()
+		if synctest.Wait(); ended.Load() {
+			t.Error("it ends at once")
+		}
+		stop()
+	})
+}
+
+func TestOrphansAreCollectedInWatchedNamespace(t *testing.T) {
+	for name, c := range map[string]struct {
+		watched string
+		want    map[string]bool
+	}{
+		"all":           {want: map[string]bool{"team": true, "other": true, "system": true}},
+		"one namespace": {watched: "team", want: map[string]bool{"team": true, "other": false, "system": true}},
+	} {
+		o := Options{Namespace: "system", WatchNamespace: c.watched}
+		for namespace, want := range c.want {
+			if got := o.recordNamespaces().Has(namespace); got != want {
+				t.Errorf("%s is watched: records of %s are collected: %t, want %t", name, namespace, got, want)
+			}
+		}
 	}
 }
 
