@@ -181,12 +181,12 @@ func TestRecordWithoutGatewayCountsPoolGateway(t *testing.T) {
 func TestFormerGatewaysAreCountedAsWithheld(t *testing.T) {
 	l := newLedger(1)
 	l.Describe(poolWithGateway("10.0.0.1"))
-	must(t, feed{l}.Replace(recordList(addressWithGateway("a", "10.0.0.9", "10.0.0.1"), addressWithGateway("b", "10.0.0.8", "10.0.0.7"), addressWithGateway("c", "10.0.0.7", "fe80::1")), "1"))
+	must(t, feed{l}.Replace(recordList(addressWithGateway("a", "10.0.0.9", "10.0.0.1"), addressWithGateway("b", "10.0.0.8", "10.0.0.7"), addressWithGateway("c", "10.0.0.7", "fe80::1"), addressWithGateway("d", "10.0.0.20", "10.0.0.6")), "1"))
 	l.Describe(poolWithGateway("10.0.0.2"))
 	c, _ := l.Capacity(key)
 	got := []string{c.Total.String(), c.Allocated.String(), c.Available.String(), c.Withheld.String(), c.OutOfRange.String()}
-	// Withheld are the gateway, and the former ones .1 and .7, of which .7 is held.
-	if want := []string{"256", "3", "251", "3", "1"}; !slices.Equal(got, want) {
+	// Withheld are the gateway, and the former ones .1, .6 and .7, of which .7 is held.
+	if want := []string{"256", "4", "249", "4", "1"}; !slices.Equal(got, want) {
 		t.Errorf("total, allocated, available, withheld and out of range are %s, want %s", got, want)
 	}
 }
