@@ -72,3 +72,10 @@ func TestRequestsAreWrappedWithCollector(t *testing.T) {
 		t.Error("there is no tracer, or requests do not carry traces on")
 	}
 }
+
+func TestInvalidResourceAttributesAreReported(t *testing.T) {
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "no-value")
+	if _, _, err := startTracing(t.Context(), &rest.Config{}, Options{TracingEndpoint: "http://127.0.0.1:1"}); err == nil {
+		t.Error("there is a tracer")
+	}
+}
