@@ -29,8 +29,10 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
+	"github.com/cadastre-dev/cadastre/internal/observe/tracing/export"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/collector"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
@@ -52,6 +54,7 @@ type running struct {
 	ready    chan struct{}
 	stop     context.CancelFunc
 	ended    chan error
+	spans    *collector.Collector
 }
 
 // logLines holds the lines of a log.
@@ -88,6 +91,11 @@ func startReplica(t *testing.T) *running {
 	suite.Must(t, err)
 	r.options = parseOptions(t, "--health-addr="+probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
 		"--history-file="+r.history)
+	r.spans, err = collector.Start(false)
+	suite.Must(t, err)
+	t.Cleanup(r.spans.Stop)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000") // in ms: spans are sent at the end
+	r.options.TracingEndpoint, r.options.TracingSamplingRate = "http://"+r.spans.Address, export.PerMillion
 	r.options.Metrics, r.options.Ready = r.registry, func() { close(r.ready) }
 	config, err := r.OperatorConfig(t.Context())
 	suite.Must(t, err)
@@ -231,7 +239,8 @@ func (r *running) leads() {
 	}
 }
 
-// ends expects the lease to be given up, for the next leader, and the metrics to be removed.
+// ends expects the lease to be given up, for the next leader, the last spans to be sent, and the metrics
+// to be removed.
 func (r *running) ends() {
 	r.stop()
 	select {
@@ -242,6 +251,9 @@ func (r *running) ends() {
 	}
 	if holder := r.lease().Spec.HolderIdentity; holder != nil && *holder != "" {
 		r.Errorf("the lease is still that of %s", *holder)
+	}
+	if r.spans.Count() == 0 {
+		r.Error("the last spans are not sent")
 	}
 	if families, err := r.registry.Gather(); len(families) > 0 || err != nil {
 		r.Errorf("%d metrics are still exported, %v", len(families), err)
