@@ -44,6 +44,7 @@ func TestPools(t *testing.T) {
 		"a pool that admission missed, of which a call fails":                             missedFails,
 		"a pool without finalizer and UID in its record, of which a call fails":           admittedFails,
 		"a deleted pool, of which a call fails":                                           deletedFails,
+		"a pool whose right is unknown is tried again":                                    rightUnknown,
 		"a granted pool, of which a call fails":                                           grantedFails,
 		"a pool is enqueued when a record of it changes":                                  changedRecords,
 		"a pool is enqueued when it changes or the one that it waits for":                 changedPools,

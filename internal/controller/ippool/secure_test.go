@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -128,6 +130,21 @@ func grantedFails(e *pools) {
 		e.Created(pool)
 		return story.Interruption{By: e.local(), Object: pool, Check: func() { e.World.Reconciled(e.local(), pool).Ready() }}
 	})
+}
+
+// rightUnknown has the API server not answer whether the creator of a pool has the right.
+func rightUnknown(e *pools) {
+	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
+	silent := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return errors.New("no answer")
+		},
+	})
+	e.controller.Asker = authorize.NewAsker(authorize.NewRights(silent), e.K8s, e.Clock)
+	child := build.Pool("sub").Child("parent", 26).In(story.Team)
+	e.RequestedBy(child, story.Entitled)
+	e.Created(child)
+	e.World.Retried(e.local(), child).Wrote()
 }
 
 // limitedChild lets a pool exceed the limit of its project in its parent: it is tried again, as the
