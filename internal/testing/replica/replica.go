@@ -2,6 +2,7 @@
 package replica
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -83,6 +84,9 @@ func WithRecords(t testing.TB, o Options, records ...ipam.Record) Replica {
 	go o.Ledger.Run(t.Context(), from, &v1alpha1.IPAllocation{})
 	for range records {
 		<-seen
+	}
+	for !o.Ledger.IsWatching() { // the watch begins just after the list
+		runtime.Gosched()
 	}
 	return New(o)
 }
