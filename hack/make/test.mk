@@ -5,7 +5,7 @@ TEST_TIMEOUT ?= 15m
 SIDE_BY_SIDE ?= 4
 
 # The packages of `make test-others`: they need other programs than a control plane, or measure.
-others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/e2e/(clusterctl|docs|incluster|install|migrate|oncall|plugin|providers|tracing|ui|uibrowser))$$
+others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/e2e/(clusterctl|conformance|docs|incluster|install|migrate|oncall|plugin|providers|tracing|ui|uibrowser))$$
 # The longest suites begin first.
 longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
 # The packages that are tested with the race detector, which needs a C compiler.
