@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -169,6 +170,11 @@ func (w *world) changes(t *testing.T) {
 	testWorld.Created(cluster)
 	isEdge := func(block live.Block) bool { return block.Cluster == "edge" }
 	v.awaits(t, "the pods of the Cluster have come, with its name", func(s viewState) bool { return s.any(isEdge) })
+	testWorld.Await("the Cluster owns its claim", func(ctx context.Context) bool { // before, the claim outlasts it by the grace period
+		claims := &v1alpha1.IPClaimList{}
+		err := testWorld.List(ctx, claims, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+		return err == nil && len(claims.Items) == 1 && len(claims.Items[0].OwnerReferences) == 1
+	})
 	testWorld.Deleted(cluster)
 	v.awaits(t, "they have gone", func(s viewState) bool { return !s.any(isEdge) })
 	pool := build.Pool("late").CIDR("192.168.0.0/24").Obj()
