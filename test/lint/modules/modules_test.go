@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // types, and the operator, into modules that replace nothing.
 func TestReleasedModulesAreComplete(t *testing.T) {
 	repository, err := filepath.Abs("../../..")
-	must(t, err)
+	suite.Must(t, err)
 	version := run(t, repository, nil, "go", "list", "-m", "-f", "{{.Version}}", api)
 	proxy := t.TempDir()
 	release(t, proxy, repository, module.Version{Path: root, Version: version}, "")
@@ -84,15 +86,15 @@ func TestReleasedModulesAreComplete(t *testing.T) {
 func release(t *testing.T, proxy, repository string, m module.Version, folder string) {
 	t.Helper()
 	at := filepath.Join(proxy, filepath.FromSlash(m.Path), "@v")
-	must(t, os.MkdirAll(at, 0o750))
+	suite.Must(t, os.MkdirAll(at, 0o750))
 	gomod, err := os.ReadFile(filepath.Join(repository, folder, "go.mod"))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(at, m.Version+".mod"), gomod, 0o600))
-	must(t, os.WriteFile(filepath.Join(at, m.Version+".info"), fmt.Appendf(nil, `{"Version":%q}`, m.Version), 0o600))
+	suite.Must(t, err)
+	suite.Must(t, os.WriteFile(filepath.Join(at, m.Version+".mod"), gomod, 0o600))
+	suite.Must(t, os.WriteFile(filepath.Join(at, m.Version+".info"), fmt.Appendf(nil, `{"Version":%q}`, m.Version), 0o600))
 	file, err := os.Create(filepath.Join(at, m.Version+".zip"))
-	must(t, err)
-	must(t, zip.CreateFromVCS(file, m, repository, "HEAD", folder))
-	must(t, file.Close())
+	suite.Must(t, err)
+	suite.Must(t, zip.CreateFromVCS(file, m, repository, "HEAD", folder))
+	suite.Must(t, file.Close())
 }
 
 // newModule makes a module in which a package imports another one.
@@ -101,7 +103,7 @@ func newModule(t *testing.T, env []string, imports string) string {
 	folder := t.TempDir()
 	run(t, folder, env, "go", "mod", "init", "example.com/scratch")
 	if imports != root { // which has no package
-		must(t, os.WriteFile(filepath.Join(folder, "scratch.go"), fmt.Appendf(nil, "package scratch\n\nimport _ %q\n", imports), 0o600))
+		suite.Must(t, os.WriteFile(filepath.Join(folder, "scratch.go"), fmt.Appendf(nil, "package scratch\n\nimport _ %q\n", imports), 0o600))
 	}
 	return folder
 }
@@ -117,11 +119,4 @@ func run(t *testing.T, folder string, env []string, name string, args ...string)
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

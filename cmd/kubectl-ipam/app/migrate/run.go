@@ -96,9 +96,11 @@ func (r *run) tryPools(ctx context.Context) error {
 		if pp.exists || len(pp.problems) > 0 || pp.pool.Spec.Occupies != v1alpha1.OccupiesRanges {
 			continue
 		}
-		if err := r.client.Create(ctx, pp.pool.DeepCopy(), client.DryRunAll); ctx.Err() != nil {
-			return err
-		} else if err != nil {
+		err := r.client.Create(ctx, pp.pool.DeepCopy(), client.DryRunAll)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
 			pp.refuse("%s", command.Explained(err))
 		}
 	}

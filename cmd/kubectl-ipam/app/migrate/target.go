@@ -60,7 +60,8 @@ func (pp *poolPlan) fill(domain string, occupies v1alpha1.PoolOccupies) {
 	}
 	ranges, reserved := common(pp.addresses, whole), union(pp.excluded, setOfHoldings(pp.own))
 	if occupies == v1alpha1.OccupiesRanges {
-		ranges, reserved = pp.needed(), union(reserved, minus(pp.needed(), pp.addresses))
+		ranges = pp.needed()
+		reserved = union(reserved, minus(ranges, pp.addresses))
 	}
 	if occupies == v1alpha1.OccupiesRanges || !ranges.Equal(whole) {
 		spec.Ranges = textsOf(ranges)
