@@ -39,9 +39,9 @@ func furnishStage(t *testing.T, s *stage) {
 		s.Catalog.SetPool(pool)
 		s.record(t, poolRecord(pool))
 	}
-	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "lan", Native: true, Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
-	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Native: true, Family: ipam.IPv6, Length: 64}})
-	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "unbacked", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
+	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "lan", Family: ipam.IPv4, Length: 32, Lengths: ipam.Lengths{Min: 16, Max: 32}}})
+	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "six", Family: ipam.IPv6, Length: 64}})
+	s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "unbacked", Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}, Reclaim: ipam.ReclaimDelete}})
 	s.record(t, claimRecord("others", "secret", "10.0.0.16/28"))
 	for _, there := range []client.Object{
 		&v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}},

@@ -136,7 +136,7 @@ func furnishNetworks(t *testing.T, s *stage) {
 		s.Catalog.SetPool(pool)
 		s.record(t, poolRecord(pool))
 		s.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{
-			Name: name, Native: true, Family: pool.Family, Length: c.length, Lengths: ipam.Lengths{Min: 12, Max: cidr.Addr().BitLen()}, Reclaim: ipam.ReclaimDelete,
+			Name: name, Family: pool.Family, Length: c.length, Lengths: ipam.Lengths{Min: 12, Max: cidr.Addr().BitLen()}, Reclaim: ipam.ReclaimDelete,
 		}})
 	}
 }

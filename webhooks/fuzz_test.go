@@ -243,7 +243,7 @@ func newStage(f testing.TB) *stage {
 	alloc.Catalog.SetPool(pool)
 	alloc.Catalog.SetProject("team", "team")
 	alloc.Catalog.SetProject("strangers", "strangers")
-	alloc.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
+	alloc.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Min: 16, Max: 32}}, Default: true})
 	must(f, store.Create(ctx, convert.Allocation(poolRecord(pool))))
 	changed := make(chan struct{}, 1)
 	view.Listen(func(ledger.Change) {

@@ -13,10 +13,10 @@ const (
 	// overlaps the block: then it is False, with the reason Conflict.
 	//
 	//	IPClaim, True: Bound
-	//	IPClaim, False: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed, PoolExhausted
+	//	IPClaim, False: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, WaitingForProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed, PoolExhausted
 	//	IPPool, LocalIPPool, True: Ready, Full
 	//	IPPool, LocalIPPool, False: ParentNotReady, PoolExhausted, CannotFit, Invalid, Conflict, RecordRefused, LimitReached, Paused, ProviderRunning, Terminating
-	//	IPClass, True: Ready, NoPools, ForeignProvisioner
+	//	IPClass, True: Ready, NoPools
 	//	IPClass, False: NotDefault
 	//	IPAddressClaim, True: AddressAllocated
 	//	IPAddressClaim, False: PoolExhausted, PoolNotFound, PoolNotReady, ClusterNotFound, Paused, AllocationFailed, LimitReached, RecordRefused, TooManyWaiting
@@ -25,7 +25,7 @@ const (
 	// ConditionPending is True while an object that the claim needs is missing or not ready. No
 	// block is held for the claim.
 	//
-	//	IPClaim, True: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, ForeignProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed
+	//	IPClaim, True: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, WaitingForProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed
 	ConditionPending = "Pending"
 
 	// ConditionBound is True when a block is held for the claim.
@@ -75,8 +75,9 @@ const (
 	// empty: its ranges and reserved addresses leave only smaller blocks. A released block does not
 	// help; request a smaller block, or change the spec of the pool.
 	ReasonCannotFit = "CannotFit"
-	// ReasonForeignProvisioner: another provisioner serves this class.
-	ReasonForeignProvisioner = "ForeignProvisioner"
+	// ReasonWaitingForProvisioner: no pool of the class has room, and its provisioner makes another one.
+	// The claim is bound when that pool is ready, or a block is released.
+	ReasonWaitingForProvisioner = "WaitingForProvisioner"
 	// ReasonConflict: the block has another holder, or, if the claim is bound, a second holder.
 	ReasonConflict = "Conflict"
 	// ReasonLimitReached: the claim's project has reached its limit for the pool or the class. The

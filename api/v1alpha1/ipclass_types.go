@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NativeProvisioner is the provisioner of classes that Cadastre serves.
+// NativeProvisioner is the provisioner of classes for which no program makes pools.
 const NativeProvisioner = "ipam.cadastre.dev/native"
 
 // AnnotationDefaultClass on an IPClass, with the value "true", makes it the class of claims that
@@ -55,9 +55,9 @@ type PrefixLengthBounds struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.allowRetain) || self.allowRetain || !has(self.reclaimPolicy) || self.reclaimPolicy != 'Retain'",message="must not be false where reclaimPolicy is Retain: remove one of them",reason=FieldValueInvalid,fieldPath=.allowRetain
 // +kubebuilder:validation:XValidation:rule="!has(self.visibility) || self.visibility != 'Consumer' || has(self.project)",message="visibility Consumer needs a project: set the one whose claims may use it",reason=FieldValueRequired,fieldPath=.project
 type IPClassSpec struct {
-	// provisioner serves the claims of this class. With any value except the default, Cadastre does
-	// not serve its claims, and reports that in their conditions. Immutable. Default:
-	// ipam.cadastre.dev/native.
+	// provisioner is the program that makes the pools of this class when its claims wait for one.
+	// Cadastre serves the claims from those pools. With the default, pools are made by other means.
+	// Immutable. Default: ipam.cadastre.dev/native.
 	// +kubebuilder:default="ipam.cadastre.dev/native"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -65,7 +65,7 @@ type IPClassSpec struct {
 	// +optional
 	Provisioner string `json:"provisioner,omitempty"`
 
-	// parameters for a provisioner other than Cadastre. Mutable.
+	// parameters for the provisioner. Mutable.
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -155,6 +155,19 @@ type IPClassSpec struct {
 	Project string `json:"project,omitempty"`
 }
 
+// ClassDemand counts the claims that wait for a block of one length.
+type ClassDemand struct {
+	// prefixLength of the block. Bits.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +required
+	PrefixLength int32 `json:"prefixLength"`
+	// claims is the number of claims that wait.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Claims int32 `json:"claims"`
+}
+
 // IPClassStatus is the observed state of an IPClass.
 type IPClassStatus struct {
 	// observedGeneration is the generation of the spec from which this status was computed.
@@ -171,6 +184,14 @@ type IPClassStatus struct {
 	// +optional
 	Capacity *Capacity `json:"capacity,omitempty"`
 
+	// demand lists the blocks for which claims of this class wait, by prefix length, if the class has a
+	// provisioner. Claims that another pool would not serve are not counted: those that ask for one
+	// block, are beyond a limit, or have been refused. It is updated at most once a second.
+	// +kubebuilder:validation:MaxItems=129
+	// +listType=map
+	// +listMapKey=prefixLength
+	// +optional
+	Demand []ClassDemand `json:"demand,omitempty"`
 	// conditions of the class: Ready.
 	// +listType=map
 	// +listMapKey=type

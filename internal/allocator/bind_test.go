@@ -163,7 +163,7 @@ func TestRecordBeyondLimitIsAbandoned(t *testing.T) {
 			api.stores(t, record)
 			api.otherObjects = append(api.otherObjects, claimNamed(claim, claim))
 		}
-		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Limit: oneBlock}})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Limit: oneBlock}})
 		order := claimOrder("y", 28)
 		order.existsAs("y")
 		_, err := a.Allocate(t.Context(), order)

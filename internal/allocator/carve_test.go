@@ -266,8 +266,8 @@ func TestUnservableRequestReturnsReason(t *testing.T) {
 			Key: ipam.PoolNamed("withheld"), CIDR: netip.MustParsePrefix("10.0.0.0/24"), Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 24, Max: 32}, OnExhaustion: ipam.OnExhaustionWait,
 			Withheld: space.NewRanges(netip.MustParsePrefix("10.0.0.0/24"), []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/24"))}),
 		})
-		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "foreign", Family: ipam.IPv4}})
-		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "west", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "foreign", Provisioner: "example.com/ipam", Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}})
+		a.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "west", Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 28}}})
 		a.Catalog.SetPool(ipam.Pool{Key: ipam.PoolNamed("waits"), Home: ipam.PoolNamed("none"), Lengths: ipam.Lengths{Min: 0, Max: 128}, Classes: []string{"west"}})
 		claim := ipam.Name{Namespace: "ns", Name: "x"}
 		none := func(map[string]string) bool { return false }
@@ -277,7 +277,7 @@ func TestUnservableRequestReturnsReason(t *testing.T) {
 		}{
 			"nothing is missing":                           {ipam.Request{Claim: claim, Pool: pool.Key, Length: 28}, ""},
 			"its namespace is not known":                   {ipam.Request{Claim: ipam.Name{Namespace: "new", Name: "x"}, Pool: pool.Key, Length: 28}, "the namespace new has not been seen"},
-			"another operator's class":                     {ipam.Request{Claim: claim, Class: "foreign"}, `the IPClass "foreign" is served by another provisioner`},
+			"a class whose provisioner has made no pool":   {ipam.Request{Claim: claim, Class: "foreign", Length: 28}, `no IPv4 pool that this namespace may use backs the IPClass "foreign": wait until its provisioner, example.com/ipam, has made one, or name another class`},
 			"a class that is not there":                    {ipam.Request{Claim: claim, Class: "none"}, `there is no IPClass "none" that this namespace may use`},
 			"its selector selects nothing":                 {ipam.Request{Claim: claim, Selects: none, Length: 28}, "spec.poolSelector selects no pool that this namespace may use"},
 			"a longer block than there are":                {ipam.Request{Claim: claim, Pool: pool.Key, Length: 33}, "33"},

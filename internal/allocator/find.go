@@ -219,7 +219,7 @@ type shortage struct {
 
 func (o Order) newShortage() *shortage {
 	return &shortage{
-		exhausted:  ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: o.Terms.WhenExhausted(o.Pools)},
+		exhausted:  ipam.ExhaustedError{Bits: o.Terms.Length, Largest: ipam.NoLength, OnExhaustion: o.Terms.WhenExhausted(o.Pools), Provisioner: o.Terms.Provisioner},
 		passedOver: o.PassedOver,
 	}
 }

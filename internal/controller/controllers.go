@@ -82,7 +82,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	return setup(mgr,
 		&ipclass.Controller{
-			Ledger: o.Ledger, Catalog: o.Catalog, Metrics: o.Metrics, Tracer: o.Tracer,
+			Ledger: o.Ledger, Catalog: o.Catalog, Queue: o.Queue, Metrics: o.Metrics, Tracer: o.Tracer,
 			Client: mgr.GetClient(), Workers: o.Workers, Throttle: kubeutil.NewThrottle(countInterval, clock.RealClock{}),
 		},
 		&ippool.Controller{

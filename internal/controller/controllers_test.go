@@ -159,7 +159,7 @@ func TestRegistrationFailureIsReported(t *testing.T) {
 		"allocationgc":   &allocationgc.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Allocator: r.Allocator},
 		"ipaddressclaim": &ipaddressclaim.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue, Allocator: r.Allocator, Orphans: noOrphans{}},
 		"ipclaim":        &ipclaim.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue, Allocator: r.Allocator},
-		"ipclass":        &ipclass.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics},
+		"ipclass":        &ipclass.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue},
 		"ippool":         &ippool.Controller{Ledger: r.Ledger, Catalog: r.Catalog, Metrics: r.Metrics, Queue: r.Queue, Allocator: r.Allocator},
 	} {
 		t.Run(name, func(t *testing.T) {

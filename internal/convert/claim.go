@@ -133,6 +133,7 @@ func ClaimWaits(err error) ClaimOutcome {
 func claimWording() ipam.Wording {
 	return ipam.Wording{
 		Policy: v1alpha1.ReasonPolicyViolation, Exhausted: v1alpha1.ReasonPoolExhausted, Taken: v1alpha1.ReasonConflict, Limit: v1alpha1.ReasonLimitReached,
+		Provisioner: v1alpha1.ReasonWaitingForProvisioner,
 		IfExhausted: "the claim is bound as soon as one is released",
 		IfTaken:     "delete this claim and make a new one, or have the other released",
 	}

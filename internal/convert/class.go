@@ -19,7 +19,6 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 	family := ipam.Family(spec.IPFamily)
 	class := ipam.Class{
 		Name:         obj.Name,
-		Native:       spec.Provisioner == "" || spec.Provisioner == v1alpha1.NativeProvisioner,
 		Family:       family,
 		Selection:    ipam.Selection(cmp.Or(spec.PoolSelection, v1alpha1.SelectFirstFit)),
 		Strategy:     ipam.Strategy(spec.Strategy),
@@ -31,6 +30,9 @@ func Class(obj *v1alpha1.IPClass) (ipam.Class, field.ErrorList) {
 		Project:      spec.Project,
 		LocalPools:   spec.AllowLocalPools,
 		Lengths:      ipam.Lengths{Min: 0, Max: family.Bits()},
+	}
+	if spec.Provisioner != v1alpha1.NativeProvisioner {
+		class.Provisioner = spec.Provisioner
 	}
 	class.AllowRetain = class.Reclaim == ipam.ReclaimRetain
 	if spec.AllowRetain != nil {

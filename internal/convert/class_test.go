@@ -17,7 +17,7 @@ import (
 
 func TestClass(t *testing.T) {
 	defaults := ipam.Class{
-		Name: "c", Native: true, Family: ipam.IPv4, Selection: ipam.SelectFirstFit, ReuseDelay: -1,
+		Name: "c", Family: ipam.IPv4, Selection: ipam.SelectFirstFit, ReuseDelay: -1,
 		Lengths: ipam.Lengths{Min: 0, Max: 32}, Length: ipam.NoLength, Reclaim: ipam.ReclaimDelete, Visibility: ipam.VisibilityShared,
 	}
 	for name, tc := range map[string]struct {
@@ -29,8 +29,8 @@ func TestClass(t *testing.T) {
 			c.Family, c.Lengths.Max = ipam.IPv6, 128
 		}},
 		"our own provisioner may be stated": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Provisioner: v1alpha1.NativeProvisioner}, func(*ipam.Class) {}},
-		"another provisioner is not ours": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Provisioner: "example.com/other"}, func(c *ipam.Class) {
-			c.Native = false
+		"a program may make the pools": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, Provisioner: "example.com/other"}, func(c *ipam.Class) {
+			c.Provisioner = "example.com/other"
 		}},
 		"bounds and default length are taken over": {v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4, DefaultPrefixLength: new(int32(24)),
 			AllowedPrefixLengths: &v1alpha1.PrefixLengthBounds{Min: new(int32(20)), Max: new(int32(28))}}, func(c *ipam.Class) {

@@ -31,6 +31,7 @@ func newMixedCatalog() *Catalog {
 		"full-of-holes": func(p *ipam.Pool) {
 			p.Withheld = space.NewRanges(four, []space.Range{space.RangeOf(netip.MustParsePrefix("10.0.0.0/25")), space.RangeOf(netip.MustParsePrefix("10.0.0.128/32")), space.RangeOf(netip.MustParsePrefix("10.0.0.192/32"))})
 		},
+		"leased":   func(p *ipam.Pool) { p.Classes = []string{"leased"} },
 		"withheld": func(p *ipam.Pool) { p.Withheld = space.NewRanges(four, []space.Range{space.RangeOf(four)}) },
 	} {
 		pool := all
@@ -44,8 +45,9 @@ func newMixedCatalog() *Catalog {
 		c.SetPool(local)
 	}
 	for _, class := range []ipam.Class{
-		{Name: "gold", Native: true, Family: ipam.IPv4, Length: ipam.NoLength, Lengths: ipam.Lengths{Min: 24, Max: 28}},
-		{Name: "foreign", Family: ipam.IPv4},
+		{Name: "gold", Family: ipam.IPv4, Length: ipam.NoLength, Lengths: ipam.Lengths{Min: 24, Max: 28}},
+		{Name: "provisioned", Provisioner: "example.com/ipam", Family: ipam.IPv4, Length: ipam.NoLength, Lengths: ipam.Lengths{Max: 32}},
+		{Name: "leased", Provisioner: "example.com/ipam", Family: ipam.IPv4, Length: ipam.NoLength, Lengths: ipam.Lengths{Max: 32}},
 	} {
 		c.SetClass(ClassEntry{Class: class})
 	}
@@ -67,7 +69,8 @@ func TestUnservedRequestStatesRemedy(t *testing.T) {
 	}{
 		{"IPv4", ipam.Request{Length: 28}},
 		{`"none"`, ipam.Request{Class: "none", Length: 28}},
-		{`"foreign"`, ipam.Request{Class: "foreign", Length: 28}},
+		{`"provisioned"`, ipam.Request{Class: "provisioned", Length: 28}},
+		{`"leased"`, ipam.Request{Class: "leased", Length: 25}},
 		{`"gold"`, ipam.Request{Class: "gold", Length: 28}},
 		{"IPv6", ipam.Request{Class: "gold", Family: ipam.IPv6, Length: 28}},
 		{"2001:db8::/64", ipam.Request{Class: "gold", Block: six, Length: ipam.NoLength}},
@@ -129,7 +132,7 @@ func exclusionError(t *testing.T, c *Catalog, pool ipam.Pool) messages.Row {
 func TestErrorListsEachUsablePool(t *testing.T) {
 	c := newUnsyncedCatalog()
 	c.SetProject("team", "red")
-	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 26, Lengths: ipam.Lengths{Max: 32}, LocalPools: true}})
+	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Length: 26, Lengths: ipam.Lengths{Max: 32}, LocalPools: true}})
 	add := func(pool ipam.Pool, change func(*ipam.Pool)) {
 		pool.Classes = []string{"gold"}
 		change(&pool)
@@ -170,7 +173,7 @@ func TestErrorListsEachUsablePool(t *testing.T) {
 func TestErrorOmitsPoolsThatRequestCannotName(t *testing.T) {
 	c := newUnsyncedCatalog()
 	c.SetProject("team", "red")
-	hidden := ipam.Class{Name: "hidden", Native: true, Family: ipam.IPv4, Visibility: ipam.VisibilityConsumer, Project: "secret"}
+	hidden := ipam.Class{Name: "hidden", Family: ipam.IPv4, Visibility: ipam.VisibilityConsumer, Project: "secret"}
 	c.SetClass(ClassEntry{Class: hidden})
 	pool := newPoolWithholding("owned")
 	pool.Project, pool.Classes, pool.Labels, pool.Paused = "secret", []string{"hidden"}, map[string]string{"zone": "a"}, true
@@ -200,7 +203,6 @@ func TestClassesForNamespace(t *testing.T) {
 		{Name: "secret", Family: ipam.IPv4, Visibility: ipam.VisibilityConsumer, Project: "blue"},
 		{Name: "platform", Family: ipam.IPv4, Visibility: ipam.VisibilityPlatform},
 	} {
-		class.Native = true
 		c.SetClass(defaultEntry(class, int64(10-i)))
 	}
 	var got []string

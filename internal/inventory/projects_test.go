@@ -208,7 +208,7 @@ func TestLocalPoolsBackOnlyClassesThatAllowThem(t *testing.T) {
 		wants   []ipam.PoolKey
 		reason  ipam.Verdict
 	}{{false, nil, ipam.LocalPoolNotAllowed}, {true, []ipam.PoolKey{own.Key}, ipam.NotReady}, {false, nil, ipam.LocalPoolNotAllowed}} {
-		class := ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Max: 32}, LocalPools: step.allowed}
+		class := ipam.Class{Name: "gold", Family: ipam.IPv4, Length: 28, Lengths: ipam.Lengths{Max: 32}, LocalPools: step.allowed}
 		c.SetClass(ClassEntry{Class: class})
 		if got := c.Wants(request).Pools; !slices.Equal(got, step.wants) {
 			t.Errorf("allowed %t: a claim waits for %v, want %v", step.allowed, got, step.wants)

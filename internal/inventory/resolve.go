@@ -48,12 +48,12 @@ func (c *Catalog) selectPools(res *Resolution, pools []ipam.Pool) error {
 	fitting, unfit, err := res.Terms.Fitting(pools)
 	res.PassedOver = append(res.PassedOver, unfit...)
 	if err != nil {
-		return err
+		return orProvisioner(res.Terms, pools, err)
 	}
 	fitting, tooSmall, err := splitBySize(res.Terms, fitting)
 	res.PassedOver = append(res.PassedOver, tooSmall...)
 	if err != nil {
-		return err
+		return orProvisioner(res.Terms, pools, err)
 	}
 	ready, unready := c.splitReady(fitting)
 	res.PassedOver = append(res.PassedOver, unready...)
@@ -62,6 +62,27 @@ func (c *Catalog) selectPools(res *Resolution, pools []ipam.Pool) error {
 	}
 	res.Pools = ipam.Rank(c.candidates(ready), res.Terms.Selection)
 	return nil
+}
+
+// awaitsProvisioner reports whether a request for which no pool is suitable waits until the provisioner
+// of its class has made one. It does not if it asks for one block, which no provisioner chooses, or is
+// not to wait for room.
+func awaitsProvisioner(terms ipam.Terms, pools []ipam.Pool) bool {
+	return terms.Provisioner != "" && !terms.Block.IsValid() && terms.WhenExhausted(pools) != ipam.OnExhaustionReject
+}
+
+// orProvisioner returns the error of a request for which no pool is suitable.
+func orProvisioner(terms ipam.Terms, pools []ipam.Pool, err error) error {
+	if err == nil || !awaitsProvisioner(terms, pools) {
+		return err
+	}
+	return provisionerError("no pool of the IPClass %q can hand out a /%d", terms.Provisioner, terms.Class, terms.Length)
+}
+
+// provisionerError returns the error of a request that waits until the provisioner of its class has
+// made a pool.
+func provisionerError(format, provisioner string, args ...any) *ipam.MissingError {
+	return missingError(v1alpha1.ReasonWaitingForProvisioner, format+": wait until its provisioner, %s, has made one, or name another class", append(args, provisioner)...)
 }
 
 // namedObjects holds a request with its tenant, its class, and the pools that may serve it as far
@@ -102,11 +123,8 @@ func (c *Catalog) classOf(req ipam.Request) (*ipam.Class, error) {
 			return nil, missingError(v1alpha1.ReasonNoDefaultClass, "the claim names no class and no pool, and there is no default class for %s: set spec.className, or annotate an %[1]s class with %s=true", family, v1alpha1.AnnotationDefaultClass)
 		}
 	}
-	switch {
-	case !ok || !mayUse(entry):
+	if !ok || !mayUse(entry) {
 		return nil, missingError(v1alpha1.ReasonClassNotFound, "there is no IPClass %q that this namespace may use: create it, or name another one", req.Class)
-	case !entry.Native:
-		return nil, missingError(v1alpha1.ReasonForeignProvisioner, "the IPClass %q is served by another provisioner: wait until that has served the claim, or name another class", req.Class)
 	}
 	return &entry.Class, nil
 }
@@ -143,10 +161,14 @@ func (c *Catalog) poolsOf(objects *namedObjects) ([]ipam.Pool, error) {
 			objects.excluded = append(objects.excluded, ipam.PoolResult{Pool: pool.Key, Err: class.Excludes(pool)})
 		}
 		pools := filterUsable(req, backing)
-		if len(pools) == 0 {
+		switch {
+		case len(pools) > 0:
+			return sortedByName(pools), nil
+		case class.Provisioner != "":
+			return nil, provisionerError("no %s pool that this namespace may use backs the IPClass %q", class.Provisioner, class.Family, class.Name)
+		default:
 			return nil, missingError(v1alpha1.ReasonNoPoolForClass, "no %s pool that this namespace may use backs the IPClass %q: add the class to the classNames of one, or change the visibility of one that backs it", class.Family, class.Name)
 		}
-		return sortedByName(pools), nil
 	}
 }
 
@@ -240,22 +262,22 @@ func defaultsFirst(classes []v1alpha1.IPClass) {
 }
 
 // Wants returns the size, account and pools, ready or not, of the block that a request would take.
-// Without pools, an object is missing or not allowed.
+// Without pools, an object is missing or not allowed, or the provisioner of the class makes a pool.
 func (c *Catalog) Wants(req ipam.Request) ipam.Wants {
 	objects, err := c.lookUpNamed(req)
-	if err != nil || objects.missing != nil {
+	if err != nil {
 		return ipam.Wants{}
 	}
 	req, class := objects.request, objects.class
 	terms, err := ipam.Fold(req, class, objects.pools)
-	if err != nil {
+	if err != nil || objects.missing != nil && !awaitsProvisioner(terms, nil) {
 		return ipam.Wants{}
 	}
 	fitting, _, err := terms.Fitting(objects.pools)
-	if err != nil || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
+	if err != nil && !awaitsProvisioner(terms, objects.pools) || req.Child != (ipam.PoolKey{}) && allOfParent(terms, fitting[0]) != nil {
 		return ipam.Wants{}
 	}
-	wants := ipam.Wants{Length: terms.Length, Account: ipam.Account{Project: req.Tenant.Project, Class: terms.Class}}
+	wants := ipam.Wants{Length: terms.Length, Account: ipam.Account{Project: req.Tenant.Project, Class: terms.Class}, Provisioner: terms.Provisioner}
 	if class != nil {
 		wants.Account.ClassLimit = class.Limit
 	}

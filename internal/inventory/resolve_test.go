@@ -75,7 +75,7 @@ func TestSelectorsAreEvaluatedOutsideLock(t *testing.T) {
 }
 
 func defaultClass(name string, family ipam.Family, created int64) ClassEntry {
-	return ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: family}, Default: true, Created: time.Unix(created, 0)}
+	return ClassEntry{Class: ipam.Class{Name: name, Family: family}, Default: true, Created: time.Unix(created, 0)}
 }
 
 func TestSelectorFindsOnlyUsablePools(t *testing.T) {
@@ -122,6 +122,50 @@ func TestClassWithHiddenPoolsLooksEmpty(t *testing.T) {
 	}
 }
 
+// TestClassWithProvisionerWaitsForSuitablePool expects that a claim of a class that has a provisioner
+// waits for the next pool if none is there or suitable, unless no next pool would help.
+func TestClassWithProvisionerWaitsForSuitablePool(t *testing.T) {
+	c, pool := newCatalogWithPool()
+	small := newPoolWithholding("small", "10.0.0.1/32")
+	small.Classes, small.Lengths.Min, small.OnExhaustion = []string{"leased", "rejecting"}, 20, ipam.OnExhaustionWait
+	pool.Classes = []string{"narrow"}
+	c.SetPool(pool)
+	c.SetPool(small)
+	for _, name := range []string{"leased", "empty", "rejecting", "narrow"} {
+		class := ipam.Class{Name: name, Provisioner: "example.com/ipam", Family: ipam.IPv4, Lengths: ipam.Lengths{Min: 20, Max: 32}, Length: ipam.NoLength}
+		if name == "rejecting" {
+			class.OnExhaustion = ipam.OnExhaustionReject
+		}
+		c.SetClass(ClassEntry{Class: class})
+	}
+	const next = ": wait until its provisioner, example.com/ipam, has made one, or name another class"
+	for name, test := range map[string]struct {
+		request ipam.Request
+		want    string
+		// waits reports whether the claim counts for the demand, and on how many pools it waits.
+		waits bool
+		pools int
+	}{
+		"no pool is there":                   {ipam.Request{Class: "empty", Length: 28}, `no IPv4 pool that this namespace may use backs the IPClass "empty"` + next, true, 0},
+		"no pool is large enough":            {ipam.Request{Class: "leased", Length: 24}, `no pool of the IPClass "leased" can hand out a /24` + next, true, 1},
+		"no pool hands out the length":       {ipam.Request{Class: "narrow", Length: 28}, `no pool of the IPClass "narrow" can hand out a /28` + next, true, 0},
+		"the class does not allow a length":  {ipam.Request{Class: "empty", Length: 16}, "class empty allows /20 to /32", false, 0},
+		"the claim asks for one block":       {ipam.Request{Class: "narrow", Length: ipam.NoLength, Block: netip.MustParsePrefix("10.1.0.0/28")}, "lies outside", false, 0},
+		"the claim is not to wait for room":  {ipam.Request{Class: "rejecting", Length: 24}, "leave a /25 at most", true, 1},
+		"neither the class nor a pool helps": {ipam.Request{Class: "narrow", Length: ipam.NoLength}, "has a default", false, 0},
+	} {
+		test.request.Claim = ipam.Name{Namespace: "ns", Name: "x"}
+		_, err := c.Resolve(test.request)
+		missing, _ := errors.AsType[*ipam.MissingError](err)
+		if isProvisioned := missing != nil && missing.Reason == v1alpha1.ReasonWaitingForProvisioner; err == nil || !strings.Contains(err.Error(), test.want) || isProvisioned != strings.Contains(test.want, next) {
+			t.Errorf("%s: got %v (%t), want %s", name, err, isProvisioned, test.want)
+		}
+		if wants := c.Wants(test.request); (wants.Provisioner != "") != test.waits || len(wants.Pools) != test.pools || test.waits && wants.Length != test.request.Length {
+			t.Errorf("%s: it wants %+v, want %d pools and %t", name, wants, test.pools, test.waits)
+		}
+	}
+}
+
 // TestPoolOfUnknownFamilyBacksAnyClass covers a child that has no CIDR yet.
 func TestPoolOfUnknownFamilyBacksAnyClass(t *testing.T) {
 	a := newUnsyncedCatalog()
@@ -155,7 +199,7 @@ func TestWantsIncludeClassLimit(t *testing.T) {
 	limit := ipam.Limit{Blocks: ipam.Maximum{Set: true, Count: space.CountOf64(1)}}
 	pool.Classes = []string{"gold"}
 	c.SetPool(pool)
-	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Limit: limit}})
+	c.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Limit: limit}})
 	request := ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "x"}, Class: "gold", Length: 30}
 	if got, want := c.Wants(request).Account, (ipam.Account{Project: "ns", Class: "gold", ClassLimit: limit}); got != want {
 		t.Errorf("of a class with a limit: got %+v, want %+v", got, want)

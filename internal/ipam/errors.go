@@ -48,6 +48,9 @@ type Unserved interface {
 type Wording struct {
 	// Policy, Exhausted, Taken and Limit are the condition reasons that the API documents.
 	Policy, Exhausted, Taken, Limit string
+	// Provisioner is the reason in place of Exhausted if the class has a provisioner, which may
+	// make another pool.
+	Provisioner string
 	// IfExhausted states what comes next if nothing is free, IfTaken what to do about a block
 	// that another holder has.
 	IfExhausted, IfTaken string
@@ -159,6 +162,8 @@ type ExhaustedError struct {
 	Largest int
 	// OnExhaustion of the class, or of the pools.
 	OnExhaustion OnExhaustion
+	// Provisioner of the class, which may make another pool; empty if there is none.
+	Provisioner string
 	// Limits are the limits that the project has reached in other pools, which may have room.
 	Limits []*LimitError
 }
@@ -172,6 +177,9 @@ func (e *ExhaustedError) Error() string {
 
 // Condition implements Unserved.
 func (e *ExhaustedError) Condition(w Wording) (reason, message string) {
+	if e.Provisioner != "" {
+		return w.Provisioner, e.Shortage() + ": " + w.IfExhausted + ", or the provisioner " + e.Provisioner + " has made another pool"
+	}
 	return w.Exhausted, e.Shortage() + ": " + w.IfExhausted
 }
 

@@ -66,7 +66,7 @@ func (t *Terms) underClass(c Class) error {
 		return &PolicyError{Field: t.blockField(), Value: t.Block,
 			Remedy: fmt.Sprintf("class %s hands out %s: ask for such a block, or name another class", c.Name, c.Family)}
 	}
-	t.Class, t.Family = c.Name, c.Family
+	t.Class, t.Provisioner, t.Family = c.Name, c.Provisioner, c.Family
 	t.Selection, t.Strategy, t.OnExhaustion = c.Selection, c.Strategy, c.OnExhaustion
 	if t.Reclaim == "" {
 		t.Reclaim = c.Reclaim

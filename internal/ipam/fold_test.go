@@ -12,9 +12,9 @@ import (
 func TestFold(t *testing.T) {
 	plain := Pool{Key: PoolNamed("plain"), Family: IPv4, CIDR: netip.MustParsePrefix("10.0.0.0/8"), Lengths: Lengths{8, 32}}
 	hosts := Pool{Key: PoolNamed("hosts"), Family: IPv6, CIDR: netip.MustParsePrefix("2001:db8::/64"), Lengths: Lengths{64, 128}, Network: &Network{Length: 64}}
-	class := Class{Name: "c", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: ReclaimRetain, AllowRetain: true, Strategy: StrategyBestFit}
-	deletes := Class{Name: "d", Native: true, Family: IPv4, Lengths: Lengths{0, 32}, Length: 24, Reclaim: ReclaimDelete}
-	hostClass := Class{Name: "h", Native: true, Family: IPv4, Lengths: Lengths{8, 32}, Length: 24}
+	class := Class{Name: "c", Family: IPv4, Lengths: Lengths{20, 28}, Length: 24, Reclaim: ReclaimRetain, AllowRetain: true, Strategy: StrategyBestFit}
+	deletes := Class{Name: "d", Family: IPv4, Lengths: Lengths{0, 32}, Length: 24, Reclaim: ReclaimDelete}
+	hostClass := Class{Name: "h", Family: IPv4, Lengths: Lengths{8, 32}, Length: 24}
 	for name, c := range map[string]struct {
 		req   Request
 		class *Class
@@ -67,7 +67,7 @@ func TestFold(t *testing.T) {
 			want: Terms{Class: "c", Family: IPv4, Length: 24, Reclaim: ReclaimDelete, Retains: FieldSticky, Sticky: "node-1", Strategy: StrategyBestFit},
 		},
 		"a class without a default length, before there is a pool": {
-			req: Request{Length: NoLength}, class: &Class{Name: "n", Native: true, Family: IPv4, Lengths: Lengths{20, 28}, Length: NoLength},
+			req: Request{Length: NoLength}, class: &Class{Name: "n", Family: IPv4, Lengths: Lengths{20, 28}, Length: NoLength},
 			want: Terms{Class: "n", Family: IPv4, Length: NoLength, Reclaim: ReclaimDelete},
 		},
 		"a length of no family yet": {

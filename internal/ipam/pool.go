@@ -158,10 +158,10 @@ func (p Pool) Names(class string) bool { return slices.Contains(p.Classes, class
 // Class holds the policy for a kind of address space.
 type Class struct {
 	Name string
-	// Native classes are served by Cadastre itself.
-	Native    bool
-	Family    Family
-	Selection Selection
+	// Provisioner makes the pools of the class when claims wait for one; empty if people do.
+	Provisioner string
+	Family      Family
+	Selection   Selection
 	// Strategy, OnExhaustion and ReuseDelay are empty, or negative, if the class leaves them to
 	// the pool.
 	Strategy     Strategy

@@ -142,11 +142,13 @@ func JoinTexts(texts []string) string {
 // Terms holds the request combined with its class and pools: everything that finding a block
 // needs.
 type Terms struct {
-	Class   string
-	Family  Family
-	Length  int
-	Block   netip.Prefix
-	Reclaim Reclaim
+	Class string
+	// Provisioner is that of the class.
+	Provisioner string
+	Family      Family
+	Length      int
+	Block       netip.Prefix
+	Reclaim     Reclaim
 	// Single and BlockField come from the request.
 	Single     bool
 	BlockField string

@@ -48,18 +48,20 @@ type Request struct {
 }
 
 // Wants holds the length that a request would take, and the pools that could serve it. Without
-// pools, the request waits for something that is missing or not allowed.
+// pools, the request waits for something that is missing or not allowed, or for the provisioner.
 type Wants struct {
 	Pools []PoolKey
 	// Length is the prefix length.
 	Length int
 	// Account is the project and the class for which the block would count.
 	Account Account
+	// Provisioner of the class, which makes pools for its waiting claims; empty if there is none.
+	Provisioner string
 }
 
 // Equal reports whether both are the same.
 func (w Wants) Equal(other Wants) bool {
-	return w.Length == other.Length && w.Account == other.Account && slices.Equal(w.Pools, other.Pools)
+	return w.Length == other.Length && w.Account == other.Account && w.Provisioner == other.Provisioner && slices.Equal(w.Pools, other.Pools)
 }
 
 // Tenant identifies the tenant on whose behalf a request is made.

@@ -105,7 +105,7 @@ func TestCatalogChangeReconcilesPools(t *testing.T) {
 		s.catalog.SetPool(pool)
 		s.waits("x", ipam.Request{Selects: func(l map[string]string) bool { return l["of"] == "red" }, Selector: "of=red", Length: 30})
 		class := func(name string) inventory.ClassEntry {
-			return inventory.ClassEntry{Class: ipam.Class{Name: name, Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}}
+			return inventory.ClassEntry{Class: ipam.Class{Name: name, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}}
 		}
 		s.woken()
 		for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestWaiterParkedForLimitResumesWhenUsageDrops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runScene(t, Options{}, func(s *scene) {
 				s.catalog.SetProject("ns", "red")
-				s.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Limit: c.limit}})
+				s.catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Limit: c.limit}})
 				for _, key := range []ipam.PoolKey{first, other, third} {
 					pool := s.pool
 					pool.Key, pool.Classes, pool.Lengths = key, []string{"gold"}, ipam.Lengths{Max: 32}

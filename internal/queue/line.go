@@ -282,6 +282,7 @@ func (q *poolQueues) enqueue(p *waiter) {
 	if !p.isQueued() {
 		return
 	}
+	q.noteDemand(p)
 	for _, key := range p.wants.Pools {
 		if q.byPool[key] == nil {
 			q.byPool[key] = &poolQueue{unaware: map[*waiter]bool{}}
@@ -294,6 +295,7 @@ func (q *poolQueues) dequeue(p *waiter) {
 	if !p.isQueued() {
 		return
 	}
+	q.noteDemand(p)
 	for _, key := range p.wants.Pools {
 		if q.byPool[key].removeWaiter(p); q.byPool[key].isEmpty() {
 			delete(q.byPool, key)

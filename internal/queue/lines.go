@@ -154,6 +154,9 @@ type poolQueues struct {
 	provisional map[*waiter]bool
 	// awaiting contains the parked waiters, by the change that they await if that is known.
 	awaiting map[ipam.Awaited]map[*waiter]bool
+	// onDemand is called under the lock with a class that has a provisioner when its demand may have
+	// changed; nil: nothing listens.
+	onDemand func(class string)
 }
 
 func newPoolQueues(limit int) *poolQueues {

@@ -168,7 +168,7 @@ func TestWaiterWantsFollowCatalog(t *testing.T) {
 		pool := s.pool
 		pool.Lengths = ipam.Lengths{Max: 32}
 		namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
-		gold := inventory.ClassEntry{Class: ipam.Class{Name: "gold", Native: true, Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Length: 30}}
+		gold := inventory.ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}, Length: 30}}
 		for _, step := range []struct {
 			what string
 			do   func()

@@ -206,7 +206,7 @@ func TestHealthScriptCoversEveryReason(t *testing.T) {
 	want := map[string]string{
 		v1alpha1.ReasonPoolExhausted: degraded, v1alpha1.ReasonClassNotFound: progressing, v1alpha1.ReasonNoDefaultClass: progressing,
 		v1alpha1.ReasonPoolNotFound: progressing, v1alpha1.ReasonPoolNotReady: progressing, v1alpha1.ReasonNoPoolForClass: progressing,
-		v1alpha1.ReasonPolicyViolation: degraded, v1alpha1.ReasonCannotFit: degraded, v1alpha1.ReasonForeignProvisioner: progressing,
+		v1alpha1.ReasonPolicyViolation: degraded, v1alpha1.ReasonCannotFit: degraded, v1alpha1.ReasonWaitingForProvisioner: progressing,
 		v1alpha1.ReasonConflict: degraded, v1alpha1.ReasonLimitReached: degraded, v1alpha1.ReasonRecordRefused: degraded,
 		v1alpha1.ReasonTooManyWaiting: degraded, v1alpha1.ReasonNotServed: degraded, v1alpha1.ReasonParentNotReady: progressing,
 		v1alpha1.ReasonInvalid: degraded, v1alpha1.ReasonPaused: suspended, v1alpha1.ReasonTerminating: progressing, v1alpha1.ReasonProviderRunning: progressing,

@@ -79,6 +79,7 @@ func (c *Controller) reason(s *scope, err error) (reason, message string, retry 
 func (c *Controller) unservedReason(s *scope, unserved ipam.Unserved, err error) (reason, message string, retry error) {
 	reason, message = unserved.Condition(ipam.Wording{
 		Policy: ipamv1.IPAddressClaimReadyAllocationFailedReason, Exhausted: ipamv1.IPAddressClaimReadyPoolExhaustedReason, Limit: v1alpha1.ReasonLimitReached,
+		Provisioner: ipamv1.IPAddressClaimReadyPoolExhaustedReason,
 		IfExhausted: "the claim is served as soon as one is released",
 	})
 	switch unserved := unserved.(type) {

@@ -96,6 +96,7 @@ func TestClaimWithoutAddressStatesRemedy(t *testing.T) {
 		err error
 	}{
 		"/32 in pool hosts":         {waiting, &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 32, Largest: ipam.NoLength}},
+		"example.com/ipam":          {waiting, &ipam.ExhaustedError{Pools: []ipam.PoolKey{pool}, Bits: 32, Largest: ipam.NoLength, Provisioner: "example.com/ipam"}},
 		"never handed out":          {waiting, &ipam.TakenError{Block: block, Pool: pool}},
 		"team/other: ask":           {waiting, taken},
 		"not recorded yet":          {waiting, c.unrecordedError(waiting, taken, taken)},

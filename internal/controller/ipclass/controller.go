@@ -1,10 +1,13 @@
-// Package ipclass writes into the status of IPClasses the number of pools that back them and their
-// free capacity.
+// Package ipclass writes into the status of IPClasses the number of pools that back them, their free
+// capacity, and the demand that provisioners serve.
 package ipclass
 
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,6 +30,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/observe/tracing"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
 // +kubebuilder:rbac:groups=ipam.cadastre.dev,resources=ipclasses,verbs=get;list;watch
@@ -36,6 +40,7 @@ import (
 type Controller struct {
 	Ledger  *ledger.Ledger
 	Catalog *inventory.Catalog
+	Queue   *queue.Queue
 	Metrics *metrics.Instruments
 	Tracer  trace.Tracer
 
@@ -43,7 +48,7 @@ type Controller struct {
 	// Workers is the number of objects that are reconciled at a time: a call that is not answered
 	// blocks one of them.
 	Workers int
-	// Throttle limits how often the counts of a class are written.
+	// Throttle limits how often the counts and the demand of a class are written.
 	Throttle *kubeutil.Throttle
 }
 
@@ -55,6 +60,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&v1alpha1.IPClass{}).
 		WatchesRawSource(c.changes()).
 		WatchesRawSource(c.records()).
+		WatchesRawSource(c.demand()).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
 		Complete(backoff.Passes(tracing.Passes(c.Tracer, "ipclass", reconcile.AsReconciler(c.Client, c))))
@@ -66,8 +72,10 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 		return reconcile.Result{}, nil
 	}
 	before := class.DeepCopy()
-	c.count(class)
-	c.condition(class)
+	read, _ := convert.Class(class)
+	c.count(class, read)
+	c.countDemand(class, read)
+	c.condition(class, read)
 	if equality.Semantic.DeepEqual(before.Status, class.Status) {
 		return reconcile.Result{}, nil
 	}
@@ -80,19 +88,18 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	return reconcile.Result{}, nil
 }
 
-// withoutCounts returns a status without its counts.
+// withoutCounts returns a status without its counts and its demand.
 func withoutCounts(s v1alpha1.IPClassStatus) v1alpha1.IPClassStatus {
-	s.Capacity = nil
+	s.Capacity, s.Demand = nil, nil
 	return s
 }
 
 // count adds up the cluster-scoped pools that back the class. It does not count pools that cannot
 // hand out blocks at the moment. Nor does it count LocalIPPools: every user can read a class, but a
 // LocalIPPool concerns its own namespace only, and no other namespace can use its capacity.
-func (c *Controller) count(class *v1alpha1.IPClass) {
+func (c *Controller) count(class *v1alpha1.IPClass, read ipam.Class) {
 	var total, allocated, available, withheld, outOfRange space.Count
 	ready := int32(0)
-	read, _ := convert.Class(class)
 	backing, _ := c.Catalog.PoolsOf("", read)
 	for _, pool := range backing {
 		if c.Catalog.PoolReady(pool) != nil {
@@ -112,20 +119,39 @@ func (c *Controller) count(class *v1alpha1.IPClass) {
 	class.Status.Capacity = convert.Capacity(total, allocated, available, withheld, outOfRange)
 }
 
+// countDemand counts the claims that wait for a pool of a class that has a provisioner. The demand stays
+// as it is until all of them have been seen.
+func (c *Controller) countDemand(class *v1alpha1.IPClass, read ipam.Class) {
+	if c.Queue.Synced() != nil {
+		return
+	}
+	class.Status.Demand = nil
+	if read.Provisioner == "" {
+		return
+	}
+	demand := c.Queue.Demand(read)
+	for _, length := range slices.Sorted(maps.Keys(demand)) {
+		class.Status.Demand = append(class.Status.Demand, v1alpha1.ClassDemand{
+			PrefixLength: int32(length),                             //nolint:gosec // 0 to 128
+			Claims:       int32(min(demand[length], math.MaxInt32)), //nolint:gosec // bounded, and not negative
+		})
+	}
+}
+
 // condition sets the condition Ready. It is False only if the class itself must be changed. A class
 // that no pool backs is Ready: its pools may come after it, and Flux applies nothing else before
 // all classes of a repository are Ready.
-func (c *Controller) condition(class *v1alpha1.IPClass) {
+func (c *Controller) condition(class *v1alpha1.IPClass, read ipam.Class) {
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
 	}
 	family := ipam.Family(class.Spec.IPFamily)
 	defaultClass, _ := c.Catalog.DefaultClass(family, func(inventory.ClassEntry) bool { return true })
 	switch {
-	case class.Spec.Provisioner != "" && class.Spec.Provisioner != v1alpha1.NativeProvisioner:
-		ready.Reason, ready.Message = v1alpha1.ReasonForeignProvisioner, fmt.Sprintf("claims of this class are served by %s: look there for their state", class.Spec.Provisioner)
 	case inventory.IsDefault(class) && defaultClass.Name != "" && defaultClass.Name != class.Name:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonNotDefault, notDefault(defaultClass, class)
+	case class.Status.Pools == 0 && read.Provisioner != "":
+		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, fmt.Sprintf("no IPPool that is ready backs this class, and claims wait until its provisioner, %s, has made one: make sure that it runs", read.Provisioner)
 	case class.Status.Pools == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoPools, "no IPPool that is ready backs this class, and claims wait for one: add it to the classNames of a pool"
 	default:
@@ -167,6 +193,14 @@ func (c *Controller) records() source.Source {
 		if change.Record.Purpose == ipam.PurposePool { // that pool may be ready now
 			c.enqueue(q, convert.PoolOf(change.Record.Holder))
 		}
+	})
+}
+
+// demand returns a source that enqueues a class that has a provisioner, throttled, when its waiting
+// claims change.
+func (c *Controller) demand() source.Source {
+	return kubeutil.Listener(c.Queue.ListenDemand, func(q kubeutil.Queue, class string) {
+		q.AddAfter(kubeutil.RequestFor("", class), c.Throttle.Delay(class))
 	})
 }
 

@@ -2,6 +2,7 @@ package ipclass
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/queue"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
@@ -23,19 +25,19 @@ import (
 func TestClasses(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*classes){
-		"a class without pool states so until one backs it":   withoutPool,
-		"a class adds up the pools that hand out its family":  sumOfPools,
-		"a pool that is deleted backs no class any more":      deletedPool,
-		"a status is not written where nothing has changed":   unchangedClass,
-		"counts are written at most once a second":            throttledCounts,
-		"the younger of two defaults states that it is none":  twoDefaults,
-		"a replaced default names its successor":              replacedDefault,
-		"a class of another provisioner is left to it":        foreignProvisioner,
-		"a class that is deleted is left alone":               deletedClass,
-		"a class that is made again while it is counted":      recreatedClass,
-		"a class of which a call fails":                       countFails,
-		"a class is enqueued when it or a pool of it changes": changedPools,
-		"a class is enqueued when a record of it changes":     changedRecords,
+		"a class without pool states so until one backs it":     withoutPool,
+		"a class adds up the pools that hand out its family":    sumOfPools,
+		"a pool that is deleted backs no class any more":        deletedPool,
+		"a status is not written where nothing has changed":     unchangedClass,
+		"counts are written at most once a second":              throttledCounts,
+		"the younger of two defaults states that it is none":    twoDefaults,
+		"a replaced default names its successor":                replacedDefault,
+		"a class states the demand that its provisioner serves": demandOfClass,
+		"a class that is deleted is left alone":                 deletedClass,
+		"a class that is made again while it is counted":        recreatedClass,
+		"a class of which a call fails":                         countFails,
+		"a class is enqueued when it or a pool of it changes":   changedPools,
+		"a class is enqueued when a record of it changes":       changedRecords,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newClassStory(t, plane)) })
 	}
@@ -119,10 +121,34 @@ func replacedDefault(e *classes) {
 	e.Reconciled("b").Ready()
 }
 
-func foreignProvisioner(e *classes) {
-	other := func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }
-	e.Applied(build.Class("gold").With(other).Obj(), build.Pool("p").CIDR("10.0.0.0/24").Classes("gold").Obj())
-	e.Reconciled("gold").Ready().Reason(v1alpha1.ReasonForeignProvisioner).Saying("example.com/other")
+func demandOfClass(e *classes) {
+	provisioned := func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/ipam" }
+	e.Applied(build.Class("gold").With(provisioned).Obj(), build.Class("silver").Obj())
+	wait := func(claim, class string, length int) {
+		name := ipam.Name{Namespace: story.Team, Name: claim}
+		e.Replica.Queue.Wait(queue.Waiter{Holder: convert.HolderOfClaim(name), Request: ipam.Request{Claim: name, Class: class, Length: length}})
+	}
+	isListed := false
+	e.Replica.Queue.AddSource(func() bool { return isListed })
+	q := e.Started(e.by.demand())
+	wait("a", "gold", 28)
+	e.Reconciled("gold").Demands() // not all claims have been seen
+	isListed = true
+	if err := e.Replica.Queue.Synced(); err != nil {
+		e.t.Fatal(err)
+	}
+	q.Enqueued("gold")
+	e.Passes(time.Second)
+	e.Reconciled("gold").Demands(v1alpha1.ClassDemand{PrefixLength: 28, Claims: 1}).Ready().Reason(v1alpha1.ReasonNoPools).Saying("example.com/ipam")
+	wait("b", "gold", 28)
+	wait("c", "gold", 26)
+	wait("d", "silver", 26)
+	q.Enqueued("gold", "gold after 1s")
+	e.Passes(900 * time.Millisecond)
+	e.Reconciled("gold").Demands(v1alpha1.ClassDemand{PrefixLength: 28, Claims: 1}).Wrote().After(100 * time.Millisecond)
+	e.Passes(100 * time.Millisecond)
+	e.Reconciled("gold").Demands(v1alpha1.ClassDemand{PrefixLength: 26, Claims: 1}, v1alpha1.ClassDemand{PrefixLength: 28, Claims: 2}).Wrote("patch IPClass/status")
+	e.Reconciled("silver").Demands()
 }
 
 func deletedClass(e *classes) {
@@ -195,6 +221,15 @@ func (p *pass) Counts(pools int32, total, available string) *pass {
 	return p
 }
 
+// Demands expects the demand in the status.
+func (p *pass) Demands(want ...v1alpha1.ClassDemand) *pass {
+	p.t.Helper()
+	if got := p.class.Status.Demand; !slices.Equal(got, want) {
+		p.t.Fatalf("the demand is %v, want %v", got, want)
+	}
+	return p
+}
+
 // changedPools expects that the classes of a cluster-scoped pool are enqueued when it changes.
 func changedPools(e *classes) {
 	q := e.Started(e.by.changes())
@@ -236,19 +271,19 @@ func changedRecords(e *classes) {
 func TestClassConditionStatesRemedy(t *testing.T) {
 	r := replica.New(replica.Options{})
 	c := attachReplica(r, &Controller{})
-	c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Native: true, Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
+	c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "first", Family: ipam.IPv4}, Default: true, Created: time.Unix(1, 0)})
 	var rows []messages.Row
 	for _, test := range []struct {
 		reason, value string
 		edit          func(*v1alpha1.IPClass)
 	}{
-		{v1alpha1.ReasonForeignProvisioner, "example.com/ipam", func(class *v1alpha1.IPClass) { class.Spec.Provisioner = "example.com/ipam" }},
+		{v1alpha1.ReasonNoPools, "example.com/ipam", func(class *v1alpha1.IPClass) { class.Status.Pools, class.Spec.Provisioner = 0, "example.com/ipam" }},
 		{v1alpha1.ReasonNotDefault, `"first"`, func(class *v1alpha1.IPClass) {
 			class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
 		}},
 		{v1alpha1.ReasonNotDefault, `"next"`, func(class *v1alpha1.IPClass) {
 			class.Annotations = map[string]string{v1alpha1.AnnotationDefaultClass: "true"}
-			c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "next", Native: true, Family: ipam.IPv4}, Default: true, Replaces: "gold"})
+			c.Catalog.SetClass(inventory.ClassEntry{Class: ipam.Class{Name: "next", Family: ipam.IPv4}, Default: true, Replaces: "gold"})
 		}},
 		{v1alpha1.ReasonNoPools, "", func(class *v1alpha1.IPClass) { class.Status.Pools = 0 }},
 		{v1alpha1.ReasonReady, "", func(*v1alpha1.IPClass) {}},
@@ -256,7 +291,8 @@ func TestClassConditionStatesRemedy(t *testing.T) {
 		class := &v1alpha1.IPClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, Spec: v1alpha1.IPClassSpec{IPFamily: v1alpha1.IPv4}}
 		class.Status.Pools = 1
 		test.edit(class)
-		c.condition(class)
+		read, _ := convert.Class(class)
+		c.condition(class, read)
 		ready := class.Status.Conditions[0]
 		if ready.Reason != test.reason {
 			t.Errorf("got reason %s, want %s", ready.Reason, test.reason)
@@ -268,6 +304,6 @@ func TestClassConditionStatesRemedy(t *testing.T) {
 
 // attachReplica sets the parts of a replica in a controller.
 func attachReplica(r replica.Replica, c *Controller) *Controller {
-	c.Ledger, c.Catalog, c.Metrics = r.Ledger, r.Catalog, r.Metrics
+	c.Ledger, c.Catalog, c.Queue, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Metrics
 	return c
 }

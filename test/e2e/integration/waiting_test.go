@@ -161,13 +161,24 @@ var _ = Describe("waiting", Ordered, ContinueOnFailure, func() {
 		Expect(claim.Spec.ClassName).To(Equal("late-default"))
 	})
 
-	It("leaves a claim of a class of another provisioner alone, and reports it", func(ctx context.Context) {
-		class := specs.Created(ctx, k8s, build.Class("late-foreign").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/other" }).Obj())
-		specs.Created(ctx, k8s, build.Pool("late-foreign").Domain("waiting").CIDR("10.26.6.0/24").Classes("late-foreign").Obj())
-		claim := build.Claim(team, "foreign").Class("late-foreign").Length(28).Obj()
-		waits(ctx, claim, v1alpha1.ReasonForeignProvisioner, `the IPClass "late-foreign" is served by another provisioner: wait until that has served the claim, or name another class`)
-		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, class).Status.Conditions)["Ready"] }).Should(Equal("True/ForeignProvisioner"))
-		Expect(specs.RecordsIn(ctx, k8s, "late-foreign")).To(BeEmpty())
+	It("asks the provisioner of a class for pools, and serves the claims from them", func(ctx context.Context) {
+		class := specs.Created(ctx, k8s, build.Class("leased").With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/ipam" }).Obj())
+		demand := func() []v1alpha1.ClassDemand { return specs.Stored(ctx, k8s, class).Status.Demand }
+		first := build.Claim(team, "leased-first").Class("leased").Length(25).Obj()
+		waits(ctx, first, v1alpha1.ReasonWaitingForProvisioner, `no IPv4 pool that this namespace may use backs the IPClass "leased": wait until its provisioner, example.com/ipam, has made one, or name another class`)
+		Eventually(demand).Should(Equal([]v1alpha1.ClassDemand{{PrefixLength: 25, Claims: 1}}))
+		specs.Created(ctx, k8s, build.Pool("leased-1").Domain("waiting").CIDR("10.26.6.0/24").Classes("leased").Obj())
+		expectBound(ctx, first, "10.26.6.0/25")
+		Eventually(demand).Should(BeEmpty())
+
+		second, third := build.Claim(team, "leased-second").Class("leased").Length(25).Obj(), build.Claim(team, "leased-third").Class("leased").Length(25).Obj()
+		answered(ctx, second, "10.26.6.128/25")
+		admitted(ctx, third, "no free /25 in pool leased-1: nothing is free: the claim waits")
+		expectPending(ctx, third, v1alpha1.ReasonWaitingForProvisioner, "no free /25 in pool leased-1: the claim is bound as soon as one is released, or the provisioner example.com/ipam has made another pool")
+		Eventually(demand).Should(Equal([]v1alpha1.ClassDemand{{PrefixLength: 25, Claims: 1}}))
+		specs.Created(ctx, k8s, build.Pool("leased-2").Domain("waiting").CIDR("10.26.8.0/25").Classes("leased").Obj())
+		expectBound(ctx, third, "10.26.8.0/25")
+		Eventually(demand).Should(BeEmpty())
 	})
 
 	It("reports it if the created class does not allow the request, and binds once it does", func(ctx context.Context) {

@@ -281,7 +281,7 @@ func codeOfReason(reason string) command.ExitCode {
 		return command.ExitUsage
 	case v1alpha1.ReasonRecordRefused:
 		return command.ExitForbidden
-	case v1alpha1.ReasonPoolExhausted, v1alpha1.ReasonCannotFit, v1alpha1.ReasonPoolNotReady:
+	case v1alpha1.ReasonPoolExhausted, v1alpha1.ReasonCannotFit, v1alpha1.ReasonPoolNotReady, v1alpha1.ReasonWaitingForProvisioner:
 		return command.ExitExhausted
 	default:
 		return command.ExitError

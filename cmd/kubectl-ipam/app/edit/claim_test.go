@@ -46,7 +46,7 @@ func TestChangedRequestConflicts(t *testing.T) {
 
 func TestExitCodeFollowsClaimReason(t *testing.T) {
 	for reason, want := range map[string]command.ExitCode{
-		v1alpha1.ReasonPoolExhausted: command.ExitExhausted, v1alpha1.ReasonCannotFit: command.ExitExhausted, v1alpha1.ReasonPoolNotReady: command.ExitExhausted,
+		v1alpha1.ReasonPoolExhausted: command.ExitExhausted, v1alpha1.ReasonCannotFit: command.ExitExhausted, v1alpha1.ReasonPoolNotReady: command.ExitExhausted, v1alpha1.ReasonWaitingForProvisioner: command.ExitExhausted,
 		v1alpha1.ReasonClassNotFound: command.ExitNotFound, v1alpha1.ReasonNoDefaultClass: command.ExitNotFound, v1alpha1.ReasonNoPoolForClass: command.ExitNotFound,
 		v1alpha1.ReasonLimitReached: command.ExitLimit, v1alpha1.ReasonTooManyWaiting: command.ExitLimit,
 		v1alpha1.ReasonConflict: command.ExitConflict, v1alpha1.ReasonPolicyViolation: command.ExitUsage, v1alpha1.ReasonRecordRefused: command.ExitForbidden,

@@ -243,7 +243,7 @@ func notServed(before, next *v1alpha1.IPClass) []string {
 	if len(invalid) > 0 {
 		return []string{fmt.Sprintf("it is not valid: %v", invalid.ToAggregate())}
 	}
-	return append(notServedNow(next, coming), refused(before.Name, present, coming)...)
+	return append(notServedNow(next), refused(before.Name, present, coming)...)
 }
 
 // refused describes the claims that the coming class refuses and the present one does not.
@@ -269,13 +269,11 @@ func refused(name string, present, coming ipam.Class) []string {
 }
 
 // notServedNow explains why a class serves no claims at present.
-func notServedNow(class *v1alpha1.IPClass, read ipam.Class) []string {
+func notServedNow(class *v1alpha1.IPClass) []string {
 	ready := meta.FindStatusCondition(class.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case !class.DeletionTimestamp.IsZero():
 		return []string{"it is being deleted"}
-	case !read.Native:
-		return []string{fmt.Sprintf("it is served by another provisioner, %s", class.Spec.Provisioner)}
 	case class.Status.Pools == 0 && (ready == nil || ready.Reason == v1alpha1.ReasonNoPools):
 		return []string{"no IPPool that is ready backs it: claims would wait"}
 	}

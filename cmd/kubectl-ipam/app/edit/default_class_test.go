@@ -229,7 +229,6 @@ func TestNewDefaultClassReportsLostRequests(t *testing.T) {
 		"fewer lengths":           {backed(build.Class("new").Length(24).Lengths(22, 28)), "it allows /22 to /28, and old allows /20 to /28"},
 		"others":                  {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.Visibility, s.Project = "Consumer", "red" })), "Consumer, of project red"},
 		"no room is a refusal":    {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.OnExhaustion = "Reject" })), "onExhaustion is Reject"},
-		"by another provisioner":  {backed(build.Class("new").Length(24).Lengths(20, 28).With(func(s *v1alpha1.IPClassSpec) { s.Provisioner = "example.com/x" })), "example.com/x"},
 		"it is the default class": {before, ""},
 	} {
 		got := notServed(before, c.next)
