@@ -28,7 +28,7 @@ func inClusterValidator[T incluster.Pool](s *services) validator[T] {
 	}
 	return validator[T]{
 		create: func(pool T) error { return checkInCluster(pool) },
-		update: func(_ admission.Request, before, after T) (admission.Warnings, error) {
+		update: func(_ context.Context, _ admission.Request, before, after T) (admission.Warnings, error) {
 			return nil, s.updateInCluster(before, after)
 		},
 		remove: func(ctx context.Context, req admission.Request, pool T) error {

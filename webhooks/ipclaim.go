@@ -343,7 +343,7 @@ func (m *claimMutator) suggestClasses(r *claimRequest, err error) []string {
 
 // updateClaim refuses a block that the operator did not fill in, and reclaimPolicy Retain if class
 // and pool do not allow it. The claim's CEL rules check all that concerns one claim alone.
-func (s *services) updateClaim(req admission.Request, before, after *v1alpha1.IPClaim) (admission.Warnings, error) {
+func (s *services) updateClaim(_ context.Context, req admission.Request, before, after *v1alpha1.IPClaim) (admission.Warnings, error) {
 	if req.UserInfo.Username == s.Operator {
 		return nil, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -87,6 +89,9 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 	if err := m.refuseExisting(ctx, m.Live, r.copy(), r.subject); err != nil {
 		return denied(err)
 	}
+	if err := m.checkProvision(ctx, r.user, r.obj, pool.Classes); err != nil {
+		return denied(err)
+	}
 	record, err := m.record(ctx, r, pool)
 	if record.Block.IsValid() {
 		pool.Family = ipam.FamilyOf(record.Block)
@@ -110,6 +115,33 @@ func (m *poolMutator) create(ctx context.Context, r *poolRequest) admission.Resp
 		warnings = append(warnings, err.Error()+": the pool waits")
 	}
 	return r.draft.response(warnings...)
+}
+
+// checkProvision refuses a cluster-scoped pool that would back a class that has a provisioner, or is not
+// known yet, if the user does not have the verb provision on the class. A namespace's own pool serves that
+// namespace alone, and only if the class allows it.
+func (s *services) checkProvision(ctx context.Context, user authenticationv1.UserInfo, obj v1alpha1.Pool, added []string) error {
+	names := slices.DeleteFunc(slices.Clone(added), func(name string) bool {
+		class, ok := s.Catalog.Class(name)
+		return ok && class.Provisioner == ""
+	})
+	if obj.GetNamespace() != "" || len(names) == 0 {
+		return nil
+	}
+	subject := poolSubject(obj)
+	for _, name := range append([]string{""}, names...) { // first for all classes: there may be many
+		isAllowed, err := s.Rights.MayProvision(ctx, user, name)
+		switch {
+		case err != nil:
+			return subject.refusal(err)
+		case name == "" && isAllowed:
+			return nil
+		case name != "" && !isAllowed:
+			return apierrors.NewForbidden(subject.resource(), subject.name, fmt.Errorf("spec.classNames: user %q cannot add pools to the IPClass %q, which has a provisioner or does not exist: remove it, or have the verb provision on that ipclass granted",
+				user.Username, name))
+		}
+	}
+	return nil
 }
 
 // checkCycle refuses a pool that is among its own ancestors.

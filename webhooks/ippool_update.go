@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -35,7 +36,11 @@ import (
 // created, before its CIDR is recorded.
 func poolValidator[T v1alpha1.Pool](s *services) validator[T] {
 	return validator[T]{
-		update: func(_ admission.Request, before, after T) (admission.Warnings, error) {
+		update: func(ctx context.Context, req admission.Request, before, after T) (admission.Warnings, error) {
+			added := sets.New(after.PoolSpec().ClassNames...).Difference(sets.New(before.PoolSpec().ClassNames...))
+			if err := s.checkProvision(ctx, req.UserInfo, after, sets.List(added)); err != nil {
+				return nil, err
+			}
 			return s.updatePool(before, after)
 		},
 		remove: func(ctx context.Context, req admission.Request, pool T) error {

@@ -160,7 +160,7 @@ func (s *services) validators(scheme *runtime.Scheme) map[string]admission.Handl
 // mutating webhook, which must decide everything before it records the block.
 type validator[T client.Object] struct {
 	create func(obj T) error
-	update func(req admission.Request, before, after T) (admission.Warnings, error)
+	update func(ctx context.Context, req admission.Request, before, after T) (admission.Warnings, error)
 	remove func(ctx context.Context, req admission.Request, obj T) error
 }
 
@@ -182,7 +182,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 	if err != nil || v.update == nil || !after.GetDeletionTimestamp().IsZero() {
 		return nil, err
 	}
-	return v.update(req, before, after)
+	return v.update(ctx, req, before, after)
 }
 
 // ValidateDelete implements admission.Validator.

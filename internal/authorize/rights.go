@@ -34,7 +34,7 @@ const (
 )
 
 // Rights asks the API server's authorizer whether a user has the verb use on a
-// pool, or can create IPClaims. Answers are remembered for seconds. Its methods may be called concurrently.
+// pool or the verb provision on a class, or can create IPClaims. Answers are remembered for seconds. Its methods may be called concurrently.
 type Rights struct {
 	client  client.Client
 	answers *utilcache.LRUExpireCache
@@ -50,6 +50,16 @@ func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, poo
 	isAllowed, err := u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ippools", Verb: "use", Name: pool.Name})
 	if err != nil {
 		return false, fmt.Errorf("asking whether %s may use %s: %w", user.Username, pool, err)
+	}
+	return isAllowed, nil
+}
+
+// MayProvision reports whether the user has the verb provision on a class, or on all of them if the name
+// is empty.
+func (u *Rights) MayProvision(ctx context.Context, user authenticationv1.UserInfo, class string) (bool, error) {
+	isAllowed, err := u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ipclasses", Verb: "provision", Name: class})
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may provision ipclasses %q: %w", user.Username, class, err)
 	}
 	return isAllowed, nil
 }

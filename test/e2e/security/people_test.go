@@ -25,13 +25,15 @@ var rightsOfPeople = map[string]struct {
 		create,delete,deletecollection,get,list,patch,update,watch ippools
 		create,delete,deletecollection,get,list,patch,update,watch localippools
 		delete,get,list,watch ipallocations
+		provision ipclasses
 		use ippools`},
 	"ipam-pool-admin": {rights: `
 		create,delete,get,list,patch,update,watch ipclasses
 		create,delete,get,list,patch,update,watch ippools
 		get,list,watch ipallocations
 		get,list,watch ipclaims
-		get,list,watch localippools`},
+		get,list,watch localippools
+		provision ipclasses`},
 	"ipam-user": {aggregateTo: "admin edit", rights: `
 		create,delete,deletecollection,get,list,patch,update,watch ipclaims
 		create,delete,deletecollection,get,list,patch,update,watch localippools
