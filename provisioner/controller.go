@@ -191,10 +191,12 @@ func classOf(pool *v1alpha1.IPPool) string {
 // advance takes each range a step further, and then decides whether the class needs another one, or one
 // less. The error is one of the API server.
 func (c *controller) advance(ctx context.Context, s *scope) error {
-	var invalid error
+	isValid := true
 	if s.class != nil {
-		if s.parameters, invalid = parametersOf(s.class); invalid != nil {
-			s.fail(ReasonInvalidParameters, "%v", invalid)
+		var err error
+		if s.parameters, err = parametersOf(s.class); err != nil {
+			isValid = false
+			s.fail(ReasonInvalidParameters, "%v", err)
 		}
 	}
 	if err := c.adopt(ctx, s); err != nil {
@@ -205,7 +207,7 @@ func (c *controller) advance(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	if invalid != nil {
+	if !isValid {
 		return nil
 	}
 	return c.resize(ctx, s)

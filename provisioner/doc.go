@@ -53,4 +53,5 @@
 //
 //	+kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;update
 //	+kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update
+//	+kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 package provisioner

@@ -14,7 +14,7 @@ type room struct {
 
 // newRoom returns the room of an empty pool.
 func newRoom(length, bits int) room {
-	return room{available: new(big.Int).Lsh(big.NewInt(1), uint(bits-length)), largest: length} //nolint:gosec // 0 to 128
+	return room{available: new(big.Int).Lsh(big.NewInt(1), uint(bits-length)), largest: length}
 }
 
 // need holds a number of blocks of one prefix length.
@@ -30,7 +30,7 @@ func unmet(needs []need, rooms []room, bits int) []need {
 	}
 	needs = slices.SortedFunc(slices.Values(needs), func(a, b need) int { return a.length - b.length })
 	for _, n := range needs {
-		size := new(big.Int).Lsh(big.NewInt(1), uint(bits-n.length)) //nolint:gosec // 0 to 128
+		size := new(big.Int).Lsh(big.NewInt(1), uint(bits-n.length))
 		for _, r := range rooms {
 			if r.largest > n.length || n.blocks == 0 {
 				continue

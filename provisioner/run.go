@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,8 +28,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
@@ -186,7 +186,7 @@ func newInstruments(name string, registry prometheus.Registerer) *instruments {
 
 // register registers a collector, or returns the registered one that is equal.
 func register(registry prometheus.Registerer, c prometheus.Collector) prometheus.Collector {
-	if already, ok := registry.Register(c).(prometheus.AlreadyRegisteredError); ok {
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](registry.Register(c)); ok {
 		return already.ExistingCollector
 	}
 	return c

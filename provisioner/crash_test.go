@@ -1,0 +1,168 @@
+package provisioner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+)
+
+// TestRangeIsReturnedAfterPoolAndRecords expects the order of a release, also if a user removes the pool.
+func TestRangeIsReturnedAfterPoolAndRecords(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.settles()
+	pool := w.pools()[0]
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: v1alpha1.IPAllocationSpec{
+		PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool.Name},
+	}}
+	w.create(record)
+	w.recorded[pool.Name] = true
+	must(t, w.store.Delete(t.Context(), &pool))
+	w.demands()
+	w.settles()
+	if condition := meta.FindStatusCondition(w.class().Status.Conditions, ConditionProvisioned); condition.Reason != ReasonReleaseFailed || !strings.Contains(condition.Message, "release them") {
+		t.Errorf("with a record, the condition is %+v", condition)
+	}
+	must(t, w.store.Delete(t.Context(), record))
+	w.recorded[pool.Name] = false
+	w.passes(firstRetry)
+	w.settles()
+	w.expects("without", 0, ReasonProvisioned)
+}
+
+// TestEachCutIsRecovered cuts each step of the life of a pool off, before and after it has had its
+// effect, and starts the process again.
+func TestEachCutIsRecovered(t *testing.T) {
+	for cut := 0; ; cut++ {
+		w, step, name := newWorld(t), 0, ""
+		w.fails = func(what string) error {
+			if step++; step == cut+1 {
+				name = what
+			}
+			if name != "" {
+				return fmt.Errorf("the process ends %s", name)
+			}
+			return nil
+		}
+		again := func() {
+			name, w.fails = "", func(string) error { return nil }
+			w.restart()
+		}
+		play := func(act func()) {
+			act()
+			for range 30 {
+				if _, err := w.pass(); err != nil || name != "" {
+					again()
+				}
+				w.passes(firstRetry)
+			}
+		}
+		setup := w.fails
+		w.fails = func(string) error { return nil }
+		w.demands(28, 1)
+		w.fails = setup
+		play(func() {})
+		w.expects(fmt.Sprintf("cut %d %s", cut, name), 1, ReasonProvisioned)
+		if t.Failed() {
+			t.FailNow()
+		}
+		setup, w.fails = w.fails, func(string) error { return nil }
+		w.demands()
+		w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["releaseAfter"] = "10s" })
+		w.fails = setup
+		play(func() {})
+		w.expects(fmt.Sprintf("cut %d %s", cut, name), 0, ReasonProvisioned)
+		if t.Failed() {
+			t.FailNow()
+		}
+		if step <= cut {
+			if cut < 20 {
+				t.Errorf("only %d steps were cut off", cut)
+			}
+			return
+		}
+	}
+}
+
+// TestProcessWithoutLeaseOpensNoPool expects that a process that does not know yet that it has lost the
+// lease opens no pool whose range the next one has returned.
+func TestProcessWithoutLeaseOpensNoPool(t *testing.T) {
+	for _, at := range []string{"before Create", "after Create", "before Update", "before Patch"} {
+		w := newWorld(t)
+		w.demands(28, 1)
+		if at == "before Update" || at == "before Patch" { // to write Ready, and to open the pool
+			for range 2 {
+				if _, err := w.pass(); err != nil {
+					t.Fatal(err)
+				}
+				if len(w.pools()) > 0 {
+					break
+				}
+			}
+		}
+		former, isInterrupted := w.controller, false
+		w.fails = func(what string) error {
+			if what != at || isInterrupted || what == "before Create" && len(w.upstream.ranges) == 0 {
+				return nil
+			}
+			isInterrupted = true
+			w.restart()
+			w.demands()
+			w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["releaseAfter"] = "0s" })
+			w.settles()
+			w.passes(settle)
+			w.settles()
+			return nil
+		}
+		_, err := former.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: className}})
+		if !isInterrupted {
+			t.Fatalf("%s: it was not interrupted", at)
+		}
+		for _, pool := range w.pools() {
+			if !isUnopened(&pool) && w.upstream.ranges["uid."+pool.Name].String() != pool.Spec.CIDR {
+				t.Errorf("%s: pool %s is open without a range (%v)", at, pool.Name, err)
+			}
+		}
+		w.settles()
+		w.expects(at, 0, ReasonProvisioned)
+	}
+}
+
+// TestPoolThatIsTakenAtLastMomentStays expects a pool to go on if the API server refuses to delete it.
+func TestPoolThatIsTakenAtLastMomentStays(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.settles()
+	w.demands()
+	w.settles()
+	w.isInUse = true
+	w.passes(10 * time.Minute)
+	if _, err := w.pass(); err != nil { // decides to return it
+		t.Fatal(err)
+	}
+	pool := w.pools()[0]
+	w.takes(&pool, 1, "/25")
+	w.settles()
+	w.expects("in use", 1, ReasonProvisioned)
+	if entries, err := w.controller.keys.list(t.Context()); err != nil || entries[pool.Name].State != ready {
+		t.Errorf("the keys are %v, %v", entries, err)
+	}
+}
+
+func TestPoolThatCacheDoesNotShowIsNotLost(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.settles()
+	w.isBehind = true
+	w.settles()
+	w.isBehind = false
+	w.expects("with a cache that is behind", 1, ReasonProvisioned)
+}
