@@ -266,7 +266,9 @@ func refusesTakenRange(x *trial) error {
 	if again, err := x.provision(other, block); err != nil || again != block {
 		return errors.Join(err, fmt.Errorf("Provision(%s) returns %s for the range %s", other, again, block))
 	}
-	if again, err := x.provision(former, block); err == nil {
+	request := x.Request
+	request.Key, request.Range = former, block
+	if again, err := x.process.Provision(x.ctx, request); err == nil {
 		return fmt.Errorf("Provision(%s) returns %s, while another key has %s: return an error", former, again, block)
 	}
 	return x.expect(other, block)

@@ -33,6 +33,9 @@ type Target struct {
 	// Ranges is the number of ranges for such requests that the system has, all of them free: 4 or more. All are
 	// free after each test that passes.
 	Ranges int
+	// Settles is the time within which the system frees a range that a failed request has left without a
+	// holder. Until then calls may fail, and are repeated, as Run does. 0: at once.
+	Settles time.Duration
 	// Forget makes the system forget the range of a key, as after a restore of its backup. Nil: the tests of
 	// that are skipped.
 	Forget func(ctx context.Context, key string) error
@@ -84,12 +87,16 @@ type check struct {
 	run     func(*trial) error
 }
 
-// patience bounds one test.
-const patience = time.Minute
+const (
+	// patience bounds one test, beside the time that the system takes to settle.
+	patience = time.Minute
+	// pause is the time between two calls while the system settles.
+	pause = 100 * time.Millisecond
+)
 
 // run runs a check, and returns the ranges of all keys that it used.
 func (target Target) run(ctx context.Context, c check) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience+20*target.Settles)
 	defer cancel()
 	x := &trial{Target: target, ctx: ctx, name: c.name}
 	if err := x.restart(nil); err != nil {
@@ -141,11 +148,29 @@ func (x *trial) key(n int) string {
 	return key
 }
 
+// repeat calls a function until it succeeds, the process has ended, or the system should have settled.
+func (x *trial) repeat(call func() error) error {
+	for deadline := time.Now().Add(x.Settles); ; {
+		err := call()
+		if err == nil || errors.Is(err, errCut) || !time.Now().Before(deadline) {
+			return err
+		}
+		select {
+		case <-x.ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
 // provision calls Provision, and checks the form of the range.
-func (x *trial) provision(key string, wanted netip.Prefix) (netip.Prefix, error) {
+func (x *trial) provision(key string, wanted netip.Prefix) (block netip.Prefix, err error) {
 	request := x.Request
 	request.Key, request.Range = key, wanted
-	block, err := x.process.Provision(x.ctx, request)
+	err = x.repeat(func() error {
+		block, err = x.process.Provision(x.ctx, request)
+		return err
+	})
 	switch {
 	case err != nil:
 		return block, fmt.Errorf("Provision(%s) fails: %w", key, err)
@@ -193,7 +218,7 @@ func (x *trial) someKeys(from, n int) []string {
 // release calls Release for keys.
 func (x *trial) release(keys ...string) error {
 	for _, key := range keys {
-		if err := x.process.Release(x.ctx, key); err != nil {
+		if err := x.repeat(func() error { return x.process.Release(x.ctx, key) }); err != nil {
 			return fmt.Errorf("Release(%s) fails: %w", key, err)
 		}
 	}

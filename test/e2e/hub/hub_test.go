@@ -1,0 +1,141 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/provisioner"
+	"github.com/cadastre-dev/cadastre/provisioner/conformance"
+	"github.com/cadastre-dev/cadastre/provisioner/hub"
+)
+
+const namespace = "clusters"
+
+// startHub starts a hub whose class ranges has the ranges of a pool.
+func startHub(t *testing.T, cidr string) *suite.World {
+	t.Helper()
+	w := suite.Start(t, cluster.Options{Managers: 1, ManagerArgs: []string{"--orphan-grace=2s"}})
+	w.Namespace(namespace)
+	w.Created(build.Class("ranges").Obj())
+	w.Pools(build.Pool("all").CIDR(cidr).Classes("ranges").Obj())
+	return w
+}
+
+// connect returns the client of a process, whose requests pass through a transport.
+func connect(config *rest.Config, wrap func(http.RoundTripper) http.RoundTripper) (client.Client, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(wrap)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil) // known beforehand, so that only claims are requested
+	mapper.Add(v1alpha1.GroupVersion.WithKind("IPClaim"), meta.RESTScopeNamespace)
+	return client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: mapper})
+}
+
+func TestHubConforms(t *testing.T) {
+	w := startHub(t, "10.32.0.0/22")
+	conformance.Test(t, conformance.Target{
+		New: func(cut func() error) (provisioner.Provisioner, error) {
+			k8s, err := connect(w.Config(), func(next http.RoundTripper) http.RoundTripper { return conformance.Transport(next, cut) })
+			return hub.New(func() (client.Client, error) { return k8s, err }, hub.Options{Namespace: namespace}), err
+		},
+		Request: provisioner.Request{
+			Cluster: "11111111-2222-3333-4444-555555555555", Class: "leased", Family: v1alpha1.IPv4, PrefixLength: 24,
+			Parameters: map[string]string{hub.ParameterClass: "ranges"},
+		},
+		Ranges:  4,
+		Settles: 10 * time.Second, // a record of a create that failed is released after the grace period
+		Forget: func(ctx context.Context, key string) error {
+			claim := &v1alpha1.IPClaim{}
+			claim.Namespace, claim.Name = namespace, key
+			err := client.IgnoreNotFound(w.Delete(ctx, claim))
+			w.Gone(claim)
+			return err
+		},
+	})
+}
+
+// TestClaimOfAnotherClusterIsLeftAlone covers a claim that has the name of a key, and which another cluster
+// or a user made.
+func TestClaimOfAnotherClusterIsLeftAlone(t *testing.T) {
+	w := startHub(t, "10.32.0.0/22")
+	const key = "uid.leased-a"
+	claim := build.Claim(namespace, key).Class("ranges").Length(24).Obj()
+	w.Created(claim)
+	ranges := hub.New(func() (client.Client, error) {
+		return connect(w.Config(), func(next http.RoundTripper) http.RoundTripper { return next })
+	}, hub.Options{Namespace: namespace})
+	_, err := ranges.Provision(t.Context(), provisioner.Request{Key: key, Cluster: "uid", Class: "leased", Family: v1alpha1.IPv4, PrefixLength: 24})
+	for call, err := range map[string]error{"Provision": err, "Release": ranges.Release(t.Context(), key)} {
+		if err == nil || !strings.Contains(err.Error(), "is not of this cluster") {
+			t.Errorf("%s returns %v", call, err)
+		}
+	}
+	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+}
+
+// TestClusterGetsRangesFromHub runs a hub and a cluster: the claims of the cluster are bound in ranges of the
+// hub, the hub shows which cluster has them, and they are returned.
+func TestClusterGetsRangesFromHub(t *testing.T) {
+	h, w := startHub(t, "10.32.0.0/16"), suite.Start(t, cluster.Options{Managers: 1})
+	w.Namespace("ranges")
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		k8s, err := connect(h.Config(), func(next http.RoundTripper) http.RoundTripper { return next })
+		ranges := hub.New(func() (client.Client, error) { return k8s, err }, hub.Options{Namespace: namespace, Cluster: "east"})
+		if err := provisioner.Run(ctx, w.Config(), ranges, provisioner.Options{Name: "ipam.cadastre.dev/hub", Namespace: "ranges", Timeout: 10 * time.Second}); err != nil && ctx.Err() == nil {
+			t.Errorf("the provisioner ends: %v", err)
+		}
+	})
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	w.Created(build.Class("leased").Length(26).With(func(s *v1alpha1.IPClassSpec) {
+		s.Provisioner, s.Parameters = "ipam.cadastre.dev/hub", map[string]string{"poolPrefixLength": "24", "releaseAfter": "1s", hub.ParameterClass: "ranges"}
+	}).Obj())
+	var claims []*v1alpha1.IPClaim
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		claims = append(claims, build.Claim("default", name).Class("leased").Obj())
+		w.Created(claims[len(claims)-1])
+	}
+	w.Bound(claims...)
+	system := &corev1.Namespace{}
+	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, system))
+	held := &v1alpha1.IPClaimList{}
+	suite.Must(t, h.List(t.Context(), held, client.MatchingLabels{hub.LabelCluster: "east", hub.LabelClass: "leased"}))
+	if len(held.Items) != 2 {
+		t.Errorf("the hub has %d claims of the cluster, want 2", len(held.Items))
+	}
+	for _, claim := range held.Items {
+		if claim.Annotations[hub.AnnotationClusterUID] != string(system.UID) || !strings.HasPrefix(claim.Name, string(system.UID)+".leased-") {
+			t.Errorf("the claim %s has the annotations %v, want the UID of the cluster, %s", claim.Name, claim.Annotations, system.UID)
+		}
+	}
+	for _, claim := range claims {
+		w.Deleted(claim)
+	}
+	h.Await("the return of all ranges", func(ctx context.Context) bool {
+		suite.Must(t, h.List(ctx, held))
+		return len(held.Items) == 0
+	})
+}
