@@ -4,6 +4,7 @@
 //	manager [flags]            runs until a signal stops it
 //	manager remove-finalizers  refuses all new objects, and removes the operator's finalizers
 //	                           from all objects, before the operator is removed
+//	manager hub-provisioner    makes pools from ranges of another cluster, see docs/provisioners.md
 package main
 
 import (
@@ -32,6 +33,9 @@ func main() {
 
 // start reads the flags, including the flags of logging and of the client, and runs the command.
 func start(flags *pflag.FlagSet, args []string) error {
+	if len(args) > 0 && args[0] == hubCommand {
+		return startHub(args[1:])
+	}
 	var options operator.Options
 	logging := logs.NewOptions()
 	bind(flags, &options, logging)
@@ -76,6 +80,6 @@ func run(ctx context.Context, args []string, options operator.Options) error {
 	case len(args) == 1 && args[0] == "remove-finalizers":
 		return operator.RemoveFinalizers(ctx, cfg, options, os.Stdout)
 	default:
-		return fmt.Errorf("%q is not a command: the only one is remove-finalizers", args)
+		return fmt.Errorf("%q is not a command: use remove-finalizers or hub-provisioner", args)
 	}
 }

@@ -1,15 +1,22 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,31 +101,38 @@ func TestClaimOfAnotherClusterIsLeftAlone(t *testing.T) {
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 }
 
-// TestClusterGetsRangesFromHub runs a hub and a cluster: the claims of the cluster are bound in ranges of the
-// hub, the hub shows which cluster has them, and they are returned.
+// TestClusterGetsRangesFromHub runs a hub and a cluster with manager hub-provisioner, which has the right to
+// claim in one namespace of the hub: the claims of the cluster are bound in ranges of the hub, the hub shows
+// which cluster has them, and they are returned, also after the process was killed.
 func TestClusterGetsRangesFromHub(t *testing.T) {
 	h, w := startHub(t, "10.32.0.0/16"), suite.Start(t, cluster.Options{Managers: 1})
 	w.Namespace("ranges")
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		k8s, err := connect(h.Config(), func(next http.RoundTripper) http.RoundTripper { return next })
-		ranges := hub.New(func() (client.Client, error) { return k8s, err }, hub.Options{Namespace: namespace, Cluster: "east"})
-		if err := provisioner.Run(ctx, w.Config(), ranges, provisioner.Options{Name: "ipam.cadastre.dev/hub", Namespace: "ranges", Timeout: 10 * time.Second}); err != nil && ctx.Err() == nil {
-			t.Errorf("the provisioner ends: %v", err)
-		}
-	})
-	t.Cleanup(running.Wait)
-	t.Cleanup(cancel)
-	w.Created(build.Class("leased").Length(26).With(func(s *v1alpha1.IPClassSpec) {
+	credentials := filepath.Join(t.TempDir(), "hub")
+	allowed := rest.AnonymousClientConfig(h.Config())
+	suite.Must(t, cluster.WriteKubeconfig(credentials, allowed, "hub", namespace)) // not yet
+	kill := runCommand(t, w, credentials)
+
+	class := build.Class("leased").Length(26).With(func(s *v1alpha1.IPClassSpec) {
 		s.Provisioner, s.Parameters = "ipam.cadastre.dev/hub", map[string]string{"poolPrefixLength": "24", "releaseAfter": "1s", hub.ParameterClass: "ranges"}
-	}).Obj())
-	var claims []*v1alpha1.IPClaim
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		claims = append(claims, build.Claim("default", name).Class("leased").Obj())
-		w.Created(claims[len(claims)-1])
+	}).Obj()
+	w.Created(class)
+	claimed := func(names ...string) (claims []*v1alpha1.IPClaim) {
+		for _, name := range names {
+			claims = append(claims, build.Claim("default", name).Class("leased").Obj())
+			w.Created(claims[len(claims)-1])
+		}
+		return claims
 	}
+	claims := claimed("a", "b", "c", "d", "e")
+	w.Await("the refusal of the hub", func(ctx context.Context) bool {
+		suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(class), class))
+		condition := meta.FindStatusCondition(class.Status.Conditions, provisioner.ConditionProvisioned)
+		return condition != nil && condition.Reason == provisioner.ReasonProvisionFailed && strings.Contains(condition.Message, "claiming a /24 in the hub: ")
+	})
+	allowed.BearerToken = tenant(h)
+	suite.Must(t, cluster.WriteKubeconfig(credentials, allowed, "hub", namespace))
 	w.Bound(claims...)
+
 	system := &corev1.Namespace{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, system))
 	held := &v1alpha1.IPClaimList{}
@@ -131,6 +145,10 @@ func TestClusterGetsRangesFromHub(t *testing.T) {
 			t.Errorf("the claim %s has the annotations %v, want the UID of the cluster, %s", claim.Name, claim.Annotations, system.UID)
 		}
 	}
+	kill()
+	claims = append(claims, claimed("f", "g", "h", "i")...) // one more than there is room for
+	runCommand(t, w, credentials)
+	w.Bound(claims...)
 	for _, claim := range claims {
 		w.Deleted(claim)
 	}
@@ -138,4 +156,41 @@ func TestClusterGetsRangesFromHub(t *testing.T) {
 		suite.Must(t, h.List(ctx, held))
 		return len(held.Items) == 0
 	})
+}
+
+// tenant returns the token of an account that can claim in the namespace, as the documentation states.
+func tenant(h *suite.World) string {
+	h.Helper()
+	named := metav1.ObjectMeta{Namespace: namespace, Name: "east"}
+	h.Created(
+		&corev1.ServiceAccount{ObjectMeta: named},
+		&rbacv1.Role{ObjectMeta: named, Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipclaims"}, Verbs: []string{"create", "delete", "get"}}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: named.Name}},
+		},
+	)
+	request := &authenticationv1.TokenRequest{}
+	suite.Must(h, h.SubResource("token").Create(h.Context(), &corev1.ServiceAccount{ObjectMeta: named}, request))
+	return request.Status.Token
+}
+
+// runCommand runs manager hub-provisioner until it is killed, or the test ends.
+func runCommand(t *testing.T, w *suite.World, credentials string) (kill func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(suite.ModuleRoot(t), "bin", "manager"), "hub-provisioner",
+		"--namespace=ranges", "--hub-namespace="+namespace, "--hub-kubeconfig="+credentials, "--cluster-name=east", "--health-probe-bind-address=", "--hub-timeout=10s")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
+	errs := &bytes.Buffer{}
+	cmd.Stderr = errs
+	suite.Must(t, cmd.Start())
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() {
+			t.Log(errs.String())
+		}
+	})
+	t.Cleanup(kill)
+	return kill
 }
