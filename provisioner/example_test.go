@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/provisioner/conformance"
 )
 
-// Shelf gives out ranges of 10.0.0.0/8. It is a system and its provisioner in one, and loses all when the
+// Shelf gives out ranges of 10.0.0.0/16. It is a system and its provisioner in one, and loses all when the
 // process ends: a real one stores the key with each range at the system.
 type Shelf struct {
 	mu     sync.Mutex
@@ -74,7 +74,7 @@ func TestShelfConforms(t *testing.T) {
 	conformance.Test(t, conformance.Target{
 		New:     func(func() error) (provisioner.Provisioner, error) { return shelf, nil },
 		Request: provisioner.Request{Cluster: "uid", Class: "leased", Family: v1alpha1.IPv4, PrefixLength: 24},
-		Ranges:  256,
-		Forget:  shelf.Release,
+		Ranges:  256, WithoutRequests: true,
+		Forget: shelf.Release,
 	})
 }

@@ -8,8 +8,9 @@ import (
 )
 
 // Provisioner gets ranges of addresses elsewhere and returns them. Its methods are called concurrently
-// for different keys and never for the same key by one process. A process that has lost the lease may
-// still call one while another process calls it for the same key.
+// for different keys and never for the same key by one process, which waits for each call. A process
+// that has lost the lease may still call one while another process calls it for the same key: concurrent
+// calls for a key may fail, but those of Provision that succeed return the same range.
 //
 // Both are called again until they succeed, after a crash too, and must end when ctx is done. An error is
 // shown to the users who can read the class: it must hold no secret, and should be the same text each
@@ -21,17 +22,21 @@ type Provisioner interface {
 	//
 	// If Request.Range is valid, a pool has that range already. Provision returns it again, and gets
 	// exactly that range if the system has forgotten it, as after a restore of its backup. It
-	// returns an error if the system has given it to another holder.
+	// returns an error, and changes nothing, if the system has given it to another holder, or has another
+	// range for the key.
 	Provision(ctx context.Context, request Request) (netip.Prefix, error)
 
-	// Release returns the range of a key. It succeeds if the key has none.
+	// Release returns the range of a key. It succeeds if the key has none. It gets no parameters, because
+	// the class may be gone. A key is not used again after Release; Run calls Release once more if a call of
+	// Provision was under way.
 	Release(ctx context.Context, key string) error
 }
 
 // Request describes a range that a class needs.
 type Request struct {
 	// Key identifies the range: a DNS subdomain (RFC 1123) of at most 128 characters, unique among all
-	// clusters.
+	// clusters. The keys of a class differ in their last 10 characters: store a key whole, and compare all of
+	// it.
 	Key string
 	// Cluster is the UID of the kube-system Namespace of the cluster, with which Key begins.
 	Cluster string
@@ -71,7 +76,8 @@ const (
 	ReasonReleaseFailed = "ReleaseFailed"
 )
 
-// LabelProvisioner on an IPPool names the provisioner that made it, with _ in place of /.
+// LabelProvisioner on an IPPool names the provisioner that made it, in lower case and with a dot in place of
+// the slash.
 const LabelProvisioner = "ipam.cadastre.dev/provisioner"
 
 // pausedByUs is the value of the annotation that pauses a pool until its key is Ready. A pool that is paused

@@ -47,9 +47,9 @@ type Options struct {
 	// Workers is the number of classes that are served at a time: a call that is not answered blocks one
 	// of them. Default: 8.
 	Workers int
-	// MetricsAddress and HealthAddress serve /metrics, and /healthz and /readyz, such as :8080. Empty: none.
-	MetricsAddress, HealthAddress string
-	// Log receives the log of the manager. Default: nothing is logged.
+	// MetricsBindAddress and HealthProbeBindAddress serve /metrics, and /healthz and /readyz, such as :8080. Empty: none.
+	MetricsBindAddress, HealthProbeBindAddress string
+	// Log receives the log of the manager. Default: the logger of controller-runtime, see ctrl.SetLogger.
 	Log logr.Logger
 }
 
@@ -93,7 +93,7 @@ func Run(ctx context.Context, cfg *rest.Config, p Provisioner, o Options) error 
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme: scheme, Logger: o.Log,
 		LeaderElection: true, LeaderElectionID: "provisioner-" + o.identity(), LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true,
-		Metrics: metricsserver.Options{BindAddress: orNone(o.MetricsAddress)}, HealthProbeBindAddress: orNone(o.HealthAddress),
+		Metrics: metricsserver.Options{BindAddress: orNone(o.MetricsBindAddress)}, HealthProbeBindAddress: orNone(o.HealthProbeBindAddress),
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.IPPool{}: {Label: labels.SelectorFromSet(labels.Set{LabelProvisioner: o.identity()})},
 		}},

@@ -12,9 +12,9 @@ import (
 // checks returns the tests, in order.
 func checks() []check {
 	return []check{
+		{name: "all ranges can be had, and do not overlap", run: areDisjoint},
 		{name: "a key keeps its range until it is released", run: keepsRange},
 		{name: "a process that starts knows the ranges of former ones", run: survivesRestart},
-		{name: "keys have ranges that do not overlap", run: areDisjoint},
 		{name: "concurrent calls for one key get one range", run: oneKeyConcurrently},
 		{name: "a call of another process between any two requests gets the same range", run: processesInterleaved},
 		{name: "concurrent calls for several keys get ranges that do not overlap", run: keysConcurrently},
@@ -27,6 +27,7 @@ func checks() []check {
 		{name: "a range that another key has is not given", forgets: true, run: refusesTakenRange},
 		{name: "a call with a context that is done changes nothing for good", run: contextIsDone},
 		{name: "a cut between any two requests of Provision loses no range", run: provisionIsCut},
+		{name: "a release after a cut between any two requests of Provision frees all", run: releasedAfterCut},
 		{name: "a cut between any two requests of Release loses no range", run: releaseIsCut},
 	}
 }
@@ -127,7 +128,7 @@ func processesInterleaved(x *trial) error {
 		}
 		block, err := x.provision(key, netip.Prefix{})
 		if passed <= n {
-			return err
+			return errors.Join(err, x.expectRequests(passed))
 		}
 		if err := x.restart(nil); err != nil {
 			return err
@@ -137,7 +138,7 @@ func processesInterleaved(x *trial) error {
 			return lastErr
 		}
 		if err == nil && block != last || other.IsValid() && other != last {
-			return fmt.Errorf("one key gets %s, %s and %s", block, other, last)
+			return fmt.Errorf("one key gets %s, another process %s at the %d. of the places before and after its requests, and then %s: let the system refuse a second range for a key, or keep the first one and return the others", block, other, n+1, last)
 		}
 		if err := x.release(key); err != nil {
 			return err
@@ -295,6 +296,14 @@ func contextIsDone(x *trial) error {
 // errCut is the error of a request that a cut prevents, or whose answer it loses.
 var errCut = errors.New("the process ends here")
 
+// expectRequests expects that the implementation makes requests, unless the target states otherwise.
+func (x *trial) expectRequests(cuts int) error {
+	if cuts == 0 && !x.WithoutRequests {
+		return errors.New("cut is not called: let New have it called before and after each request, as by Transport, or set Target.WithoutRequests")
+	}
+	return nil
+}
+
 // eachCut calls act in a process that ends at the n-th cut, for each n, and then check in another one.
 func (x *trial) eachCut(act, check func(n int) error) error {
 	for n := 0; ; n++ {
@@ -318,7 +327,7 @@ func (x *trial) eachCut(act, check func(n int) error) error {
 			return fmt.Errorf("after a cut at the %d. of the places before and after its requests: %w", n+1, err)
 		}
 		if passed <= n {
-			return actErr
+			return errors.Join(actErr, x.expectRequests(passed))
 		}
 	}
 }
@@ -341,6 +350,18 @@ func provisionIsCut(x *trial) error {
 			return err
 		}
 		if err := x.release(key); err != nil {
+			return err
+		}
+		return x.expectFree(x.Ranges)
+	})
+}
+
+func releasedAfterCut(x *trial) error {
+	return x.eachCut(func(n int) error {
+		_, err := x.provision(x.key(n), netip.Prefix{})
+		return err
+	}, func(n int) error {
+		if err := x.release(x.key(n)); err != nil {
 			return err
 		}
 		return x.expectFree(x.Ranges)

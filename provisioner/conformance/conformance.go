@@ -12,9 +12,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/provisioner"
@@ -33,6 +36,9 @@ type Target struct {
 	// Ranges is the number of ranges for such requests that the system has, all of them free: 4 or more. All are
 	// free after each test that passes.
 	Ranges int
+	// WithoutRequests states that the implementation makes no requests, and that New does not call cut: the
+	// implementation and the system are one process.
+	WithoutRequests bool
 	// Settles is the time within which the system frees a range that a failed request has left without a
 	// holder. Until then calls may fail, and are repeated, as Run does. 0: at once.
 	Settles time.Duration
@@ -47,8 +53,8 @@ func Test(t *testing.T, target Target) {
 	if target.Ranges < 4 {
 		t.Fatalf("Target.Ranges is %d: let the system have 4 ranges or more", target.Ranges)
 	}
-	for _, c := range checks() {
-		t.Run(c.name, func(t *testing.T) {
+	for i, c := range checks() {
+		passed := t.Run(c.name, func(t *testing.T) {
 			if c.forgets && target.Forget == nil {
 				t.Skip("Target.Forget is not set")
 			}
@@ -56,6 +62,9 @@ func Test(t *testing.T, target Target) {
 				t.Error(err)
 			}
 		})
+		if i == 0 && !passed {
+			t.Fatal("the other tests are not run: each needs what this one does")
+		}
 	}
 }
 
@@ -139,9 +148,15 @@ func (x *trial) restart(cut func() error) error {
 	return nil
 }
 
-// key returns the key of a number, which is another one in each test.
+// longestKey is the number of characters of a key that Request.Key allows.
+const longestKey = 128
+
+// key returns the key of a number, which is another one in each test, as long as a key may be, and differs
+// from others in its last characters.
 func (x *trial) key(n int) string {
-	key := fmt.Sprintf("%s.conformance-%d-%d", x.Request.Cluster, checkNumber(x.name), n)
+	last := fmt.Sprintf("%02d-%04d", checkNumber(x.name), n)
+	padding := strings.Repeat("conformance.", longestKey/len("conformance."))
+	key := x.Request.Cluster + "." + padding[:longestKey-len(x.Request.Cluster)-1-len(last)-1] + "x" + last
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.keys = append(x.keys, key)
@@ -150,17 +165,14 @@ func (x *trial) key(n int) string {
 
 // repeat calls a function until it succeeds, the process has ended, or the system should have settled.
 func (x *trial) repeat(call func() error) error {
-	for deadline := time.Now().Add(x.Settles); ; {
-		err := call()
-		if err == nil || errors.Is(err, errCut) || !time.Now().Before(deadline) {
-			return err
-		}
-		select {
-		case <-x.ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
+	var last error
+	if err := wait.PollUntilContextTimeout(x.ctx, pause, x.Settles+pause, true, func(context.Context) (bool, error) {
+		last = call()
+		return last == nil || x.Settles == 0 || errors.Is(last, errCut), nil
+	}); last == nil {
+		return err
 	}
+	return last
 }
 
 // provision calls Provision, and checks the form of the range.

@@ -36,6 +36,9 @@ type memory struct {
 
 // request makes a request to the system.
 func (m *memory) request(do func(*system) error) error {
+	if m.defect == "cut is not called" {
+		m.cut = func() error { return nil }
+	}
 	if err := m.cut(); err != nil {
 		return err
 	}
@@ -69,10 +72,32 @@ func (m *memory) Provision(ctx context.Context, r provisioner.Request) (found ne
 			return found, err
 		}
 	}
+	if m.defect == "a take is in two steps, and the first has another key" {
+		return m.takeInTwo(r)
+	}
 	err = m.request(func(s *system) error { found, err = m.take(s, r); return err })
 	if m.known != nil && err == nil {
 		m.known.Store(r.Key, found)
 	}
+	return found, err
+}
+
+// takeInTwo takes a range for a helper key, unless it has one, and then gives it to the key.
+func (m *memory) takeInTwo(r provisioner.Request) (found netip.Prefix, err error) {
+	helper := r
+	helper.Key = "pending-" + r.Key
+	if err := m.request(func(s *system) error { found, err = m.take(s, helper); return err }); err != nil {
+		return found, err
+	}
+	err = m.request(func(s *system) error {
+		for i, holder := range s.keys {
+			if holder == helper.Key {
+				s.keys[i] = r.Key
+			}
+		}
+		found = s.find(r.Key)
+		return nil
+	})
 	return found, err
 }
 
@@ -182,6 +207,8 @@ func TestEachDefectIsFound(t *testing.T) {
 		"the release is of all keys",
 		"nothing is released",
 		"an unknown key is an error",
+		"a take is in two steps, and the first has another key",
+		"cut is not called",
 	} {
 		t.Run(defect, func(t *testing.T) {
 			target, found := newTarget(defect), []string(nil)
