@@ -67,8 +67,8 @@ const (
 	ReasonMaxPools = "MaxPools"
 	// ReasonProvisionFailed: Provision returned an error, or an unsuitable range.
 	ReasonProvisionFailed = "ProvisionFailed"
-	// ReasonPoolRefused: the API server refused the pool of a range, which is returned, or the range
-	// overlaps another pool.
+	// ReasonPoolRefused: the API server did not create the pool of a range, or the range overlaps another
+	// pool. It is returned, unless the pool may be created later.
 	ReasonPoolRefused = "PoolRefused"
 	// ReasonRangeLost: Provision did not return the range that a pool has. The pool goes on.
 	ReasonRangeLost = "RangeLost"

@@ -150,7 +150,8 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 		c.failed(s, attemptOf(class), ReasonPoolRefused, fmt.Errorf("the range %s is returned, as its pool is refused: %w", block, err))
 		return c.mark(ctx, s, name, releasing)
 	case err != nil:
-		return fmt.Errorf("creating pool %s: %w", name, err)
+		c.failed(s, attemptOf(class), ReasonPoolRefused, fmt.Errorf("creating the pool of range %s: %w", block, err))
+		return nil
 	}
 	s.pools[name] = pool
 	return c.confirm(ctx, s, pool)

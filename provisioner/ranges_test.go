@@ -153,3 +153,22 @@ func TestPoolOfAnotherClassIsNotAdopted(t *testing.T) {
 		t.Errorf("the keys are %v, %v, the calls are %v, and %d pools are left", entries, err, w.upstream.calls, len(w.pools()))
 	}
 }
+
+// TestPoolThatCannotBeCreatedNowKeepsRange covers an API server that reaches no replica of the operator.
+func TestPoolThatCannotBeCreatedNowKeepsRange(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.refuses = func(*v1alpha1.IPPool) error { return apierrors.NewInternalError(errors.New("failed calling webhook")) }
+	for range 5 {
+		w.settles()
+		w.passes(firstRetry)
+	}
+	condition := meta.FindStatusCondition(w.class().Status.Conditions, ConditionProvisioned)
+	if condition.Reason != ReasonPoolRefused || !strings.Contains(condition.Message, "creating the pool of range 10.0.0.0/24") || len(w.upstream.ranges) != 1 || slices.Contains(w.upstream.calls, "release") {
+		t.Errorf("the calls are %v, the ranges %v, and the condition is %+v", w.upstream.calls, w.upstream.ranges, condition)
+	}
+	w.refuses = func(*v1alpha1.IPPool) error { return nil }
+	w.passes(lastRetry)
+	w.settles()
+	w.expects("later", 1, ReasonProvisioned)
+}
