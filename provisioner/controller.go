@@ -36,7 +36,7 @@ type controller struct {
 	// openedAt, emptySince and ensuredAt contain, by pool, the time at which this process opened it, the
 	// time since which it has been seen empty, and the time at which Provision last returned its range.
 	openedAt, emptySince, ensuredAt map[string]time.Time
-	// attempts contains the failed attempts that are repeated, by what they are for.
+	// attempts contains the failed attempts that are repeated, by their subject.
 	attempts map[string]attempt
 }
 

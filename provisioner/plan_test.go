@@ -7,7 +7,7 @@ import (
 )
 
 func TestNeedsAreUnmetByRoomsThatAreTooSmall(t *testing.T) {
-	of := func(available int64, largest int) room { return room{big.NewInt(available), largest} }
+	roomOf := func(available int64, largest int) room { return room{big.NewInt(available), largest} }
 	for name, tc := range map[string]struct {
 		needs []need
 		rooms []room
@@ -22,7 +22,7 @@ func TestNeedsAreUnmetByRoomsThatAreTooSmall(t *testing.T) {
 		"two pools":                     {[]need{{28, 17}}, []room{newRoom(24, 32), newRoom(24, 32)}, 32, nil},
 		"as large as the pool":          {[]need{{24, 1}}, []room{newRoom(24, 32)}, 32, nil},
 		"larger than the pool":          {[]need{{23, 1}}, []room{newRoom(24, 32), newRoom(24, 32)}, 32, []need{{23, 1}}},
-		"free space in smaller blocks":  {[]need{{26, 1}}, []room{of(128, 27)}, 32, []need{{26, 1}}},
+		"free space in smaller blocks":  {[]need{{26, 1}}, []room{roomOf(128, 27)}, 32, []need{{26, 1}}},
 		"one length takes from another": {[]need{{28, 16}, {25, 1}}, []room{newRoom(24, 32)}, 32, []need{{28, 8}}},
 		"the largest first":             {[]need{{28, 1}, {23, 1}, {26, 1}}, nil, 32, []need{{23, 1}, {26, 1}, {28, 1}}},
 		"IPv6":                          {[]need{{64, 70000}}, []room{newRoom(48, 128)}, 128, []need{{64, 4464}}},

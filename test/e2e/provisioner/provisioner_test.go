@@ -162,7 +162,7 @@ func grant(w *suite.World) {
 	suite.Must(w, err)
 	everywhere, inNamespace, ok := strings.Cut(string(text), "and in its namespace")
 	if !ok {
-		w.Fatal("provisioner/doc.go does not tell the rights in its namespace")
+		w.Fatal("provisioner/doc.go does not list the rights in its namespace")
 	}
 	named := metav1.ObjectMeta{Namespace: "ranges", Name: "ranges-provisioner"}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account}}
