@@ -11,6 +11,7 @@ COPY api api
 COPY cmd cmd
 COPY config config
 COPY internal internal
+COPY provisioner provisioner
 COPY webhooks webhooks
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
