@@ -1,6 +1,7 @@
 # Tests: see test/README.md.
 
-TEST_TIMEOUT ?= 15m
+# It includes the builds of other programs from an empty cache.
+TEST_TIMEOUT ?= 25m
 # How many packages are tested at a time: suites wait more than they work.
 SIDE_BY_SIDE ?= 4
 
