@@ -166,3 +166,23 @@ func TestPoolThatCacheDoesNotShowIsNotLost(t *testing.T) {
 	w.isBehind = false
 	w.expects("with a cache that is behind", 1, ReasonProvisioned)
 }
+
+// TestLateAnswerReleasesNoLiveRange covers a process that has lost the lease during a call of Provision,
+// while the next process has opened the pool of the key.
+func TestLateAnswerReleasesNoLiveRange(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	former, isInterrupted := w.controller, false
+	w.fails = func(what string) error {
+		if what == "after Provision" && !isInterrupted {
+			isInterrupted = true
+			w.restart()
+			w.settles()
+		}
+		return nil
+	}
+	if _, err := former.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: className}}); err == nil || !isInterrupted {
+		t.Error("the former process does not notice the next one")
+	}
+	w.expects("after the late answer", 1, ReasonProvisioned)
+}

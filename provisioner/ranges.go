@@ -139,8 +139,8 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 		return nil
 	}
 	if err := c.keys.expect(ctx, name, s.entries[name]); err != nil {
-		if errors.Is(err, errStale) { // Release may have been called before the range was there
-			err = errors.Join(err, c.release(ctx, s, name))
+		if errors.Is(err, errStale) {
+			err = errors.Join(err, c.releaseUnknown(ctx, s, name))
 		}
 		return err
 	}
@@ -155,6 +155,22 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 	}
 	s.pools[name] = pool
 	return c.confirm(ctx, s, pool)
+}
+
+// releaseUnknown returns the range of a key that another process has removed, because its Release may
+// have come before the range was there. A key that is only in another state is that process's.
+func (c *controller) releaseUnknown(ctx context.Context, s *scope, name string) error {
+	entries, err := c.keys.list(ctx)
+	if _, ok := entries[name]; ok || err != nil {
+		return err
+	}
+	if pool, err := c.find(ctx, name); pool != nil || err != nil {
+		return err
+	}
+	if hasRecords, err := c.hasRecords(ctx, name); hasRecords || err != nil {
+		return err
+	}
+	return c.release(ctx, s, name)
 }
 
 // isRefused reports whether the API server refuses a request until something else changes.
