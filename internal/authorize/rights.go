@@ -33,8 +33,9 @@ const (
 	remember    = 4096
 )
 
-// Rights asks the API server's authorizer whether a user has the verb use on a
-// pool or the verb provision on a class, or can create IPClaims. Answers are remembered for seconds. Its methods may be called concurrently.
+// Rights asks the API server's authorizer whether a user has the verb use on a pool or the verb
+// provision on a class, or can create IPClaims. Answers are remembered for seconds. Its methods may be
+// called concurrently.
 type Rights struct {
 	client  client.Client
 	answers *utilcache.LRUExpireCache

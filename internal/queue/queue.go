@@ -31,8 +31,9 @@
 // # Concurrency
 //
 // All methods can be called from any goroutine. The pool queues have one lock, under which
-// nothing of another package is called but the Room that is an argument. The lock can be
-// taken under the ledger's lock, never the other way round.
+// nothing of another package is called but the Room that is an argument, and the listener of
+// ListenDemand, which calls no other. The lock can be taken under the ledger's lock, never the
+// other way round.
 package queue
 
 import (

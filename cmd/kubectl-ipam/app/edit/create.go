@@ -142,7 +142,7 @@ func (f *classFlags) bind(cmd *cobra.Command) {
 	flags.Var(command.Length{Bits: &spec.DefaultPrefixLength}, "length", "size of the blocks of claims that set no length: 24 for a /24")
 	flags.StringVar((*string)(&spec.PoolSelection), "pool-selection", "", "which pool serves a claim: FirstFit (by name), LeastUtilized or MostUtilized")
 	flags.StringVar((*string)(&spec.ReclaimPolicy), "reclaim-policy", "", "what becomes of the blocks of released claims that set no policy: Delete or Retain")
-	flags.StringVar(&spec.Provisioner, "provisioner", "", "provisioner that serves its claims, if it is not Cadastre")
+	flags.StringVar(&spec.Provisioner, "provisioner", "", "program that makes its pools when claims wait for one (default none)")
 	flags.StringToStringVar(&spec.Parameters, "parameters", nil, "parameters of the provisioner, such as a=b,c=d")
 	flags.BoolVar(&f.isDefault, "default", false, "make it the default class of its family, if there is none; to switch from another one: kubectl ipam default-class")
 	flags.BoolVar(&spec.AllowLocalPools, "allow-local-pools", false, "let LocalIPPools back it, with addresses that each namespace chooses itself")
