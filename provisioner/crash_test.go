@@ -42,7 +42,7 @@ func TestRangeIsReturnedAfterPoolAndRecords(t *testing.T) {
 // effect, and starts the process again.
 func TestEachCutIsRecovered(t *testing.T) {
 	for cut := 0; ; cut++ {
-		w, step, name := newWorld(t), 0, ""
+		w, step, name, last := newWorld(t), 0, "", ""
 		w.fails = func(what string) error {
 			if step++; step == cut+1 {
 				name = what
@@ -52,37 +52,29 @@ func TestEachCutIsRecovered(t *testing.T) {
 			}
 			return nil
 		}
-		again := func() {
-			name, w.fails = "", func(string) error { return nil }
-			w.restart()
-		}
-		play := func(act func()) {
-			act()
+		none := func(string) error { return nil }
+		play := func(prepare func(), open int) {
+			cuts := w.fails
+			w.fails = none
+			prepare()
+			w.fails = cuts
 			for range 30 {
-				if _, err := w.pass(); err != nil || name != "" {
-					again()
+				if _, err := w.pass(); err != nil && name != "" {
+					last, name, w.fails = name, "", none
+					w.restart()
 				}
 				w.passes(firstRetry)
 			}
+			w.expects(fmt.Sprintf("cut %d %s", cut, last), open, ReasonProvisioned)
+			if t.Failed() {
+				t.FailNow()
+			}
 		}
-		setup := w.fails
-		w.fails = func(string) error { return nil }
-		w.demands(28, 1)
-		w.fails = setup
-		play(func() {})
-		w.expects(fmt.Sprintf("cut %d %s", cut, name), 1, ReasonProvisioned)
-		if t.Failed() {
-			t.FailNow()
-		}
-		setup, w.fails = w.fails, func(string) error { return nil }
-		w.demands()
-		w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["releaseAfter"] = "10s" })
-		w.fails = setup
-		play(func() {})
-		w.expects(fmt.Sprintf("cut %d %s", cut, name), 0, ReasonProvisioned)
-		if t.Failed() {
-			t.FailNow()
-		}
+		play(func() { w.demands(28, 1) }, 1)
+		play(func() {
+			w.demands()
+			w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["releaseAfter"] = "10s" })
+		}, 0)
 		if step <= cut {
 			if cut < 20 {
 				t.Errorf("only %d steps were cut off", cut)
