@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,15 +64,6 @@ func (k *keys) read(ctx context.Context) (map[string]entry, *corev1.ConfigMap, e
 	return entries, stored, nil
 }
 
-// expect returns errStale if the entry of a pool is not as expected.
-func (k *keys) expect(ctx context.Context, pool string, expected entry) error {
-	entries, err := k.list(ctx)
-	if err == nil && entries[pool] != expected {
-		err = fmt.Errorf("the key of pool %s: %w", pool, errStale)
-	}
-	return err
-}
-
 // change replaces the entry of a pool if it is as expected, and returns errStale otherwise. A nil entry
 // means that there is none.
 func (k *keys) change(ctx context.Context, pool string, expected, next *entry) error {
@@ -85,7 +75,6 @@ func (k *keys) change(ctx context.Context, pool string, expected, next *entry) e
 		if present, ok := entries[pool]; ok != (expected != nil) || ok && present != *expected {
 			return errStale
 		}
-		stored.Data = maps.Clone(stored.Data)
 		if next == nil {
 			delete(stored.Data, pool)
 			return k.client.Update(ctx, stored)
@@ -102,12 +91,11 @@ func (k *keys) change(ctx context.Context, pool string, expected, next *entry) e
 			return k.client.Update(ctx, stored)
 		}
 		stored.ObjectMeta = metav1.ObjectMeta{Namespace: k.name.Namespace, Name: k.name.Name}
-		if err := k.client.Create(ctx, stored); apierrors.IsAlreadyExists(err) {
+		err = k.client.Create(ctx, stored)
+		if apierrors.IsAlreadyExists(err) {
 			return apierrors.NewConflict(corev1.Resource("configmaps"), k.name.Name, err)
-		} else if err != nil {
-			return err
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("writing the key of pool %s: %w", pool, err)

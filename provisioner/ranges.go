@@ -138,10 +138,7 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 		c.failed(s, attemptOf(class), ReasonProvisionFailed, err)
 		return nil
 	}
-	if err := c.keys.expect(ctx, name, s.entries[name]); err != nil {
-		if errors.Is(err, errStale) {
-			err = errors.Join(err, c.releaseUnknown(ctx, s, name))
-		}
+	if err := c.recheckKey(ctx, s, name); err != nil {
 		return err
 	}
 	pool := c.newPool(s, name, block)
@@ -157,20 +154,25 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 	return c.confirm(ctx, s, pool)
 }
 
-// releaseUnknown returns the range of a key that another process has removed, because its Release may
-// have come before the range was there. A key that is only in another state is that process's.
-func (c *controller) releaseUnknown(ctx context.Context, s *scope, name string) error {
+// recheckKey returns errStale if another process has changed the key of a range during a call of
+// Provision. If it has removed the key, its Release may have come before the range was there: the range is
+// returned. A key that is only in another state is that process's.
+func (c *controller) recheckKey(ctx context.Context, s *scope, name string) error {
 	entries, err := c.keys.list(ctx)
-	if _, ok := entries[name]; ok || err != nil {
+	if err != nil || entries[name] == s.entries[name] {
 		return err
+	}
+	stale := fmt.Errorf("the key of pool %s: %w", name, errStale)
+	if _, ok := entries[name]; ok {
+		return stale
 	}
 	if pool, err := c.find(ctx, name); pool != nil || err != nil {
-		return err
+		return errors.Join(stale, err)
 	}
 	if hasRecords, err := c.hasRecords(ctx, name); hasRecords || err != nil {
-		return err
+		return errors.Join(stale, err)
 	}
-	return c.release(ctx, s, name)
+	return errors.Join(stale, c.release(ctx, s, name))
 }
 
 // isRefused reports whether the API server refuses a request until something else changes.

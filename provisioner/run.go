@@ -167,27 +167,21 @@ type instruments struct {
 // newInstruments registers the metrics of one provisioner. Those of an earlier one of the process are kept.
 func newInstruments(name string, registry prometheus.Registerer) *instruments {
 	constant := prometheus.Labels{"provisioner": name}
-	i := &instruments{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &instruments{
+		calls: register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cadastre_provisioner_calls_total", Help: "Calls of the provisioner, by class, method and result.", ConstLabels: constant,
-		}, []string{"class", "method", "result"}),
-		ranges: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		}, []string{"class", "method", "result"})),
+		ranges: register(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cadastre_provisioner_ranges", Help: "Ranges of the provisioner, by class and state.", ConstLabels: constant,
-		}, []string{"class", "state"}),
+		}, []string{"class", "state"})),
 	}
-	if registered, ok := register(registry, i.calls).(*prometheus.CounterVec); ok {
-		i.calls = registered
-	}
-	if registered, ok := register(registry, i.ranges).(*prometheus.GaugeVec); ok {
-		i.ranges = registered
-	}
-	return i
 }
 
 // register registers a collector, or returns the registered one that is equal.
-func register(registry prometheus.Registerer, c prometheus.Collector) prometheus.Collector {
-	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](registry.Register(c)); ok {
-		return already.ExistingCollector
+func register[T prometheus.Collector](registry prometheus.Registerer, c T) T {
+	already, _ := errors.AsType[prometheus.AlreadyRegisteredError](registry.Register(c))
+	if registered, ok := already.ExistingCollector.(T); ok {
+		return registered
 	}
 	return c
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
@@ -17,7 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/provisioner"
 	"github.com/cadastre-dev/cadastre/provisioner/hub"
 )
@@ -93,13 +90,7 @@ func (k *kubeconfig) client() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of the hub, %s, is not valid: %w", k.file, err)
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	mapper := meta.NewDefaultRESTMapper(nil) // the account needs no right to discover the API
-	mapper.Add(v1alpha1.GroupVersion.WithKind("IPClaim"), meta.RESTScopeNamespace)
-	made, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper})
+	made, err := hub.NewClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the hub: %w", err)
 	}

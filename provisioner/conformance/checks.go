@@ -65,10 +65,7 @@ func survivesRestart(x *trial) error {
 	if err := x.restart(nil); err != nil {
 		return err
 	}
-	if err := x.release(key); err != nil {
-		return err
-	}
-	return x.expectFree(x.Ranges)
+	return x.expectReleased(key)
 }
 
 func areDisjoint(x *trial) error {
@@ -101,10 +98,7 @@ func oneKeyConcurrently(x *trial) error {
 			return fmt.Errorf("one key gets %s and %s", other, block)
 		}
 	}
-	if err := x.release(key); err != nil {
-		return err
-	}
-	return x.expectFree(x.Ranges)
+	return x.expectReleased(key)
 }
 
 // processesInterleaved has another process call Provision for the key at each place before and after a
@@ -140,10 +134,7 @@ func processesInterleaved(x *trial) error {
 		if err == nil && block != last || other.IsValid() && other != last {
 			return fmt.Errorf("one key gets %s, another process %s at the %d. of the places before and after its requests, and then %s: let the system refuse a second range for a key, or keep the first one and return the others", block, other, n+1, last)
 		}
-		if err := x.release(key); err != nil {
-			return err
-		}
-		if err := x.expectFree(x.Ranges); err != nil {
+		if err := x.expectReleased(key); err != nil {
 			return err
 		}
 	}
@@ -349,10 +340,7 @@ func provisionIsCut(x *trial) error {
 		if err != nil {
 			return err
 		}
-		if err := x.release(key); err != nil {
-			return err
-		}
-		return x.expectFree(x.Ranges)
+		return x.expectReleased(key)
 	})
 }
 
@@ -361,10 +349,7 @@ func releasedAfterCut(x *trial) error {
 		_, err := x.provision(x.key(n), netip.Prefix{})
 		return err
 	}, func(n int) error {
-		if err := x.release(x.key(n)); err != nil {
-			return err
-		}
-		return x.expectFree(x.Ranges)
+		return x.expectReleased(x.key(n))
 	})
 }
 
@@ -380,9 +365,6 @@ func releaseIsCut(x *trial) error {
 		x.process = process
 		return x.release(key)
 	}, func(n int) error {
-		if err := x.release(x.key(n)); err != nil {
-			return err
-		}
-		return x.expectFree(x.Ranges)
+		return x.expectReleased(x.key(n))
 	})
 }

@@ -246,6 +246,14 @@ func (x *trial) expect(key string, had netip.Prefix) error {
 	return err
 }
 
+// expectReleased releases a key, and expects that all ranges are free.
+func (x *trial) expectReleased(key string) error {
+	if err := x.release(key); err != nil {
+		return err
+	}
+	return x.expectFree(x.Ranges)
+}
+
 // expectFree expects that n ranges are free.
 func (x *trial) expectFree(n int) error {
 	keys := x.someKeys(1000, n)

@@ -13,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -49,8 +51,20 @@ type claims struct {
 	options Options
 }
 
+// NewClient returns a client for the claims of a hub. It makes no request, and its account needs no right to
+// discover the API.
+func NewClient(cfg *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("IPClaim"), meta.RESTScopeNamespace)
+	return client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
 // New returns a provisioner that claims ranges in the hub. It calls hub before each use, which returns a client
-// that knows the types of this API, such as one with credentials that have been renewed.
+// as NewClient does, such as one with credentials that have been renewed.
 func New(hub func() (client.Client, error), o Options) provisioner.Provisioner {
 	return &claims{hub, o}
 }

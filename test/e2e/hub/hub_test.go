@@ -17,7 +17,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,28 +41,13 @@ func startHub(t *testing.T, cidr string) *suite.World {
 	return w
 }
 
-// connect returns the client of a process, whose requests pass through a transport.
-func connect(config *rest.Config, wrap func(http.RoundTripper) http.RoundTripper) (client.Client, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(wrap)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	mapper := meta.NewDefaultRESTMapper(nil) // known beforehand, so that only claims are requested
-	mapper.Add(v1alpha1.GroupVersion.WithKind("IPClaim"), meta.RESTScopeNamespace)
-	return client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: mapper})
-}
-
 func TestHubConforms(t *testing.T) {
 	w := startHub(t, "10.32.0.0/22")
 	conformance.Test(t, conformance.Target{
 		New: func(cut func() error) (provisioner.Provisioner, error) {
-			k8s, err := connect(w.Config(), func(next http.RoundTripper) http.RoundTripper { return conformance.Transport(next, cut) })
+			config := w.Config()
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return conformance.Transport(next, cut) })
+			k8s, err := hub.NewClient(config)
 			return hub.New(func() (client.Client, error) { return k8s, err }, hub.Options{Namespace: namespace}), err
 		},
 		Request: provisioner.Request{
@@ -89,9 +73,7 @@ func TestClaimOfAnotherClusterIsLeftAlone(t *testing.T) {
 	const key = "uid.leased-a"
 	claim := build.Claim(namespace, key).Class("ranges").Length(24).Obj()
 	w.Created(claim)
-	ranges := hub.New(func() (client.Client, error) {
-		return connect(w.Config(), func(next http.RoundTripper) http.RoundTripper { return next })
-	}, hub.Options{Namespace: namespace})
+	ranges := hub.New(func() (client.Client, error) { return hub.NewClient(w.Config()) }, hub.Options{Namespace: namespace})
 	_, err := ranges.Provision(t.Context(), provisioner.Request{Key: key, Cluster: "uid", Class: "leased", Family: v1alpha1.IPv4, PrefixLength: 24})
 	for call, err := range map[string]error{"Provision": err, "Release": ranges.Release(t.Context(), key)} {
 		if err == nil || !strings.Contains(err.Error(), "is not of this cluster") {
