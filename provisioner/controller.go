@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,9 +34,10 @@ type controller struct {
 	cluster string
 
 	mu sync.Mutex
-	// openedAt, emptySince and ensuredAt contain, by pool, the time at which this process opened it, the
-	// time since which it has been seen empty, and the time at which Provision last returned its range.
-	openedAt, emptySince, ensuredAt map[string]time.Time
+	// openedAt, emptySince, ensuredAt and releasedAt contain, by pool, the time at which this process opened
+	// it, the time since which it has been seen empty, the time at which Provision last returned its range,
+	// and the time at which Release first succeeded.
+	openedAt, emptySince, ensuredAt, releasedAt map[string]time.Time
 	// attempts contains the failed attempts that are repeated, by their subject.
 	attempts map[string]attempt
 }
@@ -50,8 +52,10 @@ type attempt struct {
 // scope holds one pass over a class.
 type scope struct {
 	// class is nil if it does not exist, or has another provisioner: then its pools are removed.
-	class      *v1alpha1.IPClass
+	class *v1alpha1.IPClass
+	// parameters are those of the class, if they are valid.
 	parameters parameters
+	areInvalid bool
 	entries    map[string]entry
 	pools      map[string]*v1alpha1.IPPool
 	// failures are the reasons of the condition, in order.
@@ -126,8 +130,8 @@ func (c *controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	err = c.advance(ctx, s)
 	c.metrics.observe(request.Name, s.entries)
-	if werr := c.writeCondition(ctx, s); werr != nil {
-		return reconcile.Result{}, werr
+	if err == nil || len(s.failures) > 0 {
+		err = errors.Join(err, c.writeCondition(ctx, s))
 	}
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, err
 }
@@ -145,17 +149,18 @@ func (c *controller) observe(ctx context.Context, name string) (*scope, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Class != name })
-	s.entries = entries
 	pools := &v1alpha1.IPPoolList{}
 	if err := c.client.List(ctx, pools, client.MatchingLabels{LabelProvisioner: c.options.identity()}); err != nil {
 		return nil, err
 	}
 	for i := range pools.Items {
-		if pool := &pools.Items[i]; classOf(pool) == name {
+		pool := &pools.Items[i]
+		if e, ok := entries[pool.Name]; e.Class == name || !ok && classOf(pool) == name {
 			s.pools[pool.Name] = pool
 		}
 	}
+	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.Class != name })
+	s.entries = entries
 	for pool := range entries {
 		if s.pools[pool] != nil {
 			continue
@@ -180,7 +185,7 @@ func (c *controller) find(ctx context.Context, name string) (*v1alpha1.IPPool, e
 	return pool, nil
 }
 
-// classOf returns the class of a pool that a provisioner made.
+// classOf returns the class of a pool that a provisioner made, if the pool has no key.
 func classOf(pool *v1alpha1.IPPool) string {
 	if len(pool.Spec.ClassNames) == 0 {
 		return ""
@@ -191,23 +196,27 @@ func classOf(pool *v1alpha1.IPPool) string {
 // advance takes each range a step further, and then decides whether the class needs another one, or one
 // less. The error is one of the API server.
 func (c *controller) advance(ctx context.Context, s *scope) error {
-	isValid := true
 	if s.class != nil {
 		var err error
 		if s.parameters, err = parametersOf(s.class); err != nil {
-			isValid = false
+			s.areInvalid = true
 			s.fail(ReasonInvalidParameters, "%v", err)
 		}
 	}
 	if err := c.adopt(ctx, s); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
-		if err := c.advanceRange(ctx, s, name); err != nil {
-			return err
+	for _, isReady := range []bool{false, true} { // one failed call ends those of a pass, so confirmations are last
+		for _, name := range slices.Sorted(maps.Keys(s.entries)) {
+			if (s.entries[name].State == ready) != isReady {
+				continue
+			}
+			if err := c.advanceRange(ctx, s, name); err != nil {
+				return err
+			}
 		}
 	}
-	if !isValid {
+	if s.areInvalid {
 		return nil
 	}
 	return c.resize(ctx, s)

@@ -1,11 +1,13 @@
 package provisioner
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +60,7 @@ func TestEachCutIsRecovered(t *testing.T) {
 			w.fails = none
 			prepare()
 			w.fails = cuts
-			for range 30 {
+			for range 60 {
 				if _, err := w.pass(); err != nil && name != "" {
 					last, name, w.fails = name, "", none
 					w.restart()
@@ -109,9 +111,13 @@ func TestProcessWithoutLeaseOpensNoPool(t *testing.T) {
 			w.restart()
 			w.demands()
 			w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["releaseAfter"] = "0s" })
-			w.settles()
-			w.passes(settle)
-			w.settles()
+			for range 3 {
+				w.settles()
+				w.passes(settle)
+			}
+			if len(w.upstream.ranges) > 0 {
+				t.Errorf("%s: the next process has not returned the range", at)
+			}
 			return nil
 		}
 		_, err := former.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: className}})
@@ -123,8 +129,77 @@ func TestProcessWithoutLeaseOpensNoPool(t *testing.T) {
 				t.Errorf("%s: pool %s is open without a range (%v)", at, pool.Name, err)
 			}
 		}
+		w.passes(w.controller.options.Timeout) // the former process has got a range after it was returned
 		w.settles()
 		w.expects(at, 0, ReasonProvisioned)
+		w.hasNoKeys()
+	}
+}
+
+// TestPoolThatCannotBeDeletedIsTriedWithBackOff covers a provisioner without the right to delete pools, also
+// after the class was deleted.
+func TestPoolThatCannotBeDeletedIsTriedWithBackOff(t *testing.T) {
+	for _, isDeleted := range []bool{false, true} {
+		w := newWorld(t)
+		w.demands(28, 1)
+		w.settles()
+		w.demands()
+		w.settles()
+		w.passes(10 * time.Minute)
+		if isDeleted {
+			must(t, w.store.Delete(t.Context(), w.class()))
+		}
+		deletes := 0
+		w.fails = func(what string) error {
+			if what != "before Delete" {
+				return nil
+			}
+			deletes++
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("ippools").GroupResource(), "p", errors.New("no right"))
+		}
+		for range 60 {
+			w.settles()
+			w.passes(time.Second)
+		}
+		if !isDeleted {
+			w.expects("without the right", 1, ReasonReleaseFailed)
+		}
+		if deletes < 5 || deletes > 7 {
+			t.Errorf("%d requests were made in a minute, want 6: after 0, 1, 3, 7, 15 and 31 s", deletes)
+		}
+	}
+}
+
+// TestPoolWithBlockIsNotDeleted covers a status that is behind, while the webhook of the operator, which
+// refuses to delete such a pool, cannot be called.
+func TestPoolWithBlockIsNotDeleted(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.settles()
+	w.demands()
+	w.settles()
+	pool := w.pools()[0]
+	w.create(&v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: v1alpha1.IPAllocationSpec{
+		PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool.Name},
+	}})
+	w.passes(10 * time.Minute)
+	w.settles()
+	w.expects("with a block that the status does not count", 1, ReasonProvisioned)
+}
+
+// TestTerminatingPoolIsLookedAtAgain covers a pool whose label was removed: no event shows that it is gone.
+func TestTerminatingPoolIsLookedAtAgain(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.settles()
+	pool := w.pools()[0]
+	pool.Labels, pool.Finalizers = nil, []string{"ipam.cadastre.dev/pool"}
+	must(t, w.store.Update(t.Context(), &pool))
+	w.demands()
+	w.settles()
+	w.passes(10 * time.Minute)
+	if after := w.settles(); after > time.Minute || after == 0 {
+		t.Errorf("the next pass is due after %v, want a minute at most", after)
 	}
 }
 

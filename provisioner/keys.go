@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 )
@@ -42,7 +43,7 @@ type keys struct {
 	name   client.ObjectKey
 }
 
-// list returns the entries by the name of their pool.
+// list returns the entries by the name of their pool. It logs those that are not readable, and leaves them out.
 func (k *keys) list(ctx context.Context) (map[string]entry, error) {
 	entries, _, err := k.read(ctx)
 	return entries, err
@@ -57,7 +58,8 @@ func (k *keys) read(ctx context.Context) (map[string]entry, *corev1.ConfigMap, e
 	for pool, text := range stored.Data {
 		var e entry
 		if err := json.Unmarshal([]byte(text), &e); err != nil {
-			return nil, nil, fmt.Errorf("the ConfigMap %s is not readable at %q: correct it, or restore it from a backup: %w", k.name, pool, err)
+			log.FromContext(ctx).Error(err, "The key of a pool is not readable, and its range is not returned: correct it in the ConfigMap, or restore that from a backup", "pool", pool, "ConfigMap", k.name)
+			continue
 		}
 		entries[pool] = e
 	}

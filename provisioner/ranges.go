@@ -2,11 +2,11 @@ package provisioner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,8 +125,11 @@ func attemptOf(class string) string { return "class/" + class }
 // provide gets the range of a new key, and creates its pool. A range that is no longer needed, or whose
 // pool is refused, is returned.
 func (c *controller) provide(ctx context.Context, s *scope, name string) error {
-	class := s.entries[name].Class
-	if !c.isNeeded(s, name) {
+	e, class := s.entries[name], s.entries[name].Class
+	if s.areInvalid {
+		return nil
+	}
+	if !c.isNeeded(s, name) || e.PrefixLength != s.parameters.poolPrefixLength || e.Family != s.class.Spec.IPFamily {
 		c.succeeded(attemptOf(class))
 		return c.mark(ctx, s, name, releasing)
 	}
@@ -155,24 +158,13 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 }
 
 // recheckKey returns errStale if another process has changed the key of a range during a call of
-// Provision. If it has removed the key, its Release may have come before the range was there: the range is
-// returned. A key that is only in another state is that process's.
+// Provision. The range is that process's.
 func (c *controller) recheckKey(ctx context.Context, s *scope, name string) error {
 	entries, err := c.keys.list(ctx)
 	if err != nil || entries[name] == s.entries[name] {
 		return err
 	}
-	stale := fmt.Errorf("the key of pool %s: %w", name, errStale)
-	if _, ok := entries[name]; ok {
-		return stale
-	}
-	if pool, err := c.find(ctx, name); pool != nil || err != nil {
-		return errors.Join(stale, err)
-	}
-	if hasRecords, err := c.hasRecords(ctx, name); hasRecords || err != nil {
-		return errors.Join(stale, err)
-	}
-	return errors.Join(stale, c.release(ctx, s, name))
+	return fmt.Errorf("the key of pool %s: %w", name, errStale)
 }
 
 // isRefused reports whether the API server refuses a request until something else changes.
@@ -192,7 +184,8 @@ func (c *controller) newPool(s *scope, name string, block netip.Prefix) *v1alpha
 
 // confirm opens a new pool when its block is recorded, and gives it up if another pool has a part of it.
 func (c *controller) confirm(ctx context.Context, s *scope, pool *v1alpha1.IPPool) error {
-	switch allocated := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionAllocated); {
+	allocated := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionAllocated)
+	switch {
 	case allocated == nil: // the watch shows when it is recorded
 		return nil
 	case allocated.Status == metav1.ConditionTrue:
@@ -205,6 +198,7 @@ func (c *controller) confirm(ctx context.Context, s *scope, pool *v1alpha1.IPPoo
 		c.failed(s, attemptOf(classOf(pool)), ReasonPoolRefused, fmt.Errorf("the range %s is returned: %s", pool.Spec.CIDR, allocated.Message))
 		return c.mark(ctx, s, pool.Name, releasing)
 	}
+	s.fail(ReasonPoolRefused, "the range of pool %s is not recorded yet: %s", pool.Name, allocated.Message)
 	return nil
 }
 
@@ -251,23 +245,22 @@ func (c *controller) ensure(ctx context.Context, s *scope, pool *v1alpha1.IPPool
 }
 
 // giveBack deletes the pool of a range, and returns the range when neither the pool nor a record of it is
-// left.
+// left. It returns it once more when a call of Provision that was cut off can have no effect any more.
 func (c *controller) giveBack(ctx context.Context, s *scope, name string) error {
 	if pool := s.pools[name]; pool != nil {
-		if !pool.DeletionTimestamp.IsZero() {
-			return nil // the watch shows when it is gone
-		}
-		err := c.delete(ctx, pool)
-		if isRefused(err) { // a block of it was handed out at the last moment
-			return c.mark(ctx, s, name, ready)
-		}
-		s.after(0)
-		return err
+		return c.removePool(ctx, s, pool)
+	}
+	c.mu.Lock()
+	released, isReleased := c.releasedAt[name]
+	c.mu.Unlock()
+	if left := c.options.Timeout - c.clock.Since(released); isReleased && left > 0 {
+		s.after(left)
+		return nil
 	}
 	if !c.mayTry(s, name) {
 		return nil
 	}
-	hasRecords, err := c.hasRecords(ctx, name)
+	hasRecords, err := c.hasRecords(ctx, name, "spec.poolRef.name", "spec.claimRef.name")
 	if err != nil {
 		return err
 	}
@@ -279,8 +272,39 @@ func (c *controller) giveBack(ctx context.Context, s *scope, name string) error 
 		c.failed(s, name, ReasonReleaseFailed, fmt.Errorf("returning the range of pool %s: %w", name, err))
 		return nil
 	}
-	c.forget(name)
-	return c.write(ctx, s, name, nil)
+	if isReleased {
+		c.forget(name)
+		return c.write(ctx, s, name, nil)
+	}
+	c.succeeded(name)
+	c.mu.Lock()
+	c.releasedAt[name] = c.clock.Now()
+	c.mu.Unlock()
+	s.after(c.options.Timeout)
+	return nil
+}
+
+// removePool deletes the pool of a range that is given back, unless a block of it was handed out at the last
+// moment: then the pool goes on.
+func (c *controller) removePool(ctx context.Context, s *scope, pool *v1alpha1.IPPool) error {
+	s.after(time.Minute) // the watch shows when it is gone, unless its label was removed
+	if !pool.DeletionTimestamp.IsZero() || !c.mayTry(s, pool.Name) {
+		return nil
+	}
+	isInUse, err := c.hasRecords(ctx, pool.Name, "spec.poolRef.name")
+	if err == nil && !isInUse {
+		err = c.delete(ctx, pool)
+	}
+	switch {
+	case isInUse || apierrors.IsConflict(err):
+		c.forget(pool.Name)
+		return c.mark(ctx, s, pool.Name, ready)
+	case err != nil:
+		c.failed(s, pool.Name, ReasonReleaseFailed, err)
+		return nil
+	}
+	s.after(firstRetry)
+	return nil
 }
 
 // release calls Release for the range of a pool.
@@ -300,6 +324,7 @@ func (c *controller) forget(pool string) {
 	delete(c.openedAt, pool)
 	delete(c.emptySince, pool)
 	delete(c.ensuredAt, pool)
+	delete(c.releasedAt, pool)
 	delete(c.attempts, pool)
 }
 
@@ -311,11 +336,12 @@ func (c *controller) delete(ctx context.Context, pool *v1alpha1.IPPool) error {
 	return nil
 }
 
-// hasRecords reports whether the API server has a record in a pool, or the pool's own.
-func (c *controller) hasRecords(ctx context.Context, pool string) (bool, error) {
-	for _, selected := range []client.MatchingFields{{"spec.poolRef.name": pool}, {"spec.claimRef.name": pool}} {
+// hasRecords reports whether the API server has a record that names a pool in one of some fields:
+// spec.poolRef.name in those of its blocks, spec.claimRef.name in its own.
+func (c *controller) hasRecords(ctx context.Context, pool string, fields ...string) (bool, error) {
+	for _, field := range fields {
 		records := &v1alpha1.IPAllocationList{}
-		if err := c.live.List(ctx, records, selected); err != nil {
+		if err := c.live.List(ctx, records, client.MatchingFields{field: pool}); err != nil {
 			return false, fmt.Errorf("listing the IPAllocations of pool %s: %w", pool, err)
 		}
 		for _, record := range records.Items {

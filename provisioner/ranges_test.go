@@ -122,8 +122,66 @@ func TestFailingSystemIsAskedForOneRange(t *testing.T) {
 	w.demands()
 	w.settles()
 	w.expects("without demand", 0, ReasonProvisioned)
-	if entries, err := w.controller.keys.list(t.Context()); err != nil || len(entries) > 0 {
-		t.Errorf("the keys are %v, %v", entries, err)
+	w.passes(w.controller.options.Timeout)
+	w.settles()
+	w.hasNoKeys()
+}
+
+// TestWaitingRangeFollowsParameters covers a class that is corrected while the system has no range of the
+// length that it had before.
+func TestWaitingRangeFollowsParameters(t *testing.T) {
+	w := newWorld(t)
+	w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["poolPrefixLength"] = "16" })
+	w.demands(28, 1)
+	w.upstream.provides = func(r Request) (netip.Prefix, error) {
+		if r.PrefixLength == 16 {
+			return netip.Prefix{}, errors.New("there is no /16")
+		}
+		w.upstream.ranges[r.Key] = netip.MustParsePrefix("10.0.0.0/24")
+		return w.upstream.ranges[r.Key], nil
+	}
+	w.settles()
+	w.expects("too large", 0, ReasonProvisionFailed)
+	w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["poolPrefixLength"] = "x" })
+	w.upstream.calls = nil
+	w.passes(time.Minute)
+	w.settles()
+	w.expects("invalid", 0, ReasonInvalidParameters)
+	if len(w.upstream.calls) > 0 {
+		t.Errorf("with invalid parameters, %v was called", w.upstream.calls)
+	}
+	w.edit(func(class *v1alpha1.IPClass) { class.Spec.Parameters["poolPrefixLength"] = "24" })
+	w.settles()
+	w.expects("corrected", 1, ReasonProvisioned)
+}
+
+// TestFailingConfirmationsDelayNothingElse expects a pass to return a range before it has others confirmed.
+func TestFailingConfirmationsDelayNothingElse(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 48)
+	w.settles()
+	pools := w.pools()
+	must(t, w.store.Delete(t.Context(), &pools[2]))
+	w.demands(28, 32)
+	w.passes(10 * time.Minute)
+	w.upstream.provides = func(Request) (netip.Prefix, error) { return netip.Prefix{}, errors.New("away") }
+	for range 2 { // to notice that the pool is gone, and to return its range
+		_, err := w.pass()
+		must(t, err)
+	}
+	if len(w.upstream.ranges) != 2 {
+		t.Errorf("the ranges are %v, and the calls %v", w.upstream.ranges, w.upstream.calls)
+	}
+}
+
+func TestPoolThatIsNotRecordedIsReported(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.unrecorded = "the parent is not ready"
+	w.settles()
+	condition := meta.FindStatusCondition(w.class().Status.Conditions, ConditionProvisioned)
+	if condition.Reason != ReasonPoolRefused || !strings.Contains(condition.Message, w.unrecorded) || len(w.upstream.ranges) != 1 {
+		t.Errorf("the condition is %+v, and the ranges are %v", condition, w.upstream.ranges)
 	}
 }
 

@@ -35,11 +35,12 @@ import (
 // Options holds the settings of Run.
 type Options struct {
 	// Name is the value of spec.provisioner of the classes to serve, such as ipam.example.com/ranges: a
-	// qualified name of at most 63 characters.
+	// domain, a slash and a name without dots, in lower case, of at most 63 characters.
 	Name string
-	// Namespace of the ConfigMap with the keys, and of the lease.
+	// Namespace of the ConfigMap with the keys, and of the lease: one for all processes of the name.
 	Namespace string
-	// Timeout bounds each call of the Provisioner. Default: 30s.
+	// Timeout bounds each call of the Provisioner. A range is returned once more after this time, in case a
+	// call of Provision that was given up had its effect late. Default: 30s.
 	Timeout time.Duration
 	// Resync is the time after which Provision is called again for the range of a pool, which also happens at
 	// start. Default: 10m.
@@ -54,10 +55,11 @@ type Options struct {
 }
 
 // identity returns the name as a label's value and as the name of an object.
-func (o Options) identity() string { return strings.ToLower(strings.ReplaceAll(o.Name, "/", ".")) }
+func (o Options) identity() string { return strings.ReplaceAll(o.Name, "/", ".") }
 
 func (o Options) withDefaults() (Options, error) {
-	if problems := append(validation.IsQualifiedName(o.Name), validation.IsDNS1123Subdomain(o.identity())...); len(problems) > 0 || len(o.Name) > validation.LabelValueMaxLength || o.Name == v1alpha1.NativeProvisioner {
+	domain, name, _ := strings.Cut(o.Name, "/")
+	if problems := append(validation.IsDNS1123Subdomain(domain), validation.IsDNS1123Label(name)...); len(problems) > 0 || len(o.Name) > validation.LabelValueMaxLength || o.Name == v1alpha1.NativeProvisioner {
 		return o, fmt.Errorf("the name %q of the provisioner is not valid: choose one such as ipam.example.com/ranges, of at most %d characters", o.Name, validation.LabelValueMaxLength)
 	}
 	if o.Namespace == "" {
@@ -130,7 +132,8 @@ func newController(p Provisioner, o Options, c client.Client, live client.Reader
 	return &controller{
 		provisioner: p, options: o, client: c, live: live, clock: clock,
 		keys:     &keys{client: c, live: live, name: client.ObjectKey{Namespace: o.Namespace, Name: "provisioner-" + o.identity()}},
-		openedAt: map[string]time.Time{}, emptySince: map[string]time.Time{}, ensuredAt: map[string]time.Time{}, attempts: map[string]attempt{},
+		openedAt: map[string]time.Time{}, emptySince: map[string]time.Time{}, ensuredAt: map[string]time.Time{}, releasedAt: map[string]time.Time{},
+		attempts: map[string]attempt{},
 	}
 }
 
@@ -145,7 +148,11 @@ func (c *controller) setup(mgr manager.Manager) error {
 		Named("provisioner").
 		For(&v1alpha1.IPClass{}).
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
-			return []reconcile.Request{ofClass(classOf(obj.(*v1alpha1.IPPool)))}
+			var requests []reconcile.Request
+			for _, class := range obj.(*v1alpha1.IPPool).Spec.ClassNames {
+				requests = append(requests, ofClass(class))
+			}
+			return requests
 		})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			entries, err := c.keys.list(ctx)

@@ -28,10 +28,10 @@ func (c *controller) rooms(s *scope, without ...string) []room {
 		pool := s.pools[name]
 		isEmpty := pool == nil || pool.Status.Capacity == nil || isUnopened(pool) || c.clock.Since(c.openedAt[name]) < settle
 		switch {
-		case slices.Contains(without, name) || e.State == releasing || pool != nil && !pool.DeletionTimestamp.IsZero():
+		case slices.Contains(without, name) || e.State == releasing || e.Family != s.class.Spec.IPFamily || pool != nil && !serves(pool, s.class):
 		case e.State == provisioning || isEmpty:
 			rooms = append(rooms, newRoom(e.PrefixLength, bitsOf(e.Family)))
-		case pool.Annotations[v1alpha1.AnnotationPaused] == "":
+		default:
 			available, ok := new(big.Int).SetString(pool.Status.Capacity.Available, 10)
 			largest, err := strconv.Atoi(strings.TrimPrefix(pool.Status.LargestFreePrefix, "/"))
 			if ok && err == nil { // otherwise nothing is free
@@ -40,6 +40,14 @@ func (c *controller) rooms(s *scope, without ...string) []room {
 		}
 	}
 	return rooms
+}
+
+// serves reports whether a pool hands out blocks to all claims of a class, or will when it is opened.
+func serves(pool *v1alpha1.IPPool, class *v1alpha1.IPClass) bool {
+	_, isPaused := pool.Annotations[v1alpha1.AnnotationPaused]
+	_, isPausedByClusterAPI := pool.Annotations[v1alpha1.AnnotationClusterAPIPaused]
+	return pool.DeletionTimestamp.IsZero() && !isPausedByClusterAPI && (!isPaused || isUnopened(pool)) &&
+		slices.Contains(pool.Spec.ClassNames, class.Name) && pool.Spec.Visibility == class.Spec.Visibility && pool.Spec.Project == class.Spec.Project
 }
 
 // needs returns the demand of a class, with the spare blocks.
@@ -81,13 +89,13 @@ func (c *controller) isNeeded(s *scope, pool string) bool {
 func (c *controller) resize(ctx context.Context, s *scope) error {
 	fitting, tooLarge := c.unmet(s)
 	if len(tooLarge) > 0 {
-		s.fail(ReasonBlockTooLarge, "claims wait for a /%d, and each pool is a /%d: set parameters.poolPrefixLength to %[1]d or less, or allowedPrefixLengths.min to %[2]d",
+		s.fail(ReasonBlockTooLarge, "blocks of /%d are needed, and each pool is a /%d: set parameters.poolPrefixLength to %[1]d or less, or allowedPrefixLengths.min to %[2]d",
 			tooLarge[0].length, s.parameters.poolPrefixLength)
 	}
 	switch {
 	case len(fitting) == 0:
 		return c.shrink(ctx, s)
-	case len(s.entries) >= s.parameters.maxPools:
+	case c.countRanges(s) >= s.parameters.maxPools:
 		s.fail(ReasonMaxPools, "claims wait, and the class has %d pools: raise parameters.maxPools, or release blocks", s.parameters.maxPools)
 		return nil
 	case !c.mayTry(s, attemptOf(s.class.Name)):
@@ -101,6 +109,19 @@ func (c *controller) resize(ctx context.Context, s *scope) error {
 	return c.provide(ctx, s, name)
 }
 
+// countRanges counts the ranges of a class that have not been returned.
+func (c *controller) countRanges(s *scope) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := len(s.entries)
+	for name := range s.entries {
+		if _, isReleased := c.releasedAt[name]; isReleased {
+			count--
+		}
+	}
+	return count
+}
+
 // shrink returns the first pool that has been empty for long enough, and without which the needs are met.
 func (c *controller) shrink(ctx context.Context, s *scope) error {
 	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
@@ -112,7 +133,7 @@ func (c *controller) shrink(ctx context.Context, s *scope) error {
 		if since.IsZero() || c.isNeeded(s, name) {
 			continue
 		}
-		if left := s.parameters.releaseAfter - c.clock.Since(since); left > 0 {
+		if left := max(s.parameters.releaseAfter, settle) - c.clock.Since(since); left > 0 { // the status may be behind
 			s.after(left)
 			continue
 		}

@@ -88,6 +88,28 @@ func TestEmptyPoolIsReturned(t *testing.T) {
 	}
 }
 
+// TestPoolThatServesNotAllClaimsIsNoRoom expects another pool beside one that a user has changed.
+func TestPoolThatServesNotAllClaimsIsNoRoom(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.IPPool){
+		"paused":                func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} },
+		"paused by Cluster API": func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationClusterAPIPaused: "x"} },
+		"of a project":          func(p *v1alpha1.IPPool) { p.Spec.Visibility, p.Spec.Project = v1alpha1.VisibilityConsumer, "a" },
+		"of another class":      func(p *v1alpha1.IPPool) { p.Spec.ClassNames = []string{"other"} },
+	} {
+		w := newWorld(t)
+		w.demands(28, 1)
+		w.settles()
+		w.passes(settle)
+		pool := w.pools()[0]
+		change(&pool)
+		must(t, w.store.Update(t.Context(), &pool))
+		w.settles()
+		if n := len(w.pools()); n != 2 {
+			t.Errorf("%s: there are %d pools, want another one", name, n)
+		}
+	}
+}
+
 func TestInvalidParameterIsNamed(t *testing.T) {
 	for want, edit := range map[string]func(map[string]string){
 		"parameters.poolPrefixLength is missing: set it to the prefix length of each pool": func(p map[string]string) { delete(p, "poolPrefixLength") },

@@ -49,8 +49,9 @@ type world struct {
 	// isInUse reports whether the API server refuses to delete a pool, and isBehind whether the cache shows
 	// no pool.
 	isInUse, isBehind bool
-	// conflict is the message of the operator about new pools whose block is in conflict.
-	conflict string
+	// conflict and unrecorded are messages of the operator about new pools: their block is in conflict, or not
+	// recorded for another reason.
+	conflict, unrecorded string
 	// recorded has the pools of which a record is left.
 	recorded map[string]bool
 }
@@ -143,7 +144,7 @@ func newWorld(t *testing.T) *world {
 						if err := w.refuses(pool); err != nil {
 							return err
 						}
-						pool.UID = types.UID(pool.Name)
+						pool.UID, pool.Spec.IPFamily = types.UID(pool.Name), v1alpha1.IPv4
 					}
 					return to.Create(ctx, obj, opts...)
 				})
@@ -260,6 +261,9 @@ func (w *world) operate() {
 			if w.conflict != "" {
 				condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonConflict, w.conflict
 			}
+			if w.unrecorded != "" {
+				condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonParentNotReady, w.unrecorded
+			}
 			meta.SetStatusCondition(&pool.Status.Conditions, condition)
 			w.takes(&pool, 0, "/24")
 		}
@@ -277,18 +281,27 @@ func (w *world) pass() (reconcile.Result, error) {
 func (w *world) settles() time.Duration {
 	w.t.Helper()
 	for range 200 {
-		before := len(w.upstream.calls)
+		before, pools := len(w.upstream.calls), len(w.pools())
 		result, err := w.pass()
 		must(w.t, err)
 		keys, err := w.controller.keys.list(w.t.Context())
 		must(w.t, err)
 		isBusy := slices.ContainsFunc(slices.Collect(maps.Values(keys)), func(e entry) bool { return e.State == provisioning })
-		if result.RequeueAfter != time.Millisecond && (!isBusy || len(w.upstream.calls) == before) {
+		hasEvent := len(w.pools()) < pools
+		if result.RequeueAfter != time.Millisecond && !hasEvent && (!isBusy || len(w.upstream.calls) == before) {
 			return result.RequeueAfter
 		}
 	}
 	w.t.Fatal("it does not settle")
 	return 0
+}
+
+// hasNoKeys expects the ConfigMap to be empty.
+func (w *world) hasNoKeys() {
+	w.t.Helper()
+	if entries, err := w.controller.keys.list(w.t.Context()); err != nil || len(entries) > 0 {
+		w.t.Errorf("the keys are %v, %v, want none", entries, err)
+	}
 }
 
 // passes lets time pass.
