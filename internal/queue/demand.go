@@ -51,11 +51,17 @@ func (q *Queue) ListenDemand(notify func(class string)) (stop func()) {
 func (q *poolQueues) demand(class string) []ipam.Wants {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var wants []ipam.Wants
-	for _, p := range sortWaiters(q.targets[target{class: class}], q.targets[target{}]) {
-		if p.isQueued() && !p.Request.Block.IsValid() && p.wants.Account.Class == class && p.wants.Provisioner != "" {
-			wants = append(wants, p.wants)
+	counted := map[*waiter]bool{}
+	for _, in := range []target{{class: class}, {}} {
+		for p := range q.targets[in] {
+			if p.wants.Account.Class == class && p.wants.Provisioner != "" && !p.Request.Block.IsValid() && p.isQueued() {
+				counted[p] = true
+			}
 		}
+	}
+	var wants []ipam.Wants
+	for _, p := range sortWaiters(counted) {
+		wants = append(wants, p.wants)
 	}
 	return wants
 }

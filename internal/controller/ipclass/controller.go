@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -74,10 +75,10 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	before := class.DeepCopy()
 	read, _ := convert.Class(class)
 	c.count(class, read)
-	c.countDemand(class, read)
+	result := c.countDemand(class, read)
 	c.condition(class, read)
 	if equality.Semantic.DeepEqual(before.Status, class.Status) {
-		return reconcile.Result{}, nil
+		return result, nil
 	}
 	if delay := c.Throttle.Take(class.Name); delay > 0 && equality.Semantic.DeepEqual(withoutCounts(before.Status), withoutCounts(class.Status)) {
 		return reconcile.Result{RequeueAfter: delay}, nil // its own writes enqueue it: one write would follow the other
@@ -85,7 +86,7 @@ func (c *Controller) Reconcile(ctx context.Context, class *v1alpha1.IPClass) (re
 	if err := c.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, kubeutil.IgnoreNotFound(fmt.Errorf("writing status: %w", err))
 	}
-	return reconcile.Result{}, nil
+	return result, nil
 }
 
 // withoutCounts returns a status without its counts and its demand.
@@ -120,15 +121,16 @@ func (c *Controller) count(class *v1alpha1.IPClass, read ipam.Class) {
 }
 
 // countDemand counts the claims that wait for a pool of a class that has a provisioner. The demand stays
-// as it is until all of them have been seen.
-func (c *Controller) countDemand(class *v1alpha1.IPClass, read ipam.Class) {
+// as it is until all of them have been seen, for which it asks for another pass.
+func (c *Controller) countDemand(class *v1alpha1.IPClass, read ipam.Class) reconcile.Result {
+	if read.Provisioner == "" {
+		class.Status.Demand = nil
+		return reconcile.Result{}
+	}
 	if c.Queue.Synced() != nil {
-		return
+		return reconcile.Result{RequeueAfter: time.Second}
 	}
 	class.Status.Demand = nil
-	if read.Provisioner == "" {
-		return
-	}
 	demand := c.Queue.Demand(read)
 	for _, length := range slices.Sorted(maps.Keys(demand)) {
 		class.Status.Demand = append(class.Status.Demand, v1alpha1.ClassDemand{
@@ -136,6 +138,7 @@ func (c *Controller) countDemand(class *v1alpha1.IPClass, read ipam.Class) {
 			Claims:       int32(min(demand[length], math.MaxInt32)), //nolint:gosec // bounded, and not negative
 		})
 	}
+	return reconcile.Result{}
 }
 
 // condition sets the condition Ready. It is False only if the class itself must be changed. A class

@@ -132,7 +132,7 @@ func demandOfClass(e *classes) {
 	e.Replica.Queue.AddSource(func() bool { return isListed })
 	q := e.Started(e.by.demand())
 	wait("a", "gold", 28)
-	e.Reconciled("gold").Demands() // not all claims have been seen
+	e.Reconciled("gold").Demands().After(time.Second) // not all claims have been seen
 	isListed = true
 	if err := e.Replica.Queue.Synced(); err != nil {
 		e.t.Fatal(err)
