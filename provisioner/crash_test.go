@@ -185,6 +185,11 @@ func TestPoolWithBlockIsNotDeleted(t *testing.T) {
 	w.passes(10 * time.Minute)
 	w.settles()
 	w.expects("with a block that the status does not count", 1, ReasonProvisioned)
+	must(t, w.store.Delete(t.Context(), w.class()))
+	w.settles()
+	if len(w.pools()) != 1 {
+		t.Error("the pool of a class that was deleted is gone, with a block in it")
+	}
 }
 
 // TestTerminatingPoolIsLookedAtAgain covers a pool whose label was removed: no event shows that it is gone.

@@ -33,8 +33,9 @@
 //     written. So a process that does not know yet that it has lost the lease opens no pool whose range
 //     another one returns.
 //   - Releasing is written before the pool is deleted. Release is called when the API server has neither
-//     the pool nor a record of it. So no range is returned while a block of it is held, even if a user
-//     removed the finalizer of the pool.
+//     the pool nor a record of it, and again after Options.Timeout. So no range is returned while a block of it
+//     is held, even if a user removed the finalizer of the pool, and none is left that a call of Provision,
+//     of this or another process, took late.
 //
 // If the ConfigMap is lost, the keys of open pools are taken from the pools.
 //

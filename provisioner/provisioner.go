@@ -27,8 +27,8 @@ type Provisioner interface {
 	Provision(ctx context.Context, request Request) (netip.Prefix, error)
 
 	// Release returns the range of a key. It succeeds if the key has none. It gets no parameters, because
-	// the class may be gone. A key is not used again after Release; Run calls Release once more if a call of
-	// Provision was under way.
+	// the class may be gone. A key is not used again after Release. Run calls it twice for each key, with
+	// Options.Timeout between.
 	Release(ctx context.Context, key string) error
 }
 
@@ -61,18 +61,18 @@ const (
 	ReasonProvisioned = "Provisioned"
 	// ReasonInvalidParameters: a parameter of the class is missing or invalid.
 	ReasonInvalidParameters = "InvalidParameters"
-	// ReasonBlockTooLarge: claims wait for larger blocks than a pool has.
+	// ReasonBlockTooLarge: larger blocks are needed than a pool has.
 	ReasonBlockTooLarge = "BlockTooLarge"
 	// ReasonMaxPools: claims wait, and the class has parameters.maxPools pools.
 	ReasonMaxPools = "MaxPools"
 	// ReasonProvisionFailed: Provision returned an error, or an unsuitable range.
 	ReasonProvisionFailed = "ProvisionFailed"
 	// ReasonPoolRefused: the API server did not create the pool of a range, or the range overlaps another
-	// pool. It is returned, unless the pool may be created later.
+	// pool. It is returned, unless the pool may be created or recorded later.
 	ReasonPoolRefused = "PoolRefused"
 	// ReasonRangeLost: Provision did not return the range that a pool has. The pool goes on.
 	ReasonRangeLost = "RangeLost"
-	// ReasonReleaseFailed: Release returned an error, and is called again.
+	// ReasonReleaseFailed: the pool could not be deleted, or Release returned an error. Both are repeated.
 	ReasonReleaseFailed = "ReleaseFailed"
 )
 

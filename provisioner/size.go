@@ -28,7 +28,7 @@ func (c *controller) rooms(s *scope, without ...string) []room {
 		pool := s.pools[name]
 		isEmpty := pool == nil || pool.Status.Capacity == nil || isUnopened(pool) || c.clock.Since(c.openedAt[name]) < settle
 		switch {
-		case slices.Contains(without, name) || e.State == releasing || e.Family != s.class.Spec.IPFamily || pool != nil && !serves(pool, s.class):
+		case slices.Contains(without, name) || e.State == releasing || pool != nil && !serves(pool, s.class):
 		case e.State == provisioning || isEmpty:
 			rooms = append(rooms, newRoom(e.PrefixLength, bitsOf(e.Family)))
 		default:
@@ -47,7 +47,8 @@ func serves(pool *v1alpha1.IPPool, class *v1alpha1.IPClass) bool {
 	_, isPaused := pool.Annotations[v1alpha1.AnnotationPaused]
 	_, isPausedByClusterAPI := pool.Annotations[v1alpha1.AnnotationClusterAPIPaused]
 	return pool.DeletionTimestamp.IsZero() && !isPausedByClusterAPI && (!isPaused || isUnopened(pool)) &&
-		slices.Contains(pool.Spec.ClassNames, class.Name) && pool.Spec.Visibility == class.Spec.Visibility && pool.Spec.Project == class.Spec.Project
+		slices.Contains(pool.Spec.ClassNames, class.Name) && pool.Spec.IPFamily == class.Spec.IPFamily &&
+		pool.Spec.Visibility == class.Spec.Visibility && pool.Spec.Project == class.Spec.Project
 }
 
 // needs returns the demand of a class, with the spare blocks.

@@ -94,6 +94,7 @@ func TestPoolThatServesNotAllClaimsIsNoRoom(t *testing.T) {
 		"paused":                func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationPaused: ""} },
 		"paused by Cluster API": func(p *v1alpha1.IPPool) { p.Annotations = map[string]string{v1alpha1.AnnotationClusterAPIPaused: "x"} },
 		"of a project":          func(p *v1alpha1.IPPool) { p.Spec.Visibility, p.Spec.Project = v1alpha1.VisibilityConsumer, "a" },
+		"of another family":     func(p *v1alpha1.IPPool) { p.Spec.IPFamily = v1alpha1.IPv6 }, // the class was made again
 		"of another class":      func(p *v1alpha1.IPPool) { p.Spec.ClassNames = []string{"other"} },
 	} {
 		w := newWorld(t)

@@ -75,7 +75,8 @@ func (c *claims) Provision(ctx context.Context, r provisioner.Request) (netip.Pr
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	claim := c.newClaim(r)
+	wanted := c.newClaim(r)
+	claim := wanted.DeepCopy()
 	err = hub.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
 		err = hub.Get(ctx, client.ObjectKeyFromObject(claim), claim)
@@ -90,7 +91,8 @@ func (c *claims) Provision(ctx context.Context, r provisioner.Request) (netip.Pr
 		return netip.Prefix{}, fmt.Errorf("the IPClaim %s/%s of the hub is being deleted: wait until it is gone", claim.Namespace, claim.Name)
 	case claim.Status.AllocatedCIDR != "":
 		return netip.ParsePrefix(claim.Status.AllocatedCIDR)
-	case r.Range.IsValid() && claim.Spec.CIDR != r.Range.String(): // it is from a backup in which it waited
+	case claim.Spec.CIDR != wanted.Spec.CIDR || wanted.Spec.ClassName != "" && claim.Spec.ClassName != wanted.Spec.ClassName:
+		// It is from a backup in which it waited, or the class of the cluster has another class of the hub now.
 		return netip.Prefix{}, errors.Join(fmt.Errorf("the IPClaim %s/%s of the hub is made again", claim.Namespace, claim.Name), remove(ctx, hub, claim))
 	}
 	message := "it has no condition yet"

@@ -83,6 +83,20 @@ func TestClaimOfAnotherClusterIsLeftAlone(t *testing.T) {
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 }
 
+// TestWaitingClaimFollowsClass covers a class that is corrected while its claim waits in the hub.
+func TestWaitingClaimFollowsClass(t *testing.T) {
+	w := startHub(t, "10.32.0.0/22")
+	w.Created(build.Class("empty").Obj())
+	ranges := hub.New(func() (client.Client, error) { return hub.NewClient(w.Config()) }, hub.Options{Namespace: namespace})
+	request := provisioner.Request{Key: "uid.leased-a", Cluster: "uid", Class: "leased", Family: v1alpha1.IPv4, PrefixLength: 24}
+	for _, step := range []struct{ class, problem string }{{"empty", "waits in the hub"}, {"ranges", "is made again"}, {"ranges", ""}} {
+		request.Parameters = map[string]string{hub.ParameterClass: step.class}
+		if _, err := ranges.Provision(t.Context(), request); (err == nil) != (step.problem == "") || err != nil && !strings.Contains(err.Error(), step.problem) {
+			t.Errorf("with hubClass %s: got %v, want %q", step.class, err, step.problem)
+		}
+	}
+}
+
 // TestClusterGetsRangesFromHub runs a hub and a cluster with manager hub-provisioner, which has the right to
 // claim in one namespace of the hub: the claims of the cluster are bound in ranges of the hub, the hub shows
 // which cluster has them, and they are returned, also after the process was killed.
