@@ -112,7 +112,7 @@ func answer(w http.ResponseWriter, code int, content any) {
 	_ = json.NewEncoder(w).Encode(content) // the client may be gone
 }
 
-// content returns a prefix as PrefixSerializer writes it. Its URLs are those that NetBox sees behind a proxy.
+// content returns a prefix as PrefixSerializer writes it. Its URLs have the host by which a proxy knows NetBox.
 func (p stored) content() map[string]any {
 	choice := func(value any) map[string]any { return map[string]any{"value": value, "label": fmt.Sprint(value)} }
 	var vrf, key any
@@ -209,7 +209,7 @@ func (f *fakeNetBox) create(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// save checks a new prefix and writes it, or answers with what is wrong with it.
+// save checks a new prefix and writes it, or answers with its problems.
 func (f *fakeNetBox) save(w http.ResponseWriter, wanted request) (stored, bool) {
 	p := stored{prefix: wanted.Prefix, vrf: wanted.VRF, status: wanted.Status, description: wanted.Description, key: wanted.CustomFields[keyField]}
 	problems := map[string][]string{}

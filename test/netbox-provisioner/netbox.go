@@ -102,15 +102,13 @@ func (n *netBox) create(ctx context.Context, r provisioner.Request) (int64, erro
 		return n.createAgain(ctx, r, containers)
 	}
 	for _, c := range containers {
-		var created []prefix
+		var created [1]prefix
 		err := n.do(ctx, http.MethodPost, fmt.Sprintf("%d/available-prefixes/", c.ID), []any{contentOf(r, "prefix_length", r.PrefixLength)}, &created)
-		switch {
-		case statusOf(err) == http.StatusConflict: // it has no room
+		if statusOf(err) == http.StatusConflict { // it has no room
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return 0, fmt.Errorf("taking a /%d from %s: %w", r.PrefixLength, c.title(), err)
-		case len(created) != 1:
-			return 0, fmt.Errorf("taking a /%d from %s: NetBox created %d prefixes", r.PrefixLength, c.title(), len(created))
 		}
 		return created[0].ID, nil
 	}

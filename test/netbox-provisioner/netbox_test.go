@@ -21,10 +21,10 @@ import (
 // newNetBox returns a process whose provisioner uses the fake.
 func newNetBox(t *testing.T, f *fakeNetBox) *netBox {
 	t.Helper()
-	return withToken(t, f, func() (string, error) { return secret, nil })
+	return newNetBoxWith(t, f, func() (string, error) { return secret, nil })
 }
 
-func withToken(t *testing.T, f *fakeNetBox, token func() (string, error)) *netBox {
+func newNetBoxWith(t *testing.T, f *fakeNetBox, token func() (string, error)) *netBox {
 	t.Helper()
 	c, err := newClient(f.URL, http.DefaultTransport, token)
 	if err != nil {
@@ -41,7 +41,8 @@ func requestFor(key string) provisioner.Request {
 	}
 }
 
-func again(key, block string) provisioner.Request {
+// reclaimOf returns a request for the range that a pool has.
+func reclaimOf(key, block string) provisioner.Request {
 	r := requestFor(key)
 	r.Range = netip.MustParsePrefix(block)
 	return r
@@ -173,7 +174,7 @@ func TestExactPrefixesOfOneKeyRace(t *testing.T) {
 	both.Add(2)
 	f.beforeWrite = func(netip.Prefix) { both.Done(); both.Wait() }
 	for range 2 {
-		done.Go(func() { provisioned(t, newNetBox(t, f), again("a", "10.0.2.0/24"), "10.0.2.0/24") })
+		done.Go(func() { provisioned(t, newNetBox(t, f), reclaimOf("a", "10.0.2.0/24"), "10.0.2.0/24") })
 	}
 	done.Wait()
 	if got := f.prefixes(); got != "a 10.0.2.0/24" {
@@ -190,7 +191,7 @@ func TestExactPrefixIsTakenMeanwhile(t *testing.T) {
 		f.beforeWrite = nil
 		provisioned(t, newNetBox(t, f), requestFor("b"), "10.0.0.0/24")
 	}
-	refused(t, newNetBox(t, f), again("a", "10.0.0.0/24"), "10.0.0.0/24 overlaps the prefix 10.0.0.0/24 (id 2) of NetBox: delete one of them")
+	refused(t, newNetBox(t, f), reclaimOf("a", "10.0.0.0/24"), "10.0.0.0/24 overlaps the prefix 10.0.0.0/24 (id 2) of NetBox: delete one of them")
 	if got := f.prefixes(); got != "b 10.0.0.0/24" {
 		t.Errorf("NetBox has %s, want that of b", got)
 	}
@@ -231,11 +232,11 @@ func TestExactPrefixMustBeFree(t *testing.T) {
 			f.add(test.other)
 			p, before := newNetBox(t, f), f.prefixes()
 			if test.want == "" {
-				provisioned(t, p, again("a", "10.0.2.0/24"), "10.0.2.0/24")
+				provisioned(t, p, reclaimOf("a", "10.0.2.0/24"), "10.0.2.0/24")
 				provisioned(t, p, requestFor("a"), "10.0.2.0/24")
 				return
 			}
-			refused(t, p, again("a", "10.0.2.0/24"), test.want)
+			refused(t, p, reclaimOf("a", "10.0.2.0/24"), test.want)
 			if got := f.prefixes(); got != before {
 				t.Errorf("NetBox has %q, and had %q", got, before)
 			}
@@ -302,7 +303,7 @@ func TestErrorStatesRemedy(t *testing.T) {
 func TestRenewedTokenIsUsed(t *testing.T) {
 	f, file := newFakeNetBox(t), filepath.Join(t.TempDir(), "token")
 	f.add(container("10.0.0.0/22", "pods"))
-	p := withToken(t, f, func() (string, error) { return readToken(file) })
+	p := newNetBoxWith(t, f, func() (string, error) { return readToken(file) })
 	if _, err := p.Provision(t.Context(), requestFor("a")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a file, it returns %v", err)
 	}
