@@ -116,6 +116,17 @@ func TestRangeIsRecordedWithKey(t *testing.T) {
 	}
 }
 
+func TestRangeIsOfFamily(t *testing.T) {
+	f, request := newFakeNetBox(t), requestFor("a")
+	f.add(container("10.0.0.0/8", "pods"))
+	f.add(container("fd00::/48", "pods"))
+	request.Family, request.PrefixLength = v1alpha1.IPv6, 64
+	provisioned(t, newNetBox(t, f), request, "fd00::/64")
+	request.Range = netip.MustParsePrefix("fd00:0:0:1::/64")
+	request.Key = "b"
+	provisioned(t, newNetBox(t, f), request, "fd00:0:0:1::/64")
+}
+
 // TestBusyNetBoxIsAskedAgain fails every second request.
 func TestBusyNetBoxIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
