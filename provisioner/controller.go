@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -239,6 +240,10 @@ func (c *controller) writeCondition(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err := c.client.Status().Patch(ctx, s.class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if apierrors.IsConflict(err) { // the operator has written the status: the watch shows it
+			s.after(firstRetry)
+			return nil
+		}
 		return client.IgnoreNotFound(err)
 	}
 	previous := meta.FindStatusCondition(before.Status.Conditions, ConditionProvisioned)
