@@ -50,7 +50,8 @@
 //	+kubebuilder:rbac:groups="",resources=namespaces,verbs=get,resourceNames=kube-system
 //	+kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
-// and in its namespace
+// and in its namespace, get and update only of the name provisioner-NAME, such as
+// provisioner-ipam.example.com.ranges:
 //
 //	+kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;update
 //	+kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update

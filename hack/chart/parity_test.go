@@ -20,6 +20,9 @@ import (
 // image is the image in config/manager.
 const image = "image.repository=cadastre-manager,image.tag=dev"
 
+// east holds the values of config/overlays/hub-provisioner.
+const east = "hubProvisioner.enabled=true,hubProvisioner.clusterName=east,hubProvisioner.namespace=cluster-east"
+
 // TestChartMatchesKustomize compares each object of the rendered chart with that
 // of a kustomization.
 func TestChartMatchesKustomize(t *testing.T) {
@@ -36,6 +39,7 @@ func TestChartMatchesKustomize(t *testing.T) {
 		{kustomization: "config/overlays/prometheus", release: "cadastre", namespace: "cadastre-system", values: "metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true"},
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "metrics.podMonitor.enabled=true", more: []string{"config/prometheus/pod-monitor"}},
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "dashboards.enabled=true", more: []string{"config/dashboards"}},
+		{kustomization: "config/overlays/hub-provisioner", release: "cadastre", namespace: "cadastre-system", values: east},
 	} {
 		t.Run(c.kustomization+" "+c.values, func(t *testing.T) {
 			want := map[string]any{}
@@ -53,23 +57,27 @@ func TestChartMatchesKustomize(t *testing.T) {
 	}
 }
 
-// TestMonitorsFollowOverlayNamespace adds the monitors to a copy of the overlay with other names, as
-// a user does.
-func TestMonitorsFollowOverlayNamespace(t *testing.T) {
+// TestAdditionsFollowOverlayNamespace adds the monitors, and the provisioner of a hub, to a copy of the
+// overlay with other names, as a user does.
+func TestAdditionsFollowOverlayNamespace(t *testing.T) {
 	dir := t.TempDir()
 	to, err := filepath.Rel(dir, filepath.Join(suite.ModuleRoot(t), "config"))
 	suite.Must(t, err)
-	overlay, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "config/overlays/another-namespace/kustomization.yaml"))
+	file, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "config/overlays/another-namespace/kustomization.yaml"))
 	suite.Must(t, err)
-	for monitor, values := range map[string]string{
-		"service-monitor": "metrics.serviceMonitor.enabled=true", "pod-monitor": "metrics.podMonitor.enabled=true", "rules": "metrics.alerts.enabled=true",
+	overlay := string(file)
+	for text, values := range map[string]string{
+		overlay + "components: [../../prometheus/service-monitor]\n":                   "metrics.serviceMonitor.enabled=true",
+		overlay + "components: [../../prometheus/pod-monitor]\n":                       "metrics.podMonitor.enabled=true",
+		overlay + "components: [../../prometheus/rules]\n":                             "metrics.alerts.enabled=true",
+		strings.ReplaceAll(overlay, "../../default", "../../overlays/hub-provisioner"): east,
 	} {
-		text := strings.ReplaceAll(string(overlay), "../..", to) + "components: [" + to + "/prometheus/" + monitor + "]\n"
+		text = strings.ReplaceAll(text, "../..", to)
 		suite.Must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 		want := byName(t, suite.Kustomized(t, dir), forKustomize)
 		got := byName(t, rendered(t, "ipam", "address-management", "serviceAccount.name=cadastre", values), forHelm(t, "ipam"))
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: what kustomize renders (-) is not what helm does (+):\n%s", monitor, diff)
+			t.Errorf("%s: what kustomize renders (-) is not what helm does (+):\n%s", values, diff)
 		}
 	}
 }

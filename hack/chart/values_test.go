@@ -139,6 +139,10 @@ func TestValuesChangeRenderedChart(t *testing.T) {
 		{usual: []string{"metrics.podMonitor.enabled=true"}, values: []string{"metrics.interval=15s"}, has: "\n    interval: \"15s\"\n"},
 		{usual: []string{"metrics.alerts.enabled=true"}, values: []string{"metrics.labels.release=monitoring"}, has: "    release: monitoring\n  name: cadastre\n"},
 		{usual: []string{"metrics.podMonitor.enabled=true"}, values: []string{"metrics.labels.release=monitoring"}, has: "    release: monitoring\n  name: cadastre\n"},
+		{usual: []string{east}, values: []string{"hubProvisioner.clusterName="}, lost: "--cluster-name"},
+		{usual: []string{east}, values: []string{"hubProvisioner.kubeconfigSecret=north"}, has: `secretName: "north"`},
+		{usual: []string{east}, values: []string{"hubProvisioner.classes={leased}"}, has: "  resourceNames:\n    - leased\n  verbs: [provision]"},
+		{usual: []string{east}, values: []string{"image.digest=" + digest}, has: "image: \"cadastre-manager@" + digest + "\"", lost: ":dev"},
 	} {
 		t.Run(strings.Join(c.values, ","), func(t *testing.T) {
 			usual, out := rendered(t, "cadastre", "cadastre-system", c.usual...), rendered(t, "cadastre", "cadastre-system", append(c.usual, c.values...)...)
@@ -167,6 +171,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"serviceAccount.name=":            "/serviceAccount/name",
 		"topologySpread.topologyKey=null": "/topologySpread",
 		"metrics.interval=often":          "/metrics/interval",
+		"hubProvisioner.enabled=true":     "hubProvisioner.namespace is empty: set it",
+		"hubProvisioner.clusterName=a/b":  "/hubProvisioner/clusterName",
 		"metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true": "scraped twice: leave out one of them",
 		"metrics.serviceMonitor.enabled=true,flags.insecure-diagnostics=true": "leave out one of them",
 		"certManager.enabled=true,flags.webhook-cert-source=self-signed":      "leave out one of them",

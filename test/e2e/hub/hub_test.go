@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,7 +30,8 @@ import (
 	"github.com/cadastre-dev/cadastre/provisioner/hub"
 )
 
-const namespace = "clusters"
+// namespace is the namespace of the cluster in the hub.
+const namespace = "cluster-east"
 
 // startHub starts a hub whose class ranges has the ranges of a pool.
 func startHub(t *testing.T, cidr string) *suite.World {
@@ -97,13 +99,13 @@ func TestWaitingClaimFollowsClass(t *testing.T) {
 	}
 }
 
-// TestClusterGetsRangesFromHub runs a hub and a cluster with manager hub-provisioner, which has the right to
-// claim in one namespace of the hub: the claims of the cluster are bound in ranges of the hub, the hub shows
+// TestClusterGetsRangesFromHub runs a hub and a cluster with manager hub-provisioner, with the arguments and
+// the account of config/overlays/hub-provisioner, and with the right to claim in one namespace of the hub: the
+// claims of the cluster are bound in ranges of the hub, the hub shows
 // which cluster has them, and they are returned, also after the process was killed.
 func TestClusterGetsRangesFromHub(t *testing.T) {
-	h, w := startHub(t, "10.32.0.0/16"), suite.Start(t, cluster.Options{Managers: 1})
-	w.Namespace("ranges")
-	credentials := filepath.Join(t.TempDir(), "hub")
+	h, w := startHub(t, "10.32.0.0/16"), suite.Start(t, cluster.Options{Managers: 1, Manifests: filepath.Join(suite.ModuleRoot(t), "config", "overlays", "hub-provisioner")})
+	credentials := filepath.Join(t.TempDir(), "kubeconfig")
 	allowed := rest.AnonymousClientConfig(h.Config())
 	suite.Must(t, cluster.WriteKubeconfig(credentials, allowed, "hub", namespace)) // not yet
 	kill := runCommand(t, w, credentials)
@@ -166,17 +168,34 @@ func tenant(h *suite.World) string {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: named.Name}},
 		},
 	)
+	return token(h, named)
+}
+
+// token returns a token of a ServiceAccount.
+func token(w *suite.World, account metav1.ObjectMeta) string {
+	w.Helper()
 	request := &authenticationv1.TokenRequest{}
-	suite.Must(h, h.SubResource("token").Create(h.Context(), &corev1.ServiceAccount{ObjectMeta: named}, request))
+	suite.Must(w, w.SubResource("token").Create(w.Context(), &corev1.ServiceAccount{ObjectMeta: account}, request))
 	return request.Status.Token
 }
 
-// runCommand runs manager hub-provisioner until it is killed, or the test ends.
+// runCommand runs the container of the Deployment, with the kubeconfig in place of its Secret, until it is
+// killed, or the test ends.
 func runCommand(t *testing.T, w *suite.World, credentials string) (kill func()) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(suite.ModuleRoot(t), "bin", "manager"), "hub-provisioner",
-		"--namespace=ranges", "--hub-namespace="+namespace, "--hub-kubeconfig="+credentials, "--cluster-name=east", "--health-probe-bind-address=", "--hub-timeout=10s")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
+	deployment := &appsv1.Deployment{}
+	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Namespace: "cadastre-system", Name: "cadastre-hub-provisioner"}, deployment))
+	pod := deployment.Spec.Template.Spec
+	own, kubeconfig := rest.AnonymousClientConfig(w.Config()), filepath.Join(t.TempDir(), "cluster")
+	own.BearerToken = token(w, metav1.ObjectMeta{Namespace: deployment.Namespace, Name: pod.ServiceAccountName})
+	suite.Must(t, cluster.WriteKubeconfig(kubeconfig, own, "cluster", ""))
+	inPod := strings.NewReplacer("$("+pod.Containers[0].Env[0].Name+")", deployment.Namespace, pod.Containers[0].VolumeMounts[0].MountPath, filepath.Dir(credentials))
+	args := []string{}
+	for _, arg := range append(pod.Containers[0].Args, "--health-probe-bind-address=", "--hub-timeout=10s") {
+		args = append(args, inPod.Replace(arg))
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(suite.ModuleRoot(t), "bin", "manager"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	errs := &bytes.Buffer{}
 	cmd.Stderr = errs
 	suite.Must(t, cmd.Start())

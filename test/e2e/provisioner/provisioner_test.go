@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,16 +14,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/provisioner"
 )
@@ -153,23 +158,62 @@ func run(t *testing.T, w *suite.World, system provisioner.Provisioner) (stop fun
 	return stop
 }
 
+// TestHubProvisionerHasDocumentedRights compares the roles in config/hub-provisioner with the documentation.
+// Their rules in the namespace have names, which a name of a provisioner decides.
+func TestHubProvisionerHasDocumentedRights(t *testing.T) {
+	objects, err := manifests.Decode([]byte(suite.Kustomized(t, "config/hub-provisioner")))
+	suite.Must(t, err)
+	everywhere, inNamespace := documented(t)
+	for kind, want := range map[string][]rbacv1.PolicyRule{"ClusterRole": everywhere, "Role": inNamespace} {
+		i := slices.IndexFunc(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == kind })
+		got := must.As[rbacv1.ClusterRole](t, objects[i]).Rules
+		for j := range got {
+			if kind == "Role" {
+				got[j].ResourceNames = nil
+			}
+		}
+		if diff := cmp.Diff(rights(want), rights(got)); diff != "" {
+			t.Errorf("%s: documented (-), and in config/hub-provisioner (+):\n%s", kind, diff)
+		}
+	}
+}
+
+// rights returns the single rights of rules, in order and each once.
+func rights(rules []rbacv1.PolicyRule) []string {
+	var all []string
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			all = append(all, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames, verb))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 var rightPattern = regexp.MustCompile(`\+kubebuilder:rbac:groups=(\S*?),resources=(\S*?),verbs=([a-z;]+)(?:,resourceNames=(\S+))?`)
 
-// grant grants the rights in the documentation of the package: the last ones in the namespace alone.
+// documented returns the rights in the documentation of the package: everywhere, and in the namespace alone.
+func documented(t testing.TB) (everywhere, inNamespace []rbacv1.PolicyRule) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(suite.ModuleRoot(t), "provisioner", "doc.go"))
+	suite.Must(t, err)
+	before, after, ok := strings.Cut(string(text), "and in its namespace")
+	if !ok {
+		t.Fatal("provisioner/doc.go does not list the rights in its namespace")
+	}
+	return rules(before), rules(after)
+}
+
+// grant grants the documented rights.
 func grant(w *suite.World) {
 	w.Helper()
-	text, err := os.ReadFile(filepath.Join(suite.ModuleRoot(w), "provisioner", "doc.go"))
-	suite.Must(w, err)
-	everywhere, inNamespace, ok := strings.Cut(string(text), "and in its namespace")
-	if !ok {
-		w.Fatal("provisioner/doc.go does not list the rights in its namespace")
-	}
+	everywhere, inNamespace := documented(w)
 	named := metav1.ObjectMeta{Namespace: "ranges", Name: "ranges-provisioner"}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account}}
 	w.Created(
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: named.Name}, Rules: rules(everywhere)},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: named.Name}, Rules: everywhere},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: named.Name}, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: named.Name}},
-		&rbacv1.Role{ObjectMeta: named, Rules: rules(inNamespace)},
+		&rbacv1.Role{ObjectMeta: named, Rules: inNamespace},
 		&rbacv1.RoleBinding{ObjectMeta: named, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name}},
 	)
 }

@@ -26,7 +26,7 @@ func rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 }
 
 func TestManifestsAreSecure(t *testing.T) {
-	for _, dir := range []string{"config/default", "config/overlays/cert-manager", "config/overlays/clusterctl"} {
+	for dir, want := range map[string]int{"config/default": 1, "config/overlays/cert-manager": 1, "config/overlays/clusterctl": 1, "config/overlays/hub-provisioner": 2} {
 		t.Run(dir, func(t *testing.T) {
 			deployments := 0
 			for _, obj := range rendered(t, dir) {
@@ -50,8 +50,8 @@ func TestManifestsAreSecure(t *testing.T) {
 					}
 				}
 			}
-			if deployments != 1 {
-				t.Errorf("%d Deployments, want 1", deployments)
+			if deployments != want {
+				t.Errorf("%d Deployments, want %d", deployments, want)
 			}
 		})
 	}

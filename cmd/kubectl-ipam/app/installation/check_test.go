@@ -7,7 +7,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"maps"
 	"math/big"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +22,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
+	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -56,6 +60,18 @@ func TestDeploymentIsJudged(t *testing.T) {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: c.generation}, Spec: appsv1.DeploymentSpec{Replicas: &c.want}}
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, UpdatedReplicas: c.updated, AvailableReplicas: c.available}
 		expect(t, name, judgeDeployment(d), c.result, c.says)
+	}
+}
+
+func TestProvisionerOfHubIsNotTheOperator(t *testing.T) {
+	text, err := os.ReadFile("../../../../config/hub-provisioner/deployment.yaml")
+	must.Succeed(t, err)
+	deployment := &appsv1.Deployment{}
+	must.Succeed(t, yaml.Unmarshal(text, deployment))
+	maps.Copy(deployment.Labels, Labels())
+	k8s := fake.NewClientBuilder().WithObjects(deployment).Build()
+	if found, err := deployments(t.Context(), k8s, deployment.Namespace); len(found) > 0 || err != nil {
+		t.Errorf("got %v, %v, want none", found, err)
 	}
 }
 

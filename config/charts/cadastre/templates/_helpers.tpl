@@ -30,6 +30,22 @@ control-plane: controller-manager
 {{- end -}}
 {{- end }}
 
+{{- /* The fields of the Pods of all Deployments: where they can run, and how they get the image. */ -}}
+{{- define "cadastre.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* The flags of the container, one a line. Numbers are integers, also where YAML has made
 floating-point numbers of them. */ -}}
 {{- define "cadastre.args" -}}
