@@ -11,6 +11,14 @@ import (
 // writes the annotation when the object is created; no user can change it.
 const AnnotationRequestedBy = "ipam.cadastre.dev/requested-by"
 
+// The labels of IPClaims by which another cluster gets ranges for its pools.
+const (
+	// LabelHubCluster names the cluster.
+	LabelHubCluster = "ipam.cadastre.dev/hub-cluster"
+	// LabelHubClass names its IPClass, if that is a valid value of a label.
+	LabelHubClass = "ipam.cadastre.dev/hub-class"
+)
+
 // For each field that a rule of IPClaimSpec selects, the API server copies the schema of all
 // sibling fields. So a rule that needs only one field is at that field.
 

@@ -26,16 +26,9 @@ import (
 // the hub.
 const ParameterClass = "hubClass"
 
-// The labels and annotations of claims in the hub.
-const (
-	// LabelCluster names the cluster, as Options.Cluster.
-	LabelCluster = "ipam.cadastre.dev/hub-cluster"
-	// LabelClass names the class of the cluster, if that is a valid value of a label.
-	LabelClass = "ipam.cadastre.dev/hub-class"
-	// AnnotationClusterUID is the UID of the kube-system Namespace of the cluster. A claim with another one is
-	// left alone.
-	AnnotationClusterUID = "ipam.cadastre.dev/hub-cluster-uid"
-)
+// AnnotationClusterUID on a claim in the hub is the UID of the kube-system Namespace of the cluster. A claim
+// with another one is left alone.
+const AnnotationClusterUID = "ipam.cadastre.dev/hub-cluster-uid"
 
 // Options holds the settings of New.
 type Options struct {
@@ -109,10 +102,10 @@ func (c *claims) newClaim(r provisioner.Request) *v1alpha1.IPClaim {
 	}
 	claim := &v1alpha1.IPClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: c.options.Namespace, Name: r.Key,
-		Labels: map[string]string{LabelCluster: cluster}, Annotations: map[string]string{AnnotationClusterUID: r.Cluster},
+		Labels: map[string]string{v1alpha1.LabelHubCluster: cluster}, Annotations: map[string]string{AnnotationClusterUID: r.Cluster},
 	}}
 	if len(r.Class) <= 63 {
-		claim.Labels[LabelClass] = r.Class
+		claim.Labels[v1alpha1.LabelHubClass] = r.Class
 	}
 	claim.Spec.ClassName, claim.Spec.IPFamily = r.Parameters[ParameterClass], r.Family
 	if r.Range.IsValid() {

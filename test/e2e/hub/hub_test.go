@@ -134,7 +134,7 @@ func TestClusterGetsRangesFromHub(t *testing.T) {
 	system := &corev1.Namespace{}
 	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, system))
 	held := &v1alpha1.IPClaimList{}
-	suite.Must(t, h.List(t.Context(), held, client.MatchingLabels{hub.LabelCluster: "east", hub.LabelClass: "leased"}))
+	suite.Must(t, h.List(t.Context(), held, client.MatchingLabels{v1alpha1.LabelHubCluster: "east", v1alpha1.LabelHubClass: "leased"}))
 	if len(held.Items) != 2 {
 		t.Errorf("the hub has %d claims of the cluster, want 2", len(held.Items))
 	}

@@ -43,3 +43,14 @@ func (w *world) clusterNetworks(t *testing.T) {
 	w.as(t, "").plays("cluster", nil)
 	w.as(t, "carol").plays("cluster-tenant", nil)
 }
+
+// hub shows the range of another cluster, as manager hub-provisioner claims it.
+func (w *world) hub(t *testing.T) {
+	w = &world{World: w.For(t)}
+	w.Namespace("cluster-east")
+	w.Pools(build.Pool("ranges").CIDR("10.202.0.0/16").Domain("hub").Obj())
+	claim := build.Claim("cluster-east", "uid-of-east.leased-x7k2p").Pool("ranges").Length(24).Obj()
+	claim.Labels = map[string]string{v1alpha1.LabelHubCluster: "east", v1alpha1.LabelHubClass: "leased"}
+	w.Created(claim)
+	w.as(t, "").plays("hub", nil)
+}

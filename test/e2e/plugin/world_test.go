@@ -52,6 +52,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("support-bundle", w.supportBundle)
 	t.Run("version", w.version)
 	t.Run("cluster", w.clusterNetworks)
+	t.Run("hub", w.hub)
 }
 
 func (w *world) fill() {

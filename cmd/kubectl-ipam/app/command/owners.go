@@ -81,18 +81,22 @@ func (r ObjectRef) PoolName() string {
 	return r.FullName()
 }
 
-// ClusterNetwork represents the network of a Cluster of Cluster API that has the block of a claim.
+// ClusterNetwork represents the network of a Cluster of Cluster API that has the block of a claim, or
+// another cluster that has a pool with it.
 type ClusterNetwork struct {
-	// Cluster is the name of the Cluster, in the namespace of the claim.
+	// Cluster is the name of the Cluster, in the namespace of the claim, or of the other cluster.
 	Cluster string `json:"cluster"`
 	// Purpose is pods, services, control-plane-endpoint, or variable. and the name of a topology
-	// variable.
+	// variable; or class and the name of a class of the other cluster.
 	Purpose string `json:"purpose"`
 }
 
-// NetworkOf returns the network of a Cluster that has the block of a claim; nil for the claims of
-// others.
+// NetworkOf returns the network of a Cluster, or the class of another cluster, that has the block of a
+// claim; nil for the claims of others.
 func NetworkOf(claim metav1.Object) *ClusterNetwork {
+	if labels := claim.GetLabels(); labels[v1alpha1.LabelHubCluster] != "" {
+		return &ClusterNetwork{Cluster: labels[v1alpha1.LabelHubCluster], Purpose: strings.TrimSpace("class " + labels[v1alpha1.LabelHubClass])}
+	}
 	n := &ClusterNetwork{Cluster: convert.ClusterOfClaim(claim), Purpose: string(convert.PurposeOfClaim(claim))}
 	if n.Cluster == "" || n.Purpose == "" {
 		return nil

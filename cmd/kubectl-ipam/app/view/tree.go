@@ -85,8 +85,8 @@ by the owners of its claims, such as Machines, to the addresses.`,
 	return cmd
 }
 
-// clusterNetworks returns the networks of Clusters, by the claims that hold their blocks. It leaves out
-// claims that the caller cannot list, as the register does.
+// clusterNetworks returns the networks of Clusters, and the classes of other clusters, by the claims that
+// hold their blocks. It leaves out claims that the caller cannot list, as the register does.
 func clusterNetworks(e *command.Env, cmd *cobra.Command) (map[command.ObjectRef]*command.ClusterNetwork, error) {
 	c, namespace, err := e.ClientAndNamespace()
 	if err != nil {
@@ -99,8 +99,12 @@ func clusterNetworks(e *command.Env, cmd *cobra.Command) (map[command.ObjectRef]
 		holder := convert.HolderOfClaim(ipam.Name{Namespace: claim.Namespace, Name: claim.Name})
 		networks[command.RefOfHolder(holder)] = command.NetworkOf(claim)
 	})
-	_, err = register.List(cmd.Context(), c, namespace, listing, client.HasLabels{convert.LabelClusterName})
-	return networks, err
+	for _, label := range []string{convert.LabelClusterName, v1alpha1.LabelHubCluster} {
+		if _, err := register.List(cmd.Context(), c, namespace, listing, client.HasLabels{label}); err != nil {
+			return nil, err
+		}
+	}
+	return networks, nil
 }
 
 // treeOf returns the tree of everything in the register.

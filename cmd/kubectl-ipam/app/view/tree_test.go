@@ -95,12 +95,15 @@ func TestTreeNamesNetworksOfClusters(t *testing.T) {
 	report := treeOf(o.build(), mostLeaves)
 	claim := build.Claim("team", "c-0").Obj()
 	claim.Annotations = map[string]string{v1alpha1.AnnotationClusterNetwork: "prod/variable.a/b/0"}
-	report.addNetworks(map[command.ObjectRef]*command.ClusterNetwork{report.Nodes[0].Children[0].Children[0].Object: command.NetworkOf(claim)})
+	ofHub := build.Claim("team", "c-1").Obj()
+	ofHub.Labels = map[string]string{v1alpha1.LabelHubCluster: "east", v1alpha1.LabelHubClass: "leased"}
+	blocks := report.Nodes[0].Children[0].Children
+	report.addNetworks(map[command.ObjectRef]*command.ClusterNetwork{blocks[0].Object: command.NetworkOf(claim), blocks[1].Object: command.NetworkOf(ofHub)})
 	var b strings.Builder
 	if err := report.Table(false).Write(&b, false, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"IPClaim team/c-0, variable.a/b of Cluster prod   Bound", "IPClaim team/c-1  "} {
+	for _, want := range []string{"IPClaim team/c-0, variable.a/b of Cluster prod   Bound", "IPClaim team/c-1, class leased of Cluster east "} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the tree does not have %q:\n%s", want, b.String())
 		}
