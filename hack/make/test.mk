@@ -6,7 +6,7 @@ TEST_TIMEOUT ?= 25m
 SIDE_BY_SIDE ?= 4
 
 # The packages of `make test-others`: they need other programs than a control plane, or several, or measure.
-others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/e2e/(clusterctl|conformance|docs|hub|incluster|install|migrate|oncall|plugin|providers|tracing|ui|uibrowser))$$
+others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/chaos/hubs|test/e2e/(clusterctl|conformance|docs|hub|incluster|install|migrate|oncall|plugin|providers|tracing|ui|uibrowser))$$
 # The longest suites begin first.
 longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
 # The packages that are tested with the race detector, which needs a C compiler.
@@ -129,6 +129,17 @@ torture-selftest: $(assets)
 torture-report: bin/torture
 	@bin/torture report out/torture/report.json >$(OUT)/torture.md
 	go run ./hack/cmd/splice docs/reliability.md torture <$(OUT)/torture.md
+
+# Run a hub and two clusters under faults for DURATION, with choices by SEED.
+.PHONY: hubs
+hubs: $(assets) build bin/test-manager
+	@mkdir -p $(OUT)
+	HUBS_DURATION=$(DURATION) SEED=$(SEED) HUBS_FIGURES=$(CURDIR)/$(OUT)/hubs.md $(patient) go test -count=1 -v -timeout 3h ./test/chaos/hubs
+
+# Write the figures of the last `make hubs` into docs/reliability.md.
+.PHONY: hubs-report
+hubs-report:
+	@go run ./hack/cmd/splice docs/reliability.md hubs <$(OUT)/hubs.md
 
 MUTATIONS ?= 10000
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -144,6 +145,22 @@ type Manager struct {
 	MetricsAddress, ProbeAddress string
 	// API is the proxy through which it reaches the API server; nil if it reaches it directly.
 	API *proxy.Proxy
+}
+
+// NewHubProvisioner prepares a process of manager hub-provisioner, with the rights of the administrator. It is
+// started again when it ends by itself. The caller stops it before the cluster.
+func (c *Cluster) NewHubProvisioner(name string, args ...string) (*Process, error) {
+	port, err := c.free.next()
+	if err != nil {
+		return nil, err
+	}
+	address := loopback(port)
+	return &Process{
+		Name: name, path: filepath.Join(c.moduleRoot, "bin", "manager"),
+		Args:  append([]string{"hub-provisioner", "--health-probe-bind-address=" + address}, args...),
+		Env:   []string{"KUBECONFIG=" + c.Kubeconfig()},
+		ready: answersOK("http://" + address + "/healthz"), files: c.files, reviveAfter: reviveAfter,
+	}, nil
 }
 
 // reviveAfter is the time that a manager must have lived to be started again.
