@@ -40,10 +40,14 @@ func faults() []fault {
 	}
 }
 
-// rage injects each fault once, in any order, and goes on until the time is over.
+// rage injects each fault once, in any order, and goes on until the time is over. Without time, it restores no
+// hub: see moveRangeAndRestore.
 func (w *world) rage(d time.Duration) {
 	w.Helper()
 	all := faults()
+	if d == 0 {
+		all = all[:len(all)-1]
+	}
 	w.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	begin := time.Now()
 	for i := 0; (i < len(all) || time.Since(begin) < d) && !w.Failed(); i++ {
@@ -161,13 +165,47 @@ func processes(w *suite.World) (all []*cluster.Process) {
 	return all
 }
 
-// restoreHub follows the runbook in docs/provisioners.md.
+// snapshot takes a snapshot of the hub, and returns its path.
+func (w *world) snapshot() string {
+	w.Helper()
+	path := filepath.Join(w.TempDir(), "snapshot.db")
+	suite.Must(w, w.hub.SnapshotEtcd(w.Context(), path))
+	return path
+}
+
 func (w *world) restoreHub(*spoke) {
 	w.Helper()
-	snapshot := filepath.Join(w.TempDir(), "snapshot.db")
-	suite.Must(w, w.hub.SnapshotEtcd(w.Context(), snapshot))
+	snapshot := w.snapshot()
 	w.last(6*time.Second, 12*time.Second)
+	w.restore(snapshot)
+}
 
+// moveRangeAndRestore moves the one range of the hub to another cluster after a snapshot. When the hub is restored,
+// the first cluster waits for the range, and the other one has it still.
+func (w *world) moveRangeAndRestore() {
+	w.Helper()
+	first, other := w.spokes[0], w.spokes[1] // the provisioner of first is started first, too
+	returned, moved, waiting := build.Claim("default", "returned").Class(leased).Obj(), build.Claim("default", "moved").Class(leased).Obj(), build.Claim("default", "waiting").Class(leased).Obj()
+	first.Created(returned)
+	first.Bound(returned)
+	snapshot := w.snapshot()
+	first.Deleted(returned)
+	other.Created(moved)
+	other.Bound(moved)
+	first.Created(waiting)
+	w.hub.Await("both clusters claim", func(ctx context.Context) bool {
+		claims := &v1alpha1.IPClaimList{}
+		return w.hub.List(ctx, claims) == nil && len(claims.Items) == 2
+	})
+	w.restore(snapshot)
+	other.Deleted(moved)
+	first.Bound(waiting)
+	first.Deleted(waiting)
+}
+
+// restore restores the hub by the runbook in docs/provisioners.md.
+func (w *world) restore(snapshot string) {
+	w.Helper()
 	w.judge.window.Add(1)
 	all := processes(w.hub)
 	for _, s := range w.spokes {
@@ -186,6 +224,9 @@ func (w *world) restoreHub(*spoke) {
 	w.startAll()
 	w.hub.Await("each range of a cluster is claimed", func(ctx context.Context) bool { return len(w.missing(ctx, true)) == 0 })
 	for _, pool := range w.hubPools() {
+		w.hub.Await(pool.Name+" is paused", func(ctx context.Context) bool {
+			return w.hub.Get(ctx, client.ObjectKeyFromObject(&pool), &pool) == nil && pool.Status.Phase == v1alpha1.PoolPaused
+		})
 		suite.Must(w, w.hub.Status().Patch(w.Context(), &pool, build.Merge(`{"status":{"firstReadyTime":null}}`)))
 	}
 	w.patchPools(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationPaused + `":null}}}`)

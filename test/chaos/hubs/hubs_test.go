@@ -35,6 +35,7 @@ func TestNoAddressHasTwoHoldersInAnyCluster(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := start(t, seed)
 	w.Duration = duration
+	w.moveRangeAndRestore()
 	if duration > 0 {
 		w.measureRates()
 	}

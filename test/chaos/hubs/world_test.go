@@ -59,7 +59,7 @@ type world struct {
 // namespace of the claims of the cluster in the hub.
 func (s *spoke) namespace() string { return "cluster-" + s.name }
 
-// start starts the hub, which has six ranges, and the clusters.
+// start starts the hub, which has one range, and the clusters.
 func start(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{T: t, random: rand.New(rand.NewPCG(seed, 0)), figures: figures{Seed: seed, Faults: map[string]int{}}}
@@ -68,7 +68,7 @@ func start(t *testing.T, seed uint64) *world {
 	w.hub = suite.Start(t, options)
 	w.hub.Patience = 2 * time.Minute
 	w.hub.Created(build.Class("ranges").Obj())
-	w.hub.Pools(build.Pool("a").CIDR("10.64.0.0/24").Classes("ranges").Obj(), build.Pool("b").CIDR("10.64.1.0/25").Classes("ranges").Obj())
+	w.hub.Pools(build.Pool("a").CIDR("10.64.0.0/26").Classes("ranges").Obj())
 	for _, name := range []string{"east", "west"} {
 		w.spokes = append(w.spokes, w.startSpoke(name, options))
 	}
@@ -96,7 +96,7 @@ func (w *world) startSpoke(name string, options cluster.Options) *spoke {
 	credentials := filepath.Join(w.TempDir(), "hub")
 	suite.Must(w, cluster.WriteKubeconfig(credentials, config, "hub", s.namespace()))
 
-	s.Created(newClass(leased, 28, 26, 0, "ranges"), newClass(spared, 32, 26, 16, "ranges"))
+	s.Created(newClass(leased, 28, 26, 0, "ranges"))
 	for i := range 2 {
 		p, err := s.NewHubProvisioner("provisioner-"+strconv.Itoa(i), "--hub-timeout=5s", "--resync=20s",
 			"--hub-kubeconfig="+credentials, "--hub-namespace="+s.namespace(), "--cluster-name="+name)
@@ -129,13 +129,16 @@ func pass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// load runs clients in each cluster until stop is called. Now and then all of a cluster pause, so that
+// load adds five ranges to the hub, and runs clients in each cluster until stop is called. Now and then all of a cluster pause, so that
 // its ranges are returned.
 func (w *world) load(clients int) (stop func()) {
+	w.Helper()
+	w.hub.Pools(build.Pool("b").CIDR("10.64.1.0/24").Classes("ranges").Obj(), build.Pool("c").CIDR("10.64.2.0/26").Classes("ranges").Obj())
 	ctx, cancel := context.WithCancel(w.Context())
 	var working sync.WaitGroup
 	begin := time.Now()
 	for i, s := range w.spokes {
+		s.Created(newClass(spared, 32, 26, 16, "ranges"))
 		for n := range clients {
 			random := rand.New(rand.NewPCG(w.Seed, uint64(1+i*clients+n)))
 			working.Go(func() {
