@@ -134,12 +134,13 @@ torture-report: bin/torture
 .PHONY: hubs
 hubs: $(assets) build bin/test-manager
 	@mkdir -p $(OUT)
-	HUBS_DURATION=$(DURATION) SEED=$(SEED) HUBS_FIGURES=$(CURDIR)/$(OUT)/hubs.md $(patient) go test -count=1 -v -timeout 3h ./test/chaos/hubs
+	HUBS_DURATION=$(DURATION) SEED=$(SEED) HUBS_FIGURES=$(CURDIR)/$(OUT)/hubs.md HUBS_RATES=$(CURDIR)/$(OUT)/hubs-rates.md $(patient) go test -count=1 -v -timeout 3h ./test/chaos/hubs
 
 # Write the figures of the last `make hubs` into docs/reliability.md.
 .PHONY: hubs-report
 hubs-report:
 	@go run ./hack/cmd/splice docs/reliability.md hubs <$(OUT)/hubs.md
+	go run ./hack/cmd/splice docs/reliability.md hub-rates <$(OUT)/hubs-rates.md
 
 MUTATIONS ?= 10000
 

@@ -60,7 +60,7 @@ type world struct {
 func (s *spoke) namespace() string { return "cluster-" + s.name }
 
 // start starts the hub, which has one range, and the clusters.
-func start(t *testing.T, seed uint64) *world {
+func start(t *testing.T, seed uint64, names ...string) *world {
 	t.Helper()
 	w := &world{T: t, random: rand.New(rand.NewPCG(seed, 0)), figures: figures{Seed: seed, Faults: map[string]int{}}}
 	w.judge = &judge{world: w, held: map[*spoke]map[string]*witness.Object{}}
@@ -69,7 +69,7 @@ func start(t *testing.T, seed uint64) *world {
 	w.hub.Patience = 2 * time.Minute
 	w.hub.Created(build.Class("ranges").Obj())
 	w.hub.Pools(build.Pool("a").CIDR("10.64.0.0/26").Classes("ranges").Obj())
-	for _, name := range []string{"east", "west"} {
+	for _, name := range names {
 		w.spokes = append(w.spokes, w.startSpoke(name, options))
 	}
 	w.judge.follow()
