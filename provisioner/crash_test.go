@@ -3,6 +3,7 @@ package provisioner
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +238,25 @@ func TestPoolThatCacheDoesNotShowIsNotLost(t *testing.T) {
 	w.settles()
 	w.isBehind = false
 	w.expects("with a cache that is behind", 1, ReasonProvisioned)
+}
+
+// TestRangeThatIsLostBeforePoolIsOpenIsNotUsed covers a system that is restored, and gives the range of a new
+// pool to another holder.
+func TestRangeThatIsLostBeforePoolIsOpenIsNotUsed(t *testing.T) {
+	w := newWorld(t)
+	w.demands(28, 1)
+	if _, err := w.pass(); err != nil || len(w.pools()) != 1 {
+		t.Fatalf("there are %d pools, %v", len(w.pools()), err)
+	}
+	w.upstream.ranges = map[string]netip.Prefix{"other": netip.MustParsePrefix(w.pools()[0].Spec.CIDR)}
+	w.restart()
+	w.settles()
+	w.passes(lastRetry)
+	w.settles()
+	pools := w.pools()
+	if len(pools) != 1 || isUnopened(&pools[0]) || pools[0].Spec.CIDR != "10.0.1.0/24" {
+		t.Errorf("the pools are %+v, want an open one with another range", pools)
+	}
 }
 
 // TestLateAnswerReleasesNoLiveRange covers a process that has lost the lease during a call of Provision,

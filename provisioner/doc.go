@@ -29,8 +29,9 @@
 //
 //   - Provisioning is written before Provision is called, and read again afterwards. So a range whose pool
 //     was never created is known, and is used or returned.
-//   - The pool is created with the annotation ipam.cadastre.dev/paused, which is removed after Ready is
-//     written. So a process that does not know yet that it has lost the lease opens no pool whose range
+//   - The pool is created with the annotation ipam.cadastre.dev/paused, which is removed after Provision has
+//     returned its range again, and Ready is written. So no range is opened that the system has lost in
+//     between, and a process that does not know yet that it has lost the lease opens no pool whose range
 //     another one returns.
 //   - Releasing is written before the pool is deleted. Release is called when the API server has neither
 //     the pool nor a record of it, and again after Options.Timeout. So no range is returned while a block of it

@@ -76,6 +76,8 @@ func (c *controller) mark(ctx context.Context, s *scope, name string, next state
 func (c *controller) advanceRange(ctx context.Context, s *scope, name string) error {
 	pool := s.pools[name]
 	switch e := s.entries[name]; {
+	case e.State == provisioning && s.class == nil:
+		return c.mark(ctx, s, name, releasing)
 	case e.State == provisioning && pool == nil:
 		return c.provide(ctx, s, name)
 	case e.State == provisioning:
@@ -182,13 +184,21 @@ func (c *controller) newPool(s *scope, name string, block netip.Prefix) *v1alpha
 	return pool
 }
 
-// confirm opens a new pool when its block is recorded, and gives it up if another pool has a part of it.
+// confirm opens a new pool when its block is recorded and Provision returns its range again: the system may
+// have been restored since the pool was created. It gives the pool up if another pool has a part of it.
 func (c *controller) confirm(ctx context.Context, s *scope, pool *v1alpha1.IPPool) error {
 	allocated := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionAllocated)
 	switch {
 	case allocated == nil: // the watch shows when it is recorded
 		return nil
 	case allocated.Status == metav1.ConditionTrue:
+		if !c.mayTry(s, attemptOf(classOf(pool))) {
+			return nil
+		}
+		if _, err := c.provision(ctx, s, pool.Name); err != nil {
+			c.failed(s, attemptOf(classOf(pool)), ReasonProvisionFailed, fmt.Errorf("the range %s is returned, as it is not confirmed: %w", pool.Spec.CIDR, err))
+			return c.mark(ctx, s, pool.Name, releasing)
+		}
 		c.succeeded(attemptOf(classOf(pool)))
 		if err := c.mark(ctx, s, pool.Name, ready); err != nil {
 			return err
