@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,13 +86,17 @@ func TestClaimOfAnotherClusterIsLeftAlone(t *testing.T) {
 	suite.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 }
 
-// TestWaitingClaimFollowsClass covers a class that is corrected while its claim waits in the hub.
+// TestWaitingClaimFollowsClass covers a class that is corrected while its claim waits in the hub, or is refused
+// there.
 func TestWaitingClaimFollowsClass(t *testing.T) {
 	w := startHub(t, "10.32.0.0/22")
-	w.Created(build.Class("empty").Obj())
+	w.Created(build.Class("empty").Obj(), build.Class("limited").With(func(s *v1alpha1.IPClassSpec) {
+		s.Limits = &v1alpha1.Limits{PerProject: &v1alpha1.ProjectLimits{Addresses: new(intstr.FromInt32(16))}}
+	}).Obj())
+	w.Pools(build.Pool("limited").CIDR("10.33.0.0/22").Classes("limited").Obj())
 	ranges := hub.New(func() (client.Client, error) { return hub.NewClient(w.Config()) }, hub.Options{Namespace: namespace})
 	request := provisioner.Request{Key: "uid.leased-a", Cluster: "uid", Class: "leased", Family: v1alpha1.IPv4, PrefixLength: 24}
-	for _, step := range []struct{ class, problem string }{{"empty", "waits in the hub"}, {"ranges", "is made again"}, {"ranges", ""}} {
+	for _, step := range []struct{ class, problem string }{{"limited", "limit"}, {"empty", "waits in the hub"}, {"ranges", "is made again"}, {"ranges", ""}} {
 		request.Parameters = map[string]string{hub.ParameterClass: step.class}
 		if _, err := ranges.Provision(t.Context(), request); (err == nil) != (step.problem == "") || err != nil && !strings.Contains(err.Error(), step.problem) {
 			t.Errorf("with hubClass %s: got %v, want %q", step.class, err, step.problem)
