@@ -56,7 +56,7 @@ test-all: test test-others test-large ## Run all tests, then those at full size 
 at_length := e2e/(contract|incluster|migrate)|perf/plugin
 
 # Import 2,500 addresses from Metal3's provider and 1,000 from a CSV file, and kill the import at
-# every write: about half an hour.
+# every write: about eleven minutes.
 .PHONY: import-at-length
 import-at-length: $(assets) build capi bin/providers/metal3
 	@$(patient) go test -count=1 -v -timeout 60m ./test/e2e/migrate
