@@ -28,7 +28,7 @@ type prefix struct {
 		Value string `json:"value"`
 	} `json:"status"`
 	CustomFields struct {
-		Key string `json:"cadastre_key"`
+		Key string `json:"ipam_key"`
 	} `json:"custom_fields"`
 }
 

@@ -20,7 +20,7 @@ const (
 	// NetBox that have it and the status Container. Required.
 	parameterTag = "containerTag"
 	// keyField is the custom field of prefixes that holds the key.
-	keyField = "cadastre_key"
+	keyField = "ipam_key"
 )
 
 // netBox implements provisioner.Provisioner. Each range is a prefix of NetBox.

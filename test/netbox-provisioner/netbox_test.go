@@ -283,7 +283,7 @@ func TestErrorStatesRemedy(t *testing.T) {
 		"a range of another container": {func(_ *fakeNetBox, r *provisioner.Request) { r.Range = netip.MustParsePrefix("10.9.0.0/24") },
 			"no prefix of NetBox with the status Container and the tag pods contains 10.9.0.0/24"},
 		"no custom field": {func(f *fakeNetBox, _ *provisioner.Request) { f.withoutField = true },
-			"NetBox does not filter prefixes by the custom field cadastre_key: create it with the type Text and the filter logic Exact, for prefixes"},
+			"NetBox does not filter prefixes by the custom field ipam_key: create it with the type Text and the filter logic Exact, for prefixes"},
 		"a key that another process writes": {func(f *fakeNetBox, _ *provisioner.Request) {
 			f.uniqueKeys = true
 			f.answers = func(_ http.ResponseWriter, r *http.Request) bool {
@@ -292,7 +292,7 @@ func TestErrorStatesRemedy(t *testing.T) {
 				}
 				return false
 			}
-		}, `taking a /24 from the prefix 10.0.0.0/23 (id 1): NetBox answers 400 Bad Request to POST /api/ipam/prefixes/1/available-prefixes/: {"__all__":["Custom field 'cadastre_key' must have a unique value."]}`},
+		}, `taking a /24 from the prefix 10.0.0.0/23 (id 1): NetBox answers 400 Bad Request to POST /api/ipam/prefixes/1/available-prefixes/: {"__all__":["Custom field 'ipam_key' must have a unique value."]}`},
 		"a prefix that is deleted at once": {func(f *fakeNetBox, _ *provisioner.Request) {
 			f.answers = func(_ http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Query().Has("cf_" + keyField) {
