@@ -129,8 +129,8 @@ func pass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// load adds five ranges to the hub, and runs clients in each cluster until stop is called. Now and then all of a cluster pause, so that
-// its ranges are returned.
+// load adds five ranges to the hub, and runs clients in each cluster until stop is called. Now and then all of a
+// cluster pause for longer than an empty pool is kept, so that its ranges are returned.
 func (w *world) load(clients int) (stop func()) {
 	w.Helper()
 	w.hub.Pools(build.Pool("b").CIDR("10.64.1.0/24").Classes("ranges").Obj(), build.Pool("c").CIDR("10.64.2.0/26").Classes("ranges").Obj())
@@ -143,7 +143,7 @@ func (w *world) load(clients int) (stop func()) {
 			random := rand.New(rand.NewPCG(w.Seed, uint64(1+i*clients+n)))
 			working.Go(func() {
 				for serial := 0; ctx.Err() == nil; serial++ {
-					if (int(time.Since(begin)/(6*time.Second))+i)%3 == 0 {
+					if (int(time.Since(begin)/(12*time.Second))+i)%3 == 0 {
 						pass(ctx, 100*time.Millisecond)
 						continue
 					}
