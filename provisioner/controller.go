@@ -54,7 +54,7 @@ type attempt struct {
 type scope struct {
 	// class is nil if it does not exist, or has another provisioner: then its pools are removed.
 	class *v1alpha1.IPClass
-	// parameters are those of the class, if they are valid.
+	// parameters are those of the class, unless one of them is invalid.
 	parameters parameters
 	areInvalid bool
 	entries    map[string]entry

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,9 +22,7 @@ func TestRangeIsReturnedAfterPoolAndRecords(t *testing.T) {
 	w.demands(28, 1)
 	w.settles()
 	pool := w.pools()[0]
-	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: v1alpha1.IPAllocationSpec{
-		PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool.Name},
-	}}
+	record := recordIn(pool)
 	w.create(record)
 	w.recorded[pool.Name] = true
 	must(t, w.store.Delete(t.Context(), &pool))
@@ -141,11 +138,7 @@ func TestProcessWithoutLeaseOpensNoPool(t *testing.T) {
 // after the class was deleted.
 func TestPoolThatCannotBeDeletedIsTriedWithBackOff(t *testing.T) {
 	for _, isDeleted := range []bool{false, true} {
-		w := newWorld(t)
-		w.demands(28, 1)
-		w.settles()
-		w.demands()
-		w.settles()
+		w := newWorldWithEmptyPool(t)
 		w.passes(10 * time.Minute)
 		if isDeleted {
 			must(t, w.store.Delete(t.Context(), w.class()))
@@ -174,15 +167,9 @@ func TestPoolThatCannotBeDeletedIsTriedWithBackOff(t *testing.T) {
 // TestPoolWithBlockIsNotDeleted covers a status that is behind, while the webhook of the operator, which
 // refuses to delete such a pool, cannot be called.
 func TestPoolWithBlockIsNotDeleted(t *testing.T) {
-	w := newWorld(t)
-	w.demands(28, 1)
-	w.settles()
-	w.demands()
-	w.settles()
+	w := newWorldWithEmptyPool(t)
 	pool := w.pools()[0]
-	w.create(&v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: v1alpha1.IPAllocationSpec{
-		PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool.Name},
-	}})
+	w.create(recordIn(pool))
 	w.passes(10 * time.Minute)
 	w.settles()
 	w.expects("with a block that the status does not count", 1, ReasonProvisioned)
@@ -211,11 +198,7 @@ func TestTerminatingPoolIsLookedAtAgain(t *testing.T) {
 
 // TestPoolThatIsTakenAtLastMomentStays expects a pool to go on if the API server refuses to delete it.
 func TestPoolThatIsTakenAtLastMomentStays(t *testing.T) {
-	w := newWorld(t)
-	w.demands(28, 1)
-	w.settles()
-	w.demands()
-	w.settles()
+	w := newWorldWithEmptyPool(t)
 	w.isInUse = true
 	w.passes(10 * time.Minute)
 	if _, err := w.pass(); err != nil { // decides to return it

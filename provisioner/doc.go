@@ -16,7 +16,7 @@
 //	                   for which the pools have room beside the demand. Default: 0.
 //	maxPools           the number of pools. Default: 16.
 //	releaseAfter       the time after which an empty pool that is not needed is returned, such as
-//	                   30m. Default: 10m.
+//	                   30m. At least 5s. Default: 10m.
 //
 // # Keys
 //

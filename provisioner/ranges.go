@@ -127,20 +127,20 @@ func attemptOf(class string) string { return "class/" + class }
 // provide gets the range of a new key, and creates its pool. A range that is no longer needed, or whose
 // pool is refused, is returned.
 func (c *controller) provide(ctx context.Context, s *scope, name string) error {
-	e, class := s.entries[name], s.entries[name].Class
+	e := s.entries[name]
 	if s.areInvalid {
 		return nil
 	}
 	if !c.isNeeded(s, name) || e.PrefixLength != s.parameters.poolPrefixLength || e.Family != s.class.Spec.IPFamily {
-		c.succeeded(attemptOf(class))
+		c.succeeded(attemptOf(e.Class))
 		return c.mark(ctx, s, name, releasing)
 	}
-	if !c.mayTry(s, attemptOf(class)) {
+	if !c.mayTry(s, attemptOf(e.Class)) {
 		return nil
 	}
 	block, err := c.provision(ctx, s, name)
 	if err != nil {
-		c.failed(s, attemptOf(class), ReasonProvisionFailed, err)
+		c.failed(s, attemptOf(e.Class), ReasonProvisionFailed, err)
 		return nil
 	}
 	if err := c.recheckKey(ctx, s, name); err != nil {
@@ -149,10 +149,10 @@ func (c *controller) provide(ctx context.Context, s *scope, name string) error {
 	pool := c.newPool(s, name, block)
 	switch err := c.client.Create(ctx, pool); {
 	case isRefused(err):
-		c.failed(s, attemptOf(class), ReasonPoolRefused, fmt.Errorf("the range %s is returned, as its pool is refused: %w", block, err))
+		c.failed(s, attemptOf(e.Class), ReasonPoolRefused, fmt.Errorf("the range %s is returned, as its pool is refused: %w", block, err))
 		return c.mark(ctx, s, name, releasing)
 	case err != nil:
-		c.failed(s, attemptOf(class), ReasonPoolRefused, fmt.Errorf("creating the pool of range %s: %w", block, err))
+		c.failed(s, attemptOf(e.Class), ReasonPoolRefused, fmt.Errorf("creating the pool of range %s: %w", block, err))
 		return nil
 	}
 	s.pools[name] = pool
@@ -187,25 +187,26 @@ func (c *controller) newPool(s *scope, name string, block netip.Prefix) *v1alpha
 // confirm opens a new pool when its block is recorded and Provision returns its range again: the system may
 // have been restored since the pool was created. It gives the pool up if another pool has a part of it.
 func (c *controller) confirm(ctx context.Context, s *scope, pool *v1alpha1.IPPool) error {
+	what := attemptOf(s.entries[pool.Name].Class)
 	allocated := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionAllocated)
 	switch {
 	case allocated == nil: // the watch shows when it is recorded
 		return nil
 	case allocated.Status == metav1.ConditionTrue:
-		if !c.mayTry(s, attemptOf(classOf(pool))) {
+		if !c.mayTry(s, what) {
 			return nil
 		}
 		if _, err := c.provision(ctx, s, pool.Name); err != nil {
-			c.failed(s, attemptOf(classOf(pool)), ReasonProvisionFailed, fmt.Errorf("the range %s is returned, as it is not confirmed: %w", pool.Spec.CIDR, err))
+			c.failed(s, what, ReasonProvisionFailed, fmt.Errorf("the range %s is returned, as it is not confirmed: %w", pool.Spec.CIDR, err))
 			return c.mark(ctx, s, pool.Name, releasing)
 		}
-		c.succeeded(attemptOf(classOf(pool)))
+		c.succeeded(what)
 		if err := c.mark(ctx, s, pool.Name, ready); err != nil {
 			return err
 		}
 		return c.open(ctx, s, pool)
 	case allocated.Reason == v1alpha1.ReasonConflict:
-		c.failed(s, attemptOf(classOf(pool)), ReasonPoolRefused, fmt.Errorf("the range %s is returned: %s", pool.Spec.CIDR, allocated.Message))
+		c.failed(s, what, ReasonPoolRefused, fmt.Errorf("the range %s is returned: %s", pool.Spec.CIDR, allocated.Message))
 		return c.mark(ctx, s, pool.Name, releasing)
 	}
 	s.fail(ReasonPoolRefused, "the range of pool %s is not recorded yet: %s", pool.Name, allocated.Message)

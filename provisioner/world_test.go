@@ -178,6 +178,24 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// newWorldWithEmptyPool returns a world with a pool that is not needed any more.
+func newWorldWithEmptyPool(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.demands(28, 1)
+	w.settles()
+	w.demands()
+	w.settles()
+	return w
+}
+
+// recordIn returns the record of a claim in a pool.
+func recordIn(pool v1alpha1.IPPool) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: v1alpha1.IPAllocationSpec{
+		PoolRef: &v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: pool.Name},
+	}}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
