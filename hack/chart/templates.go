@@ -41,6 +41,7 @@ func templates() []template {
 		{"in-cluster-pools.yaml", ".Values.inClusterPools.enabled", func(obj *unstructured.Unstructured) bool {
 			return strings.Contains(obj.GetName(), "in-cluster-pool") || isOfProvider(obj)
 		}},
+		{"hub-provisioner-rbac.yaml", ".Values.hubProvisioner.enabled", func(obj *unstructured.Unstructured) bool { return obj.GetName() == hubProvisioner }},
 		{"crds.yaml", ".Values.crds.install", ofKind("CustomResourceDefinition")},
 		{"policies.yaml", "", ofKind("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")},
 		{"mutating-policy.yaml", ".Values.policies.mutating", ofKind("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")},
@@ -132,6 +133,9 @@ const (
 	account   = "cadastre-controller-manager"
 )
 
+// hubProvisioner is the name of the provisioner of a hub, and of its account and roles.
+const hubProvisioner = "cadastre-hub-provisioner"
+
 // metricsReader is the name of the role that reads metrics, and of the objects with which the
 // PodMonitor reads them.
 const metricsReader = "cadastre-metrics-reader"
@@ -140,9 +144,9 @@ const metricsReader = "cadastre-metrics-reader"
 // them.
 func CommonLabels() []string { return []string{"app.kubernetes.io/name", "cluster.x-k8s.io/provider"} }
 
-// labelsMark and intervalMark stand for templates while an object is marshaled: of the labels, and
-// of the interval of a monitor.
-const labelsMark, intervalMark = "zz-common-labels", "zz-interval"
+// These stand for templates while an object is marshaled: of the labels, of the interval of a monitor, and
+// of the classes to which the provisioner of a hub can add pools.
+const labelsMark, intervalMark, classesMark = "zz-common-labels", "zz-interval", "zz-classes"
 
 // generalize returns the template of an object: with the labels of the release, and the names of
 // its namespace and service account.
@@ -165,6 +169,7 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 	if err := setInterval(obj); err != nil {
 		return "", err
 	}
+	setClasses(obj)
 	marshalled, err := yaml.Marshal(obj.Object)
 	if err != nil {
 		return "", err
@@ -181,7 +186,20 @@ func generalize(obj *unstructured.Unstructured) (string, error) {
 	text = strings.ReplaceAll(text, "    "+labelsMark+": x\n", labeled)
 	text = strings.ReplaceAll(text, "    interval: "+intervalMark+"\n",
 		"    {{- with .Values.metrics.interval }}\n    interval: {{ . | quote }}\n    {{- end }}\n")
+	text = strings.ReplaceAll(text, "  resourceNames:\n  - "+classesMark+"\n",
+		"  {{- with .Values.hubProvisioner.classes }}\n  resourceNames:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n")
 	return certified(named(text)), nil
+}
+
+// setClasses marks the names of the classes in the role of the provisioner of a hub.
+func setClasses(obj *unstructured.Unstructured) {
+	rules, _, _ := unstructured.NestedSlice(obj.Object, "rules") // only roles have some
+	for _, rule := range rules {
+		if r := rule.(map[string]any); obj.GetName() == hubProvisioner && slices.Equal(r["verbs"].([]any), []any{"provision"}) {
+			r["resourceNames"] = []any{classesMark}
+			obj.Object["rules"] = rules
+		}
+	}
 }
 
 // setInterval marks the interval of the endpoints of a monitor.

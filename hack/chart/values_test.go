@@ -141,7 +141,7 @@ func TestValuesChangeRenderedChart(t *testing.T) {
 		{usual: []string{"metrics.podMonitor.enabled=true"}, values: []string{"metrics.labels.release=monitoring"}, has: "    release: monitoring\n  name: cadastre\n"},
 		{usual: []string{east}, values: []string{"hubProvisioner.clusterName="}, lost: "--cluster-name"},
 		{usual: []string{east}, values: []string{"hubProvisioner.kubeconfigSecret=north"}, has: `secretName: "north"`},
-		{usual: []string{east}, values: []string{"hubProvisioner.classes={leased}"}, has: "  resourceNames:\n    - leased\n  verbs: [provision]"},
+		{usual: []string{east}, values: []string{"hubProvisioner.classes={leased}"}, has: "  resourceNames:\n    - leased\n  resources:\n  - ipclasses\n  verbs:\n  - provision\n"},
 		{usual: []string{east}, values: []string{"image.digest=" + digest}, has: "image: \"cadastre-manager@" + digest + "\"", lost: ":dev"},
 	} {
 		t.Run(strings.Join(c.values, ","), func(t *testing.T) {

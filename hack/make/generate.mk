@@ -30,10 +30,10 @@ docs:
 chart: $(if $(assets),bin/k8s/kubectl)
 	@mkdir -p $(OUT)/chart
 	$(KUBEBUILDER_ASSETS)/kubectl kustomize config/overlays/cert-manager >$(OUT)/chart/default.yaml
-	for optional in policy/mutating in-cluster-pools prometheus/service-monitor prometheus/pod-monitor prometheus/rules dashboards; do
+	for optional in policy/mutating in-cluster-pools hub-provisioner prometheus/service-monitor prometheus/pod-monitor prometheus/rules dashboards; do
 	  $(KUBEBUILDER_ASSETS)/kubectl kustomize config/$$optional >$(OUT)/chart/$${optional#*/}.yaml
 	done
-	go run ./hack/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,in-cluster-pools,service-monitor,pod-monitor,rules,dashboards}.yaml
+	go run ./hack/cmd/chart config/charts/cadastre $(OUT)/chart/{default,mutating,in-cluster-pools,hub-provisioner,service-monitor,pod-monitor,rules,dashboards}.yaml
 
 # Write docs/messages.md from runs of the tests with bad inputs.
 .PHONY: messages
