@@ -146,12 +146,18 @@ func Namespace(ctx context.Context, reader client.Reader) string {
 	return manifests.DefaultNamespace
 }
 
-// deployments returns the operator's Deployments in a namespace, or in all if that is empty. The provisioner
-// of a hub has the labels of the manifests, too.
+// operatorLabels returns the labels of the operator's Deployment and Pods.
+func operatorLabels() client.MatchingLabels {
+	labels := Labels()
+	labels["control-plane"] = "controller-manager"
+	return labels
+}
+
+// deployments returns the operator's Deployments in a namespace, or in all if that is empty.
 func deployments(ctx context.Context, reader client.Reader, namespace string) ([]appsv1.Deployment, error) {
 	list := &appsv1.DeploymentList{}
-	err := reader.List(ctx, list, client.InNamespace(namespace), Labels())
-	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { return d.Labels["control-plane"] == "hub-provisioner" }), err
+	err := reader.List(ctx, list, client.InNamespace(namespace), operatorLabels())
+	return list.Items, err
 }
 
 // account returns the account under which the operator runs.

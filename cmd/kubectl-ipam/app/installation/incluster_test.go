@@ -40,7 +40,7 @@ func TestInClusterProviderIsJudged(t *testing.T) {
 	served := build.Served(build.InClusterPool("team", "served", 24, "10.0.0.10"), v1alpha1.ReasonReady)
 	leased := build.Served(build.InClusterPool("team", "leased", 24, "10.0.0.11"), v1alpha1.ReasonProviderRunning)
 	foreign := build.InClusterPool("team", "foreign", 24, "10.0.0.12")
-	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "cadastre", Labels: Labels()}}
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "cadastre", Labels: operatorLabels()}}
 	operator.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--in-cluster-pools", "--in-cluster-provider-namespace=other"}}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
 	for name, c := range map[string]struct {

@@ -231,7 +231,7 @@ func (d *Doctor) callers(ctx context.Context) Check {
 // shippedPods returns the Pods of the manifests, as far as a NetworkPolicy selects them.
 func shippedPods() *corev1.PodTemplateSpec {
 	pods := &corev1.PodTemplateSpec{}
-	pods.Labels = map[string]string{"app.kubernetes.io/name": "cadastre", "control-plane": "controller-manager"}
+	pods.Labels = operatorLabels()
 	pods.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: webhookPort, ContainerPort: 9443}}}}
 	return pods
 }
