@@ -1,11 +1,8 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -106,8 +103,8 @@ func TestWaitingClaimFollowsClass(t *testing.T) {
 
 // TestClusterGetsRangesFromHub runs a hub and a cluster with manager hub-provisioner, with the arguments and
 // the account of config/overlays/hub-provisioner, and with the right to claim in one namespace of the hub: the
-// claims of the cluster are bound in ranges of the hub, the hub shows
-// which cluster has them, and they are returned, also after the process was killed.
+// claims of the cluster are bound in ranges of the hub, the hub shows which cluster has them, and they are returned,
+// also after the process was killed.
 func TestClusterGetsRangesFromHub(t *testing.T) {
 	h, w := startHub(t, "10.32.0.0/16"), suite.Start(t, cluster.Options{Managers: 1, Manifests: filepath.Join(suite.ModuleRoot(t), "config", "overlays", "hub-provisioner")})
 	credentials := filepath.Join(t.TempDir(), "kubeconfig")
@@ -195,22 +192,15 @@ func runCommand(t *testing.T, w *suite.World, credentials string) (kill func()) 
 	own.BearerToken = token(w, metav1.ObjectMeta{Namespace: deployment.Namespace, Name: pod.ServiceAccountName})
 	suite.Must(t, cluster.WriteKubeconfig(kubeconfig, own, "cluster", ""))
 	inPod := strings.NewReplacer("$("+pod.Containers[0].Env[0].Name+")", deployment.Namespace, pod.Containers[0].VolumeMounts[0].MountPath, filepath.Dir(credentials))
-	args := []string{}
-	for _, arg := range append(pod.Containers[0].Args, "--health-probe-bind-address=", "--hub-timeout=10s") {
+	args := []string{"--hub-timeout=10s"}
+	for _, arg := range pod.Containers[0].Args[1:] { // after the command
 		args = append(args, inPod.Replace(arg))
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(suite.ModuleRoot(t), "bin", "manager"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	errs := &bytes.Buffer{}
-	cmd.Stderr = errs
-	suite.Must(t, cmd.Start())
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() {
-			t.Log(errs.String())
-		}
-	})
+	p, err := w.NewHubProvisioner("hub-provisioner", args...)
+	suite.Must(t, err)
+	p.Env = []string{"KUBECONFIG=" + kubeconfig}
+	suite.Must(t, p.Start(t.Context()))
+	kill = sync.OnceFunc(func() { suite.Must(t, p.Kill()) })
 	t.Cleanup(kill)
 	return kill
 }
