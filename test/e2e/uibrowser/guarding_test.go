@@ -107,7 +107,12 @@ func (w *world) tenants(t *testing.T) {
 	otherClaim := w.claim("checkout", "lb-worker-1")
 	find(p, strings.TrimSuffix(otherClaim.Status.AllocatedCIDR, "/32"))
 	p.Await("the command has answered", "document.querySelector('#panel .section')||document.querySelector('#panel .quiet')")
-	if complaints := p.Errors(); len(complaints) > 1 || len(complaints) == 1 && !strings.Contains(complaints[0], "/api/who") { // not found, for her
+	var complaints []string
+	w.Await("the complaint of the browser, which may follow the answer: not found, for her", func(context.Context) bool {
+		complaints = append(complaints, p.Errors()...)
+		return len(complaints) > 0
+	})
+	if len(complaints) > 1 || !strings.Contains(complaints[0], "/api/who") {
 		t.Errorf("the browser complains: %q", complaints)
 	}
 	for _, tab := range []string{"#tab-free", "#tab-changes"} {
