@@ -207,7 +207,7 @@ func (w *world) removed(obj client.Object, name string) func() func() {
 // deployed writes the number of replicas into the status of the operator's Deployment: no kubelet
 // runs here.
 func (w *world) deployed(want, available int32) func() func() {
-	labels := map[string]string{"app.kubernetes.io/name": "cadastre"}
+	labels := map[string]string{"app.kubernetes.io/name": "cadastre", "control-plane": "controller-manager"}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.ServiceAccount, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
