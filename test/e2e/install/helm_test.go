@@ -26,7 +26,7 @@ const allKinds = "deployments,services,serviceaccounts,poddisruptionbudgets,netw
 // byHelm installs the chart under names of which none is a default.
 func (w *world) byHelm() {
 	const namespace, account, release = "addresses", "registrar", "ipam"
-	in := []string{"--namespace=" + namespace, "--set=serviceAccount.name=" + account}
+	in := []string{"--namespace=" + namespace, "--set=serviceAccount.name=" + account, "--set=hubProvisioner.enabled=true", "--set=hubProvisioner.namespace=cluster-east"}
 	source := filepath.Join(w.root, chart.Directory)
 
 	w.runHelm(append([]string{"install", release, source, "--create-namespace"}, in...)...)
