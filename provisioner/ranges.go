@@ -223,7 +223,6 @@ func (c *controller) open(ctx context.Context, s *scope, pool *v1alpha1.IPPool) 
 	c.mu.Lock()
 	c.openedAt[pool.Name], c.ensuredAt[pool.Name] = c.clock.Now(), c.clock.Now()
 	c.mu.Unlock()
-	s.after(settle)
 	if s.class != nil {
 		c.events.Eventf(s.class, pool, corev1.EventTypeNormal, ReasonProvisioned, "Provision", "pool %s has range %s", pool.Name, pool.Spec.CIDR)
 	}

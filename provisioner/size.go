@@ -26,7 +26,11 @@ func (c *controller) rooms(s *scope, without ...string) []room {
 	var rooms []room
 	for name, e := range s.entries {
 		pool := s.pools[name]
-		isEmpty := pool == nil || pool.Status.Capacity == nil || isUnopened(pool) || c.clock.Since(c.openedAt[name]) < settle
+		isEmpty := pool == nil || pool.Status.Capacity == nil || isUnopened(pool)
+		if left := settle - c.clock.Since(c.openedAt[name]); left > 0 {
+			isEmpty = true
+			s.after(left)
+		}
 		switch {
 		case slices.Contains(without, name) || e.State == releasing || pool != nil && !serves(pool, s.class):
 		case e.State == provisioning || isEmpty:

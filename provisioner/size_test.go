@@ -25,9 +25,12 @@ func TestDemandIsMetByPools(t *testing.T) {
 	pools := w.pools()
 	w.takes(&pools[0], 256, "") // the demand is a second behind
 	w.takes(&pools[1], 16, "/25")
-	w.settles()
+	w.passes(time.Second)
+	if after := w.settles(); after != settle-time.Second { // each pass schedules the next: an event replaces one that is scheduled
+		t.Errorf("the next pass is due after %v, want %v", after, settle-time.Second)
+	}
 	w.expects("the pools serve it", 2, ReasonProvisioned)
-	w.passes(settle)
+	w.passes(settle - time.Second)
 	w.demands(25, 1)
 	w.settles()
 	w.expects("a pool has room", 2, ReasonProvisioned)
