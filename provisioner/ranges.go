@@ -311,9 +311,7 @@ func (c *controller) removePool(ctx context.Context, s *scope, pool *v1alpha1.IP
 		return c.mark(ctx, s, pool.Name, ready)
 	case err != nil:
 		c.failed(s, pool.Name, ReasonReleaseFailed, err)
-		return nil
 	}
-	s.after(firstRetry)
 	return nil
 }
 

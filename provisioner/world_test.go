@@ -295,8 +295,18 @@ func (w *world) pass() (reconcile.Result, error) {
 	return result, err
 }
 
-// settles calls Reconcile until nothing is due at once, and returns the time until something is.
+// settles calls Reconcile until nothing is due at once, and returns the time until something is. An event
+// replaces a pass that is scheduled, so the next pass must schedule it again.
 func (w *world) settles() time.Duration {
+	w.t.Helper()
+	after := w.settlesOnce()
+	if again := w.settlesOnce(); again != after {
+		w.t.Errorf("the next pass is due after %v, and after an event only after %v", after, again)
+	}
+	return after
+}
+
+func (w *world) settlesOnce() time.Duration {
 	w.t.Helper()
 	for range 200 {
 		before, pools := len(w.upstream.calls), len(w.pools())
