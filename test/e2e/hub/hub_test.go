@@ -41,6 +41,19 @@ func startHub(t *testing.T, cidr string) *suite.World {
 	return w
 }
 
+// startCluster starts a cluster with the overlay of config that deploys the provisioner of a hub.
+func startCluster(t *testing.T) *suite.World {
+	t.Helper()
+	return suite.Start(t, cluster.Options{Managers: 1, Manifests: filepath.Join(suite.ModuleRoot(t), "config", "overlays", "hub-provisioner")})
+}
+
+// leased returns a class of blocks of a length whose pools are ranges of /24 of the hub.
+func leased(length int32) *v1alpha1.IPClass {
+	return build.Class("leased").Length(length).With(func(s *v1alpha1.IPClassSpec) {
+		s.Provisioner, s.Parameters = "ipam.cadastre.dev/hub", map[string]string{"poolPrefixLength": "24", "releaseAfter": "1s", hub.ParameterClass: "ranges"}
+	}).Obj()
+}
+
 func TestHubConforms(t *testing.T) {
 	w := startHub(t, "10.32.0.0/22")
 	conformance.Test(t, conformance.Target{
@@ -106,15 +119,13 @@ func TestWaitingClaimFollowsClass(t *testing.T) {
 // claims of the cluster are bound in ranges of the hub, the hub shows which cluster has them, and they are returned,
 // also after the process was killed.
 func TestClusterGetsRangesFromHub(t *testing.T) {
-	h, w := startHub(t, "10.32.0.0/16"), suite.Start(t, cluster.Options{Managers: 1, Manifests: filepath.Join(suite.ModuleRoot(t), "config", "overlays", "hub-provisioner")})
+	h, w := startHub(t, "10.32.0.0/16"), startCluster(t)
 	credentials := filepath.Join(t.TempDir(), "kubeconfig")
 	allowed := rest.AnonymousClientConfig(h.Config())
 	suite.Must(t, cluster.WriteKubeconfig(credentials, allowed, "hub", namespace)) // not yet
 	kill := runCommand(t, w, credentials)
 
-	class := build.Class("leased").Length(26).With(func(s *v1alpha1.IPClassSpec) {
-		s.Provisioner, s.Parameters = "ipam.cadastre.dev/hub", map[string]string{"poolPrefixLength": "24", "releaseAfter": "1s", hub.ParameterClass: "ranges"}
-	}).Obj()
+	class := leased(26)
 	w.Created(class)
 	claimed := func(names ...string) (claims []*v1alpha1.IPClaim) {
 		for _, name := range names {

@@ -16,20 +16,17 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 	"github.com/cadastre-dev/cadastre/provisioner"
-	"github.com/cadastre-dev/cadastre/provisioner/hub"
 )
 
 // TestRestoredClusterLosesReturnedRanges restores a cluster by the runbook in docs/provisioners.md. After the
 // snapshot it has returned a range, which another cluster has now, and has taken one.
 func TestRestoredClusterLosesReturnedRanges(t *testing.T) {
-	h, w := startHub(t, "10.32.0.0/22"), suite.Start(t, cluster.Options{Managers: 1, Manifests: filepath.Join(suite.ModuleRoot(t), "config", "overlays", "hub-provisioner")})
+	h, w := startHub(t, "10.32.0.0/22"), startCluster(t)
 	credentials, allowed := filepath.Join(t.TempDir(), "kubeconfig"), rest.AnonymousClientConfig(h.Config())
 	allowed.BearerToken = tenant(h)
 	suite.Must(t, cluster.WriteKubeconfig(credentials, allowed, "hub", namespace))
 	kill := runCommand(t, w, credentials)
-	class := build.Class("leased").Length(24).With(func(s *v1alpha1.IPClassSpec) {
-		s.Provisioner, s.Parameters = "ipam.cadastre.dev/hub", map[string]string{"poolPrefixLength": "24", "releaseAfter": "1s", hub.ParameterClass: "ranges"}
-	}).Obj()
+	class := leased(24)
 	w.Created(class)
 	claimed := func(name string) *v1alpha1.IPClaim {
 		claim := build.Claim("default", name).Class("leased").Obj()
