@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
@@ -37,9 +35,9 @@ func TestRateIsTheSameWithoutHub(t *testing.T) {
 	w := start(t, 0, "east")
 	s := w.spokes[0]
 	w.hub.Created(build.Class("rates").Obj())
-	w.hub.Pools(build.Pool("rates").CIDR("10.65.0.0/24").Classes("rates").Obj())
-	pool := build.Pool(local).CIDR("10.66.0.0/24").Classes(local).Obj()
-	s.Created(build.Class(local).Length(32).Obj(), newClass(remote, 32, 24, 128, "rates"))
+	w.hub.Pools(build.Pool("rates").CIDR("10.65.0.0/18").Classes("rates").Obj())
+	pool := build.Pool(local).CIDR("10.66.0.0/18").Classes(local).Obj()
+	s.Created(build.Class(local).Length(32).Obj(), newClass(remote, 32, 18, 128, "rates"))
 	s.Pools(pool)
 	first := build.Claim("default", "first").Class(remote).Obj()
 	s.Created(first)
@@ -93,9 +91,6 @@ func (s *spoke) rate(class string) rate {
 				if err != nil || claim.Status.Phase != v1alpha1.ClaimBound {
 					s.Errorf("claim %s is %q in the answer: %v", claim.Name, claim.Status.Phase, err)
 					return
-				}
-				if err := client.IgnoreNotFound(s.Delete(s.Context(), claim)); err != nil {
-					s.Error(err)
 				}
 				mu.Lock()
 				took = append(took, ended)
