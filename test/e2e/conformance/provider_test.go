@@ -39,7 +39,8 @@ type provider struct {
 }
 
 func (p *provider) setUp(manager ctrl.Manager) error {
-	options := controller.Options{SkipNameValidation: new(true), MaxConcurrentReconciles: 1}
+	// In order: a priority queue takes the claims that exist when a controller starts after later ones.
+	options := controller.Options{SkipNameValidation: new(true), MaxConcurrentReconciles: 1, UsePriorityQueue: new(false)}
 	p.cached = manager.GetClient()
 	ours := predicate.NewPredicateFuncs(func(claim client.Object) bool { return claim.(*ipamv1.IPAddressClaim).Spec.PoolRef.Kind == p.kind })
 	changes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
