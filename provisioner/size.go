@@ -19,7 +19,8 @@ import (
 // demand of a class and the room of its pools at most once a second each, and not at one time.
 const settle = 5 * time.Second
 
-// rooms returns the rooms of the pools of a class, also of those that are being made, but not of some.
+// rooms returns the rooms of the pools of a class, also of those that are being made, but not of some. It
+// schedules a pass for the time when a new pool no longer counts as empty.
 func (c *controller) rooms(s *scope, without ...string) []room {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -135,11 +135,7 @@ func TestClusterGetsRangesFromHub(t *testing.T) {
 		return claims
 	}
 	claims := claimed("a", "b", "c", "d", "e")
-	w.Await("the refusal of the hub", func(ctx context.Context) bool {
-		suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(class), class))
-		condition := meta.FindStatusCondition(class.Status.Conditions, provisioner.ConditionProvisioned)
-		return condition != nil && condition.Reason == provisioner.ReasonProvisionFailed && strings.Contains(condition.Message, "claiming a /24 in the hub: ")
-	})
+	awaitFailure(w, class, provisioner.ReasonProvisionFailed, "claiming a /24 in the hub: ")
 	allowed.BearerToken = tenant(h)
 	suite.Must(t, cluster.WriteKubeconfig(credentials, allowed, "hub", namespace))
 	w.Bound(claims...)
@@ -166,6 +162,16 @@ func TestClusterGetsRangesFromHub(t *testing.T) {
 	h.Await("the return of all ranges", func(ctx context.Context) bool {
 		suite.Must(t, h.List(ctx, held))
 		return len(held.Items) == 0
+	})
+}
+
+// awaitFailure waits until the condition of a class reports a failure with a part of a message.
+func awaitFailure(w *suite.World, class *v1alpha1.IPClass, reason, message string) {
+	w.Helper()
+	w.Await(reason+": "+message, func(ctx context.Context) bool {
+		suite.Must(w, w.Get(ctx, client.ObjectKeyFromObject(class), class))
+		condition := meta.FindStatusCondition(class.Status.Conditions, provisioner.ConditionProvisioned)
+		return condition != nil && condition.Reason == reason && strings.Contains(condition.Message, message)
 	})
 }
 

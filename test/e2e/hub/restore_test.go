@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,11 +56,7 @@ func TestRestoredClusterLosesReturnedRanges(t *testing.T) {
 	}
 	suite.Must(t, w.Managers[0].Start(t.Context()))
 	runCommand(t, w, credentials)
-	w.Await("the loss is reported", func(ctx context.Context) bool {
-		suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(class), class))
-		condition := meta.FindStatusCondition(class.Status.Conditions, provisioner.ConditionProvisioned)
-		return condition.Reason == provisioner.ReasonRangeLost && strings.Contains(condition.Message, returned.Status.AllocatedCIDR)
-	})
+	awaitFailure(w, class, provisioner.ReasonRangeLost, returned.Status.AllocatedCIDR)
 	for i := range pools.Items {
 		if pool := &pools.Items[i]; pool.Spec.CIDR != returned.Status.AllocatedCIDR {
 			pause(pool, "null")
