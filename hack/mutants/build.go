@@ -102,6 +102,8 @@ type Mutant struct {
 	Function string
 	// Before and After are the text before and after the change, on one line.
 	Before, After string
+	// IsExplained is set if the mutant survives for a reason that is written down.
+	IsExplained bool `json:"-"`
 }
 
 // String returns the mutant as it is listed.

@@ -106,6 +106,7 @@ func measured(t *testing.T, files map[string]string, skip ...string) ([]Mutant, 
 	t.Helper()
 	dir, scratch := t.TempDir(), t.TempDir()
 	for name, content := range files {
+		must.Succeed(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	code, err := Instrument(dir, skip, "./...")
@@ -168,6 +169,26 @@ func TestEndlessMutantIsNoticed(t *testing.T) {
 	Run(t.Context(), endless, tests, NewPlaces(nil), func(r Result) { results = append(results, r) })
 	if len(results) != 1 || results[0].Outcome != Endless || results[0].By != "TestDown" {
 		t.Errorf("got %+v, want that it timed out", results)
+	}
+}
+
+// TestExplainedMutantIsJudgedByItsPackage saves the time of the tests of all other packages.
+func TestExplainedMutantIsJudgedByItsPackage(t *testing.T) {
+	const test = "package PACKAGE\n\nimport (\n\t\"testing\"\n\n\t\"example.com/two/a\"\n)\n\nfunc TestNext(t *testing.T) {\n\tif a.Next(1) != WANT {\n\t\tt.Fatal()\n\t}\n}\n"
+	mutants, tests := measured(t, map[string]string{
+		"go.mod":      "module example.com/two\n\ngo 1.26\n",
+		"a/a.go":      "package a\n\nfunc Next(n int) int { return n + 1 }\n",
+		"a/a_test.go": strings.NewReplacer("PACKAGE", "a_test", "WANT", "a.Next(1)").Replace(test),
+		"b/b.go":      "package b\n",
+		"b/b_test.go": strings.NewReplacer("PACKAGE", "b", "WANT", "2").Replace(test),
+	})
+	for isExplained, want := range map[bool]Outcome{false: Noticed, true: Survived} {
+		mutants[0].IsExplained = isExplained
+		Run(t.Context(), mutants, tests, NewPlaces(nil), func(r Result) {
+			if r.Outcome != want {
+				t.Errorf("explained: %t: %s by %q, want %s", isExplained, r.Outcome, r.By, want)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -226,12 +227,16 @@ func parentOf(name string) string {
 }
 
 // Run turns each mutant on, one in each place at a time, and runs the tests that reach it until one
-// fails. It calls report with each result, one at a time. When ctx is done, it leaves out the
-// remaining mutants.
+// fails; for an explained mutant, which survives, only those of its own package. It calls report
+// with each result, one at a time. When ctx is done, it leaves out the remaining mutants.
 func Run(ctx context.Context, all []Mutant, tests []Test, places Places, report func(Result)) {
 	var reporting sync.Mutex
 	places.each(len(all), func(i int, environment []string) {
-		result := judge(ctx, all[i], tests, environment)
+		judges := tests
+		if all[i].IsExplained {
+			judges = slices.DeleteFunc(slices.Clone(tests), func(t Test) bool { return !strings.HasSuffix(t.Binary.Package, "/"+path.Dir(all[i].File)) })
+		}
+		result := judge(ctx, all[i], judges, environment)
 		reporting.Lock()
 		defer reporting.Unlock()
 		if ctx.Err() == nil { // else the end of ctx may have cut off the test

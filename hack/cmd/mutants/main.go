@@ -88,6 +88,9 @@ func (o *options) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for i, m := range chosen {
+		chosen[i].IsExplained = why[m.Key()] != ""
+	}
 	if report.Chosen = len(chosen); o.list {
 		for _, m := range chosen {
 			fmt.Println(m)
