@@ -72,19 +72,25 @@ func TestAddressRequest(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-func TestIsOurs(t *testing.T) {
-	for ref, want := range map[[2]string]bool{
-		{"ipam.cadastre.dev", "IPPool"}:        true,
-		{"ipam.cadastre.dev", "LocalIPPool"}:   true,
-		{"ipam.cadastre.dev", "IPClass"}:       true,
-		{"ipam.cadastre.dev", "IPClaim"}:       false,
-		{"ipam.cluster.x-k8s.io", "IPPool"}:    false,
-		{"ipam.metal3.io", "IPPool"}:           false,
-		{"", "IPPool"}:                         false,
-		{"ipam.cadastre.dev", "InClusterPool"}: false,
+func TestTargets(t *testing.T) {
+	type targets struct{ always, inCluster bool }
+	for ref, want := range map[[2]string]targets{
+		{"ipam.cadastre.dev", "IPPool"}:                    {always: true},
+		{"ipam.cadastre.dev", "LocalIPPool"}:               {always: true},
+		{"ipam.cadastre.dev", "IPClass"}:                   {always: true},
+		{"ipam.cluster.x-k8s.io", "InClusterIPPool"}:       {inCluster: true},
+		{"ipam.cluster.x-k8s.io", "GlobalInClusterIPPool"}: {inCluster: true},
+		{"ipam.cadastre.dev", "InClusterIPPool"}:           {},
+		{"ipam.cadastre.dev", "IPClaim"}:                   {},
+		{"ipam.cluster.x-k8s.io", "IPPool"}:                {},
+		{"ipam.metal3.io", "IPPool"}:                       {},
+		{"", "IPPool"}:                                     {},
 	} {
-		if got := (Targets{}).Has(ref[0], ref[1]); got != want {
-			t.Errorf("Targets.Has(%q, %q) is %v", ref[0], ref[1], got)
+		if got := (Targets{}).Has(ref[0], ref[1]); got != want.always {
+			t.Errorf("%v is a target: %t", ref, got)
+		}
+		if got := (Targets{InCluster: true}).Has(ref[0], ref[1]); got != (want.always || want.inCluster) {
+			t.Errorf("%v is a target, with the in-cluster provider's: %t", ref, got)
 		}
 	}
 }

@@ -52,6 +52,17 @@ func TestPoolRecordNamesAreUnique(t *testing.T) {
 	}
 }
 
+func TestHolderOfPoolHasGroupOfKind(t *testing.T) {
+	for kind, want := range map[ipam.PoolKind]string{
+		ipam.PoolKindIPPool: "ipam.cadastre.dev", ipam.PoolKindLocalIPPool: "ipam.cadastre.dev",
+		ipam.PoolKindInClusterIPPool: "ipam.cluster.x-k8s.io", ipam.PoolKindGlobalInClusterIPPool: "ipam.cluster.x-k8s.io",
+	} {
+		if got := HolderOfPool(ipam.PoolOfKind(kind, "team", "p")).Group; got != want {
+			t.Errorf("%s is of the group %s, want %s", kind, got, want)
+		}
+	}
+}
+
 // TestClaimRecordNamesAreValid tries every character that a name can
 // have, beside the last, at the place where a long name is cut.
 func TestClaimRecordNamesAreValid(t *testing.T) {
