@@ -24,11 +24,9 @@ const (
 
 // IPClaimSpec is the desired state of an IPClaim. All fields except reclaimPolicy and ownerRef are
 // immutable; fields that a user leaves out are filled in when the claim is created or bound.
-// +kubebuilder:validation:XValidation:rule="(has(self.className) ? 1 : 0) + (has(self.poolRef) ? 1 : 0) + (has(self.poolSelector) ? 1 : 0) <= 1",message="className, poolRef and poolSelector exclude each other: keep one of them",reason=FieldValueInvalid
-// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.prefixLength) || cidr(self.cidr).prefixLength() == self.prefixLength",messageExpression="self.cidr + ' does not have the length that prefixLength sets: remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
-// +kubebuilder:validation:XValidation:rule="!has(self.cidr) || !isCIDR(self.cidr) || !has(self.ipFamily) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",messageExpression="self.cidr + ' is not of the ipFamily ' + self.ipFamily + ': remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
-// +kubebuilder:validation:XValidation:rule="!has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less for IPv4",reason=FieldValueInvalid,fieldPath=.prefixLength
-// +kubebuilder:validation:XValidation:rule="!has(self.allocationName) || has(self.cidr)",message="is filled in together with cidr: leave it out",reason=FieldValueForbidden,fieldPath=.allocationName
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.prefixLength) || !has(self.prefixLength) || !has(self.cidr) || cidr(self.cidr).prefixLength() == self.prefixLength",messageExpression="self.cidr + ' does not have the length that prefixLength sets: remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.ipFamily) || !has(self.ipFamily) || !has(self.cidr) || (cidr(self.cidr).ip().family() == 4) == (self.ipFamily == 'IPv4')",messageExpression="self.cidr + ' is not of the ipFamily ' + self.ipFamily + ': remove one of them'",reason=FieldValueInvalid,fieldPath=.cidr
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.ipFamily) && has(oldSelf.prefixLength)) || !has(self.ipFamily) || self.ipFamily == 'IPv6' || !has(self.prefixLength) || self.prefixLength <= 32",message="must be 32 or less for IPv4",reason=FieldValueInvalid,fieldPath=.prefixLength
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.className) ? (!has(self.className) || !(has(oldSelf.poolRef) || has(oldSelf.poolSelector) || has(oldSelf.allocationName))) : (has(self.className) && self.className == oldSelf.className)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.className
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.poolSelector) == has(oldSelf.poolSelector)",message="is immutable: make a new claim",reason=FieldValueForbidden,fieldPath=.poolSelector
@@ -77,9 +75,6 @@ type IPClaimSpec struct {
 	// cidr is the block. If it is empty, the response to the create call has the allocated block,
 	// like a Service's clusterIP. Set it to request exactly this block.
 	// +kubebuilder:validation:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",messageExpression="'\"' + self + '\" is not a CIDR: write an address and a prefix length, such as 10.0.0.0/24 or 2001:db8::/64'",reason=FieldValueInvalid
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the first address of the block, such as 10.0.0.0/24 and not 10.0.0.1/24",reason=FieldValueInvalid
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || ip.isCanonical(self.substring(0, self.indexOf('/')))",message="is not in canonical form: write IPv6 in lower case, with the longest run of zeros as ::, as RFC 5952 specifies",reason=FieldValueInvalid
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable once set: make a new claim",reason=FieldValueForbidden
 	// +optional
 	CIDR string `json:"cidr,omitempty"`
