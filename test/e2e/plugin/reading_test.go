@@ -67,9 +67,9 @@ func (w *world) fillYard() {
 	)
 	w.Retained("team-b", "kept")
 	w.becomes("team-b", "cooled", v1alpha1.AllocationCooling)
-	suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(yard), yard))
+	change := client.MergeFrom(yard.DeepCopy()) // of any version: the operator writes the status meanwhile
 	yard.Spec.Reserved = append(yard.Spec.Reserved, "198.51.100.3")
-	suite.Must(w, w.Update(w.Context(), yard))
+	suite.Must(w, w.Patch(w.Context(), yard, change))
 	w.Await("the status of yard counts the drained blocks", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKeyFromObject(yard), yard) == nil && yard.Status.Capacity.OutOfRange == "1"
 	})
