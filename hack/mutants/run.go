@@ -232,11 +232,7 @@ func parentOf(name string) string {
 func Run(ctx context.Context, all []Mutant, tests []Test, places Places, report func(Result)) {
 	var reporting sync.Mutex
 	places.each(len(all), func(i int, environment []string) {
-		judges := tests
-		if all[i].IsExplained {
-			judges = slices.DeleteFunc(slices.Clone(tests), func(t Test) bool { return !strings.HasSuffix(t.Binary.Package, "/"+path.Dir(all[i].File)) })
-		}
-		result := judge(ctx, all[i], judges, environment)
+		result := judge(ctx, all[i], tests, environment)
 		reporting.Lock()
 		defer reporting.Unlock()
 		if ctx.Err() == nil { // else the end of ctx may have cut off the test
@@ -276,13 +272,13 @@ func judge(ctx context.Context, m Mutant, tests []Test, environment []string) Re
 	return Result{Mutant: m, Outcome: Survived}
 }
 
-// groupsOf returns the tests that reach a mutant in groups, the longest group last.
+// groupsOf returns the tests that judge a mutant in groups, the longest group last.
 func groupsOf(m Mutant, tests []Test) []group {
 	together := map[string]*group{}
 	var groups []*group
 	for _, t := range tests {
 		switch {
-		case !t.Reaches[m.ID]:
+		case !t.Reaches[m.ID], m.IsExplained && !strings.HasSuffix(t.Binary.Package, "/"+path.Dir(m.File)):
 		case t.Took > quick:
 			groups = append(groups, &group{t.Binary, []string{t.Name}, t.Took})
 		case together[t.Binary.Path+parentOf(t.Name)] != nil:
