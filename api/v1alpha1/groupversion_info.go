@@ -3,8 +3,8 @@
 // the register of held blocks (IPAllocation).
 //
 // Blocks and addresses are strings in canonical text form (RFC 4632, RFC 5952); constraints on a
-// single object are CEL rules, so that they also hold while no webhook runs. The operator judges
-// IPClaims that are created itself: while no replica runs, none can be.
+// single object are CEL rules, so that they also hold while no webhook runs. Those of a new IPClaim are
+// in the operator instead: while no replica runs, none can be created.
 //
 // +kubebuilder:object:generate=true
 // +groupName=ipam.cadastre.dev
