@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +19,6 @@ import (
 
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
-	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
 // tick is the unit of CPU time in /proc, on all systems that have it.
@@ -175,74 +172,4 @@ func (w *World) leader(ctx context.Context) (*cluster.Manager, error) {
 		}
 	}
 	return nil, nil
-}
-
-// profile takes profiles of the API server and of the manager while claims are
-// created.
-func (w *World) profile(ctx context.Context) error {
-	if w.options.Profile == "" {
-		return nil
-	}
-	if err := os.MkdirAll(w.options.Profile, 0o755); err != nil {
-		return err
-	}
-	if err := w.take(ctx, "/metrics", "metrics-before"); err != nil {
-		return err
-	}
-	if err := w.idle(ctx); err != nil {
-		return err
-	}
-	var taking errgroup.Group
-	taking.Go(func() error {
-		return w.measure(ctx, []contender{byPool("by-pool")}, plan{closed(8), load.Limit{For: 14 * time.Second}, 1, 0})
-	})
-	for _, takeProfile := range []func(context.Context, string, string) error{w.take, w.takeOfManager} {
-		taking.Go(func() error { return takeProfile(ctx, "/debug/pprof/profile?seconds=10", "cpu") })
-	}
-	if err := taking.Wait(); err != nil {
-		return err
-	}
-	for _, name := range []string{"allocs", "mutex", "heap"} {
-		if err := w.take(ctx, "/debug/pprof/"+name, name); err != nil {
-			return err
-		}
-		if err := w.takeOfManager(ctx, "/debug/pprof/"+name, name); err != nil {
-			return err
-		}
-	}
-	return w.take(ctx, "/metrics", "metrics-after")
-}
-
-// idle reports the time that the parts use without requests.
-func (w *World) idle(ctx context.Context) error {
-	const long = 4 // seconds
-	before := w.cpuTimes()
-	timer := time.NewTimer(long * time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	for part, used := range w.spent(before, long) {
-		w.say("idle     %s: %.0f ms of CPU a second", part, used)
-	}
-	return ctx.Err()
-}
-
-// take saves the answer of the API server.
-func (w *World) take(ctx context.Context, path, name string) error {
-	answer, err := w.watch.do(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(w.options.Profile, "apiserver."+name), answer, 0o644)
-}
-
-// takeOfManager saves the answer of the first manager.
-func (w *World) takeOfManager(ctx context.Context, path, name string) error {
-	answer, err := w.askManager(ctx, w.cluster.Managers[0], path)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(w.options.Profile, "manager."+name), answer, 0o644)
 }

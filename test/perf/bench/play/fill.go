@@ -92,9 +92,28 @@ func (w *World) memory(ctx context.Context, when string) error {
 	series.Set("allocations", float64(w.held))
 	series.Set("residentBytes", found["process_resident_memory_bytes"])
 	series.Set("heapBytes", found["go_memstats_heap_alloc_bytes"])
-	w.say("memory   %s: %d allocations, %.0f MiB resident, %.0f MiB heap", when, w.held,
-		found["process_resident_memory_bytes"]/(1<<20), found["go_memstats_heap_alloc_bytes"]/(1<<20))
+	server, err := w.apiServerMemory(ctx)
+	if err != nil {
+		return err
+	}
+	series.Set("apiserverResidentBytes", server["process_resident_memory_bytes"])
+	series.Set("apiserverHeapBytes", server["go_memstats_heap_alloc_bytes"])
+	w.say("memory   %s: %d allocations, %.0f MiB resident, %.0f MiB heap; API server %.0f and %.0f", when, w.held,
+		found["process_resident_memory_bytes"]/(1<<20), found["go_memstats_heap_alloc_bytes"]/(1<<20),
+		server["process_resident_memory_bytes"]/(1<<20), server["go_memstats_heap_alloc_bytes"]/(1<<20))
 	return nil
+}
+
+// apiServerMemory returns the metrics of the API server after a garbage collection.
+func (w *World) apiServerMemory(ctx context.Context) (map[string]float64, error) {
+	if _, err := w.watch.do(ctx, http.MethodGet, "/debug/pprof/heap?gc=1", nil); err != nil {
+		return nil, err
+	}
+	text, err := w.watch.do(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the API server: %w", err)
+	}
+	return readMetrics(text), nil
 }
 
 // restart measures how long a manager takes from its start until it is ready,

@@ -28,12 +28,12 @@ func (w *World) Run(ctx context.Context) error {
 		{"clusters", w.clusters},
 		{"fill", w.fill},
 		{"restart", w.restart},
-		{"profile", w.profile},
 		{"observed", w.observed}, // which changes the flags of the managers
+		{"causes", w.causes},
 		{"ablation", w.ablation}, // which changes what is installed: the last
 	} {
 		asked := slices.Contains(w.options.Only, scenario.name)
-		if !asked && (len(w.options.Only) > 0 || scenario.name == "observed" || scenario.name == "ablation") {
+		if !asked && (len(w.options.Only) > 0 || slices.Contains([]string{"observed", "causes", "ablation"}, scenario.name)) {
 			continue
 		}
 		w.say("%s", scenario.name)

@@ -27,8 +27,8 @@ type Options struct {
 	Quick bool
 	// Only are the scenarios to run; none is all.
 	Only []string
-	// Profile is a directory for profiles; empty takes none.
-	Profile string
+	// Profiles is an existing directory for profiles.
+	Profiles string
 	// Dir keeps credentials, data and logs of the last cluster; empty: they go when
 	// the run ends.
 	Dir string
@@ -91,11 +91,7 @@ func (w *World) start(ctx context.Context) error {
 		Dir: w.options.Dir, ControllerManager: true, Managers: managers, Progress: w.options.Progress,
 		ManagerArgs: w.options.ManagerArgs, OwnLease: true, Revive: true,
 		// Services are to number thousands.
-		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.224.0.0/12"},
-	}
-	if w.options.Profile != "" {
-		with.APIServerFlags["profiling"] = "true"
-		with.APIServerFlags["contention-profiling"] = "true"
+		APIServerFlags: map[string]string{"service-cluster-ip-range": "10.224.0.0/12", "profiling": "true"},
 	}
 	started, err := cluster.Start(ctx, with)
 	if err != nil {

@@ -2,7 +2,7 @@
 // and the clients, side by side with plain creates and with Services.
 // `make bench` calls it.
 //
-//	bench [--quick] [--only=rates,fill] [--out=out] [--profile=DIR]
+//	bench [--quick] [--only=rates,fill] [--out=out]
 //	bench --document=out/bench.json    writes its part of docs/benchmarks.md
 //
 // It writes bench.json into --out, and prints a table. The module test/perf/plots draws the curves.
@@ -42,8 +42,7 @@ func run(ctx context.Context) error {
 	log.SetLogger(logr.Discard())
 	quick := flag.Bool("quick", false, "take fewer and smaller measurements")
 	only := flag.String("only", "", "scenarios to run, with commas between; default: all")
-	out := flag.String("out", "out", "directory for bench.json")
-	profile := flag.String("profile", "", "directory for profiles of the API server and the manager")
+	out := flag.String("out", "out", "directory for bench.json, and for the profiles of causes")
 	dir := flag.String("dir", "", "directory for the files of the cluster, its logs among them; default: a temporary one")
 	managerArgs := flag.String("manager-args", "", "flags for the managers, with commas between")
 	from := flag.String("document", "", "bench.json of an earlier run, to write the document from")
@@ -51,8 +50,11 @@ func run(ctx context.Context) error {
 	if *from != "" {
 		return write(*from)
 	}
+	if err := os.MkdirAll(filepath.Join(*out, "profiles"), 0o755); err != nil {
+		return err
+	}
 	report := &figures.Report{Command: command(*quick, *only), Quick: *quick, Begun: time.Now().UTC().Truncate(time.Second)}
-	options := play.Options{Quick: *quick, Only: list(*only), Profile: *profile, Dir: *dir, ManagerArgs: list(*managerArgs), Progress: os.Stdout}
+	options := play.Options{Quick: *quick, Only: list(*only), Profiles: filepath.Join(*out, "profiles"), Dir: *dir, ManagerArgs: list(*managerArgs), Progress: os.Stdout}
 	err := measure(ctx, options, report)
 	if err != nil { // half an hour of figures is not lost by that
 		report.Note("the run ended early: " + err.Error())
@@ -83,9 +85,12 @@ func save(report *figures.Report, dir string) error {
 	if err := report.Save(filepath.Join(dir, "bench.json")); err != nil {
 		return err
 	}
-	if observed := document.Observed(report); observed != "" {
-		fmt.Printf("\n%s", observed)
-		if err := os.WriteFile(filepath.Join(dir, "observed.md"), []byte(observed), 0o644); err != nil {
+	for name, text := range map[string]string{"observed.md": document.Observed(report), "causes.md": document.Causes(report)} {
+		if text == "" {
+			continue
+		}
+		fmt.Printf("\n%s", text)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

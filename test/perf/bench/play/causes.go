@@ -1,0 +1,95 @@
+package play
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cadastre-dev/cadastre/test/perf/bench/causes"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
+	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
+)
+
+// causes measures what CPU time is spent on for each create, with nothing and with many blocks in use, and the
+// memory that these take. The profiles are kept. It is not part of a full run.
+func (w *World) causes(ctx context.Context) error {
+	byClass := variants()[0]
+	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), byClass, addressClaim()}
+	if err := w.afresh(ctx, contenders...); err != nil {
+		return err
+	}
+	many := either(w, 60000, 1500)
+	for _, at := range []int{0, many} {
+		if at > 0 {
+			if err := w.fillAlone(ctx, at); err != nil {
+				return err
+			}
+		}
+		for _, c := range contenders {
+			if err := w.cause(ctx, c, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fillAlone creates claims, with nothing else beside them, so that the memory is theirs.
+func (w *World) fillAlone(ctx context.Context, claims int) error {
+	if err := w.memory(ctx, "before claims"); err != nil {
+		return err
+	}
+	for filled := 0; filled < claims; {
+		measured, err := w.round(ctx, byPool("fill"), closed(8), load.Limit{Count: min(claims-filled, 5000)})
+		if err != nil {
+			return err
+		}
+		if filled += len(measured.Latencies); len(measured.Latencies) == 0 {
+			return fmt.Errorf("no claim could be made: %w", measured.Errors[0])
+		}
+	}
+	return w.memory(ctx, "after claims")
+}
+
+// cause measures a contender, and takes profiles meanwhile.
+func (w *World) cause(ctx context.Context, c contender, at int) error {
+	const lasts = 14 * time.Second
+	c.scenario, c.variant = "causes", strings.TrimSuffix(c.scenario+", "+c.variant, ", ")
+	var result outcome
+	profiles := map[string][]byte{}
+	var taking errgroup.Group
+	taking.Go(func() (err error) {
+		result, err = w.record(ctx, c, plan{closed(8), load.Limit{For: lasts}, 1, at}, 0)
+		return err
+	})
+	var apiServer, manager []byte
+	const path = "/debug/pprof/profile?seconds=10"
+	taking.Go(func() (err error) { apiServer, err = w.watch.do(ctx, http.MethodGet, path, nil); return err })
+	taking.Go(func() (err error) { manager, err = w.askManager(ctx, w.cluster.Managers[0], path); return err })
+	if err := taking.Wait(); err != nil {
+		return err
+	}
+	profiles["apiserver"], profiles["managers"] = apiServer, manager
+	rules := map[string][]causes.Rule{"apiserver": causes.APIServer(), "managers": causes.Manager()}
+	series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: closed(8).String(), At: at})
+	for part, text := range profiles {
+		shares, err := causes.Shares(text, rules[part])
+		if err != nil {
+			return err
+		}
+		for cause, share := range shares {
+			series.Set(part+": "+cause, share*result.cpu[part])
+		}
+		name := fmt.Sprintf("%s-%s-%d.pprof", part, strings.NewReplacer(", ", "-", " ", "-").Replace(c.variant), at)
+		if err := os.WriteFile(filepath.Join(w.options.Profiles, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
