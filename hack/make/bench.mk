@@ -38,6 +38,20 @@ bench-causes: $(assets) build capi bin/bench
 	@bin/bench --out=out/causes --only=causes $(if $(QUICK),--quick)
 	go run ./hack/cmd/splice docs/benchmarks.md causes <out/causes/causes.md
 
+# Measure reads of 1,000 to 100,000 claims, and creates beside them, into docs/benchmarks.md: about
+# half an hour; QUICK=1: 2 minutes.
+.PHONY: bench-reads
+bench-reads: $(assets) build capi bin/bench
+	@bin/bench --out=out/reads --only=reads $(if $(QUICK),--quick)
+	go run ./hack/cmd/splice docs/benchmarks.md reads <out/reads/reads.md
+
+# Measure creates with the control plane limited to one CPU, and to two, into docs/benchmarks.md:
+# about three minutes.
+.PHONY: bench-cores
+bench-cores: $(assets) build capi bin/bench
+	@bin/bench --out=out/cores --only=cores $(if $(QUICK),--quick)
+	go run ./hack/cmd/splice docs/benchmarks.md cores <out/cores/cores.md
+
 # Measure the plug-in with so many allocations beside kubectl, into docs/benchmarks.md (RECORDS,
 # default 100,000): about ten minutes.
 .PHONY: bench-plugin

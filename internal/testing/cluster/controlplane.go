@@ -80,13 +80,15 @@ func newControlPlane(bin assets, files *runDir, free *ports, options Options) (*
 // writeLauncher writes a script that runs one of the binaries, with its output in its log, and
 // notes its process. Envtest also calls it to ask for flags. CONTROL_PLANE_GOGC in the
 // environment is the GOGC of the binary, and of no other process: a control plane that shares a
-// machine with many suites may take memory rather than time.
+// machine with many suites may take memory rather than time. CONTROL_PLANE_GOMAXPROCS is likewise
+// its GOMAXPROCS.
 func writeLauncher(files *runDir, bin assets, name string) (string, error) {
 	script := fmt.Sprintf(`#!/bin/sh
 case "$1" in
 --help) exec '%[1]s' "$@" ;;
 esac
 export GOGC="${CONTROL_PLANE_GOGC:-${GOGC:-}}"
+export GOMAXPROCS="${CONTROL_PLANE_GOMAXPROCS:-${GOMAXPROCS:-}}"
 echo $$ >'%[2]s'
 exec '%[1]s' "$@" >>'%[3]s' 2>&1
 `, bin.path(name), files.pidPath(name), files.logPath(name))

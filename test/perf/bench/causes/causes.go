@@ -51,13 +51,15 @@ func causeOf(sample *profile.Sample, rules []Rule) string {
 
 func rule(cause, in string) Rule { return Rule{cause, regexp.MustCompile(in)} }
 
-// collection has the work of the garbage collector, also the part that allocations are charged with.
-var collection = rule("garbage collection", `^runtime\.(gcBgMarkWorker|gcAssistAlloc|gcStart|gcMarkTermination|bgsweep|bgscavenge|\(\*sweepLocked\)\.sweep)`)
+// collection returns the rule for the work of the garbage collector, also the part that allocations are charged with.
+func collection() Rule {
+	return rule("garbage collection", `^runtime\.(gcBgMarkWorker|gcAssistAlloc|gcStart|gcMarkTermination|bgsweep|bgscavenge|\(\*sweepLocked\)\.sweep)`)
+}
 
 // APIServer returns the rules for kube-apiserver, with custom resources.
 func APIServer() []Rule {
 	return []Rule{
-		collection,
+		collection(),
 		rule("decode for the watch cache", `apiserver/pkg/storage/etcd3\.\(\*watchChan\)|apiserver/pkg/storage/cacher\.\(\*Reflector\)|client-go/tools/cache\.\(\*Reflector\)`),
 		rule("watch fan-out", `apiserver/pkg/storage/cacher\.\(\*(Cacher|cacheWatcher|watchCache)\)\.(dispatch|process|Watch)|handlers\.\(\*WatchServer\)`),
 		rule("webhook call", `apiserver/pkg/admission/plugin/webhook/(mutating|validating|request|generic)|client-go/rest\.\(\*Request\)|x/net/http2\.\(\*(ClientConn|clientConnReadLoop|Transport)\)|net/http\.\(\*(http2ClientConn|http2clientConnReadLoop|http2Transport|Transport|persistConn)\)|net/http/internal/http2\.\(\*(ClientConn|clientConnReadLoop|Transport)\)`),
@@ -70,7 +72,7 @@ func APIServer() []Rule {
 		rule("conversion", `apiextensions-apiserver/pkg/apiserver/conversion|runtime/serializer/versioning`),
 		rule("decode, encode", `apimachinery/pkg/runtime/serializer|sigs\.k8s\.io/json|encoding/json|unstructured`),
 		rule("authentication, authorization, audit", `apiserver/pkg/(authentication|authorization|audit)|rbac/`),
-		rule("HTTP, TLS", `net/http|x/net/http2|crypto/|internal/poll|apiserver/pkg/(server|endpoints)`),
+		rule("HTTP, TLS, the rest of requests", `net/http|x/net/http2|crypto/|internal/poll|apiserver/pkg/(server|endpoints)`),
 		rule("scheduler", `^runtime\.(schedule|mcall|findRunnable|park_m|mstart|sysmon|goexit0)`),
 	}
 }
@@ -78,14 +80,14 @@ func APIServer() []Rule {
 // Manager returns the rules for the operator.
 func Manager() []Rule {
 	return []Rule{
-		collection,
+		collection(),
 		rule("informers", `client-go/tools/cache|apimachinery/pkg/watch|client-go/rest/watch`),
 		rule("writes", `client-go/rest\.\(\*Request\)|controller-runtime/pkg/client`),
 		rule("hold", `cadastre/internal/(ledger|ipam)`),
 		rule("resolve, wait, grant", `cadastre/internal/(allocator|queue|inventory)`),
 		rule("decode of the review, answer", `cadastre/webhooks|controller-runtime/pkg/webhook`),
 		rule("controllers", `cadastre/internal/controller|controller-runtime/pkg/internal/controller`),
-		rule("HTTP, TLS", `net/http|x/net/http2|crypto/|internal/poll`),
+		rule("HTTP, TLS, the rest of requests", `net/http|x/net/http2|crypto/|internal/poll`),
 		rule("scheduler", `^runtime\.(schedule|mcall|findRunnable|park_m|mstart|sysmon|goexit0)`),
 	}
 }

@@ -22,11 +22,12 @@ func Causes(r *figures.Report) string {
 	if len(levels) == 0 {
 		return ""
 	}
-	text := about(r) + "\nMilliseconds of CPU time for each create with 8 clients, until all that follows is done. Of the stack of each sample of a 10 s profile the first rule that applies counts (`test/perf/bench/causes`).\n"
+	var text strings.Builder
+	text.WriteString(about(r) + "\nMilliseconds of CPU time for each create with 8 clients, until all that follows is done. Of the stack of each sample of a 10 s profile the first rule that applies counts (`test/perf/bench/causes`).\n")
 	for _, at := range slices.Sorted(maps.Keys(levels)) {
-		text += fmt.Sprintf("\nWith %d claims in use:\n\n", at) + causesOf(levels[at])
+		fmt.Fprintf(&text, "\nWith %d claims in use:\n\n%s", at, causesOf(levels[at]))
 	}
-	return text + serverMemory(r) + notes(r)
+	return text.String() + serverMemory(r) + notes(r)
 }
 
 // causesOf returns the table of one level: the causes of each part, the largest of the claims first.

@@ -1,6 +1,7 @@
 package document_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -60,6 +61,64 @@ func TestDocumentStatesCostOfClaimWrites(t *testing.T) {
 	r.Of(figures.Key{Scenario: "writes", Shape: "8 clients"}).Add(round(300, time.Millisecond), time.Second, used(6.5))
 	if text := document.Markdown(r); !strings.Contains(text, sentence) {
 		t.Errorf("does not say %q:\n%s", sentence, text)
+	}
+}
+
+func TestCausesAreStatedForEachLevel(t *testing.T) {
+	r := &figures.Report{}
+	for at, ms := range map[int]float64{0: 2, 60000: 3} {
+		s := r.Of(figures.Key{Scenario: "causes", Variant: "bare", Shape: "8 clients", At: at})
+		s.Add(round(1000, time.Millisecond), 0, map[string]float64{"apiserver": ms})
+		s.Set("apiserver: etcd", ms/2)
+		s.Set("apiserver: managed fields", ms/4)
+	}
+	empty, _, _ := strings.Cut(document.Causes(r), "With 60000 claims")
+	if row := rowOf(empty, "API server"); row[2] != "all" || row[3] != "2.00" {
+		t.Errorf("the first row is %q", row)
+	}
+	for _, want := range []string{"| etcd           | 1.50 |", "| managed fields | 0.75 |"} {
+		if text := document.Causes(r); !strings.Contains(text, want) {
+			t.Errorf("does not have %q:\n%s", want, text)
+		}
+	}
+	for variant, bytes := range map[string]float64{"before claims": 1 << 20, "after claims": 3 << 20} {
+		s := r.Of(figures.Key{Scenario: "memory", Variant: variant})
+		s.Set("allocations", bytes/(1<<11))
+		s.Set("apiserverResidentBytes", bytes*8)
+		s.Set("apiserverHeapBytes", bytes*4)
+		s.Set("residentBytes", bytes)
+	}
+	const sentence = "takes 16.0 KiB of the API server's resident memory, 8.0 KiB of its heap, and 2.00 KiB of the operator's resident memory"
+	if text := document.Causes(r); !strings.Contains(text, sentence) {
+		t.Errorf("does not say %q:\n%s", sentence, text)
+	}
+}
+
+func TestReadsStateFailures(t *testing.T) {
+	r := &figures.Report{}
+	refused := round(10, 20*time.Millisecond)
+	refused.Errors = []error{errors.New("refused")}
+	r.Of(figures.Key{Scenario: "reads", Variant: "kubectl get -A", Shape: "50 clients", At: 1000}).Add(refused, 0, nil)
+	row := rowOf(document.Reads(r), "kubectl get -A")
+	if diff := cmp.Diff([]string{"kubectl get -A", "50 clients", "1000", "10.0", "20.0", "20.0", "20.0", "1"}, row[1:len(row)-1]); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
+	}
+}
+
+func TestEstimateForMoreCPUsGrowsWithCost(t *testing.T) {
+	for second, want := range map[float64]string{
+		8:  "1.00 times as much. If each doubling multiplies it by that again, or leaves it if it is below 1, it takes 8.00 with 8, which can do 1000 claims a second",
+		10: "1.25 times as much. If each doubling multiplies it by that again, or leaves it if it is below 1, it takes 15.62 with 8, which can do 512 claims a second",
+		4:  "0.50 times as much. If each doubling multiplies it by that again, or leaves it if it is below 1, it takes 4.00 with 8, which can do 2000 claims a second",
+	} {
+		r := &figures.Report{}
+		for cpus, ms := range map[int]float64{1: 8, 2: second} {
+			key := figures.Key{Scenario: "cores", Variant: "claim, by pool", Shape: "8 clients", At: cpus}
+			r.Of(key).Add(round(100, time.Millisecond), time.Second, map[string]float64{"apiserver": ms})
+		}
+		if text := document.Cores(r); !strings.Contains(text, want) {
+			t.Errorf("does not say %q:\n%s", want, text)
+		}
 	}
 }
 

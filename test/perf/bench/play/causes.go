@@ -27,7 +27,13 @@ func (w *World) causes(ctx context.Context) error {
 	many := either(w, 60000, 1500)
 	for _, at := range []int{0, many} {
 		if at > 0 {
-			if err := w.fillAlone(ctx, at); err != nil {
+			if err := w.memory(ctx, "before claims"); err != nil {
+				return err
+			}
+			if err := w.fillAlone(ctx, "fill", at); err != nil {
+				return err
+			}
+			if err := w.memory(ctx, "after claims"); err != nil {
 				return err
 			}
 		}
@@ -40,13 +46,13 @@ func (w *World) causes(ctx context.Context) error {
 	return nil
 }
 
+// title returns the name of a contender in a report.
+func title(c contender) string { return strings.TrimSuffix(c.scenario+", "+c.variant, ", ") }
+
 // fillAlone creates claims, with nothing else beside them, so that the memory is theirs.
-func (w *World) fillAlone(ctx context.Context, claims int) error {
-	if err := w.memory(ctx, "before claims"); err != nil {
-		return err
-	}
+func (w *World) fillAlone(ctx context.Context, pool string, claims int) error {
 	for filled := 0; filled < claims; {
-		measured, err := w.round(ctx, byPool("fill"), closed(8), load.Limit{Count: min(claims-filled, 5000)})
+		measured, err := w.round(ctx, byPool(pool), closed(8), load.Limit{Count: min(claims-filled, 5000)})
 		if err != nil {
 			return err
 		}
@@ -54,13 +60,13 @@ func (w *World) fillAlone(ctx context.Context, claims int) error {
 			return fmt.Errorf("no claim could be made: %w", measured.Errors[0])
 		}
 	}
-	return w.memory(ctx, "after claims")
+	return nil
 }
 
 // cause measures a contender, and takes profiles meanwhile.
 func (w *World) cause(ctx context.Context, c contender, at int) error {
 	const lasts = 14 * time.Second
-	c.scenario, c.variant = "causes", strings.TrimSuffix(c.scenario+", "+c.variant, ", ")
+	c.variant, c.scenario = title(c), "causes"
 	var result outcome
 	profiles := map[string][]byte{}
 	var taking errgroup.Group

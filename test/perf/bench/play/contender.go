@@ -51,9 +51,9 @@ func (c contender) body(n int) []byte {
 }
 
 // request creates an object.
-func (w *World) request(c contender, path string) load.Request {
+func request(wires []*wire, c contender, path string) load.Request {
 	return func(ctx context.Context, client, n int) error {
-		wire := w.wires[client%len(w.wires)]
+		wire := wires[client%len(wires)]
 		answer, err := wire.do(ctx, "POST", path, c.body(n))
 		switch {
 		case err != nil:
@@ -76,7 +76,7 @@ func (w *World) round(ctx context.Context, c contender, shape load.Shape, limit 
 	}
 	defer seen.stop()
 	begin, before := time.Now(), w.cpuTimes()
-	measured := load.Run(ctx, shape, limit, w.request(c, path))
+	measured := load.Run(ctx, shape, limit, request(w.wires, c, path))
 	if len(measured.Latencies) == 0 && len(measured.Errors) > 0 {
 		return outcome{}, fmt.Errorf("nothing could be created: %w", measured.Errors[0])
 	}
@@ -176,6 +176,8 @@ type wire struct {
 	http *http.Client
 	// traced makes each request begin a trace, which is to be recorded.
 	traced bool
+	// as is the user as whom it sends requests; empty: an administrator, whom the API server never holds back.
+	as string
 }
 
 func newWire(config *rest.Config) (*wire, error) {
@@ -192,7 +194,12 @@ func newWire(config *rest.Config) (*wire, error) {
 // do sends a request and returns the answer, of which a status other than 2xx is
 // an error.
 func (w *wire) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	response, err := w.open(ctx, method, path, body)
+	return w.doAs(ctx, "application/json", method, path, body)
+}
+
+// doAs does the same, with an answer of a media type.
+func (w *wire) doAs(ctx context.Context, mediaType, method, path string, body []byte) ([]byte, error) {
+	response, err := w.open(ctx, mediaType, method, path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -217,13 +224,16 @@ func (w *wire) send(ctx context.Context, method, path string, object any) error 
 	return err
 }
 
-func (w *wire) open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+func (w *wire) open(ctx context.Context, mediaType, method, path string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, w.host+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", mediaType)
+	if w.as != "" {
+		request.Header.Set("Impersonate-User", w.as)
+	}
 	if w.traced {
 		id := uuid.New()
 		request.Header.Set("Traceparent", fmt.Sprintf("00-%x-%x-01", id[:], id[:8]))

@@ -200,7 +200,7 @@ func (w *World) deny(ctx context.Context) error {
 		return err
 	}
 	c := byPool("full")
-	create := w.request(c, fmt.Sprintf(c.collection, namespace))
+	create := request(w.wires, c, fmt.Sprintf(c.collection, namespace))
 	refused := func(ctx context.Context, client, n int) error {
 		err := create(ctx, client, n)
 		var status *statusError

@@ -155,7 +155,7 @@ func (w *World) nextBound(ctx context.Context, c contender, seen *sightings, pat
 // create creates claims with eight clients until ctx is done, each after the other as soon
 // as it is answered.
 func (w *World) create(ctx context.Context, c contender, namespace string, created *instants) {
-	request := w.request(c, fmt.Sprintf(c.collection, namespace))
+	request := request(w.wires, c, fmt.Sprintf(c.collection, namespace))
 	load.Run(ctx, closed(8), load.Limit{}, func(ctx context.Context, client, n int) error {
 		err := request(ctx, client, n)
 		if ctx.Err() == nil {

@@ -30,10 +30,12 @@ func (w *World) Run(ctx context.Context) error {
 		{"restart", w.restart},
 		{"observed", w.observed}, // which changes the flags of the managers
 		{"causes", w.causes},
+		{"reads", w.reads},
+		{"cores", w.cores},
 		{"ablation", w.ablation}, // which changes what is installed: the last
 	} {
 		asked := slices.Contains(w.options.Only, scenario.name)
-		if !asked && (len(w.options.Only) > 0 || slices.Contains([]string{"observed", "causes", "ablation"}, scenario.name)) {
+		if !asked && (len(w.options.Only) > 0 || slices.Contains([]string{"observed", "causes", "reads", "cores", "ablation"}, scenario.name)) {
 			continue
 		}
 		w.say("%s", scenario.name)
@@ -97,6 +99,10 @@ func (w *World) afresh(ctx context.Context, contenders ...contender) error {
 			return err
 		}
 	}
+	return w.warmUp(ctx, contenders...)
+}
+
+func (w *World) warmUp(ctx context.Context, contenders ...contender) error {
 	for _, c := range contenders {
 		if _, err := w.round(ctx, c, closed(8), load.Limit{For: time.Second}); err != nil {
 			return err

@@ -79,7 +79,7 @@ func (w *World) sight(ctx context.Context, path string, test done) (*sightings, 
 func (w *World) events(ctx context.Context, path string) (body io.ReadCloser, err error) {
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, awaitAtMost, true, func(ctx context.Context) (bool, error) {
 		// The poll's own context ends with it, the watch's does not.
-		response, err := w.watch.open(context.WithoutCancel(ctx), http.MethodGet, path+"?watch=true", nil)
+		response, err := w.watch.open(context.WithoutCancel(ctx), "application/json", http.MethodGet, path+"?watch=true", nil)
 		switch {
 		case err != nil:
 			return false, err

@@ -78,6 +78,10 @@ func (w *World) restartCluster(ctx context.Context) error {
 	if w.held == 0 {
 		return nil
 	}
+	return w.anotherCluster(ctx)
+}
+
+func (w *World) anotherCluster(ctx context.Context) error {
 	w.say("starting again, with nothing claimed")
 	if err := w.Stop(); err != nil {
 		return err

@@ -85,7 +85,7 @@ func save(report *figures.Report, dir string) error {
 	if err := report.Save(filepath.Join(dir, "bench.json")); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"observed.md": document.Observed(report), "causes.md": document.Causes(report)} {
+	for name, text := range map[string]string{"observed.md": document.Observed(report), "causes.md": document.Causes(report), "reads.md": document.Reads(report), "cores.md": document.Cores(report)} {
 		if text == "" {
 			continue
 		}
