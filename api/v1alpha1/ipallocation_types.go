@@ -71,8 +71,12 @@ type RecordPoolReference struct {
 // The rules of IPAllocations and IPClaims refer to oldSelf, so that the API server applies them to
 // updates only. The operator creates all IPAllocations and judges all IPClaims that are created; rules
 // that judged them again took a tenth of the CPU time of a create.
+//
+// The spec of an IPAllocation is atomic: it has one manager, the operator, and the managed fields of its
+// fields were more than half of the object.
 
 // IPAllocationSpec records a held block, its holder and its pool.
+// +structType=atomic
 // +kubebuilder:validation:XValidation:rule="has(self.poolRef) == has(oldSelf.poolRef) && (!has(self.poolRef) || self.poolRef == oldSelf.poolRef)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.poolRef
 // +kubebuilder:validation:XValidation:rule="has(self.routingDomain) == has(oldSelf.routingDomain) && (!has(self.routingDomain) || self.routingDomain == oldSelf.routingDomain)",message="is immutable: make a new claim to hold a block of another pool",reason=FieldValueForbidden,fieldPath=.routingDomain
 // +kubebuilder:validation:XValidation:rule="has(self.additionalCIDRs) == has(oldSelf.additionalCIDRs) && (!has(self.additionalCIDRs) || self.additionalCIDRs == oldSelf.additionalCIDRs)",message="is immutable: make a new claim to hold other blocks",reason=FieldValueForbidden,fieldPath=.additionalCIDRs
