@@ -124,7 +124,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // connectionConfig returns the configuration of the operator's connections.
 func connectionConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // the API server's priority and fairness is the throttle
+	cfg.UserAgent = "cadastre-controller-manager/" + version.Own() // managed fields and audit logs show it
+	cfg.QPS = -1                                                   // the API server's priority and fairness is the throttle
 	cfg.Wrap(kubeutil.CountingWrites)
 	return cfg
 }

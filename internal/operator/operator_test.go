@@ -67,10 +67,13 @@ func TestRunReturnsErrorOfInvalidOption(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreNotThrottled(t *testing.T) {
+func TestConnectionsAreNamedAndNotThrottled(t *testing.T) {
 	given := &rest.Config{Host: "https://127.0.0.1:1"}
 	if cfg := connectionConfig(given); cfg.Host != given.Host || cfg.QPS >= 0 || cfg.WrapTransport == nil {
 		t.Errorf("they are limited to %v requests a second, and writes are counted: %t", cfg.QPS, cfg.WrapTransport != nil)
+	}
+	if agent := connectionConfig(given).UserAgent; !strings.HasPrefix(agent, "cadastre-controller-manager/") {
+		t.Errorf("managed fields would name the manager %q", agent)
 	}
 	if given.QPS != 0 || given.WrapTransport != nil {
 		t.Error("the configuration of the caller is changed")

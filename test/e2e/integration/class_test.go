@@ -73,6 +73,8 @@ var _ = Describe("class", Ordered, ContinueOnFailure, func() {
 		Expect(record.Spec.ClassName).To(Equal("class-plain"))
 		Expect(record.Spec.PoolRef).To(Equal(&v1alpha1.RecordPoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "class-plain"}))
 		Expect(record.Spec.RequestedBy).To(Equal("admin"))
+		Expect(record.ManagedFields).To(ConsistOf(HaveField("Manager", "cadastre-controller-manager")))
+		Expect(record.ManagedFields[0].FieldsV1.GetRawString()).To(ContainSubstring(`"f:spec":{}`)) // that of each field would double the record
 	})
 
 	It("fills in family, length and reclaim policy", func(ctx context.Context) {
