@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Conditions. Of an IPClaim exactly one of Pending, Bound and Exhausted is True, and the
-// other two have the reason of that one.
+// Conditions. An IPClaim has one of Pending, Bound and Exhausted, the one that is True: a missing
+// condition is not true.
 //
 // Each comment lists the reasons of the condition, by kind and status, in lines that
 // `make docs` reads.

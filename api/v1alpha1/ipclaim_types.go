@@ -256,8 +256,7 @@ type IPClaimStatus struct {
 	// +optional
 	CandidatesOmitted int32 `json:"candidatesOmitted,omitempty"`
 
-	// conditions of the claim: Ready, and exactly one of Pending, Bound and
-	// Exhausted is True.
+	// conditions of the claim: Ready, and the one of Pending, Bound and Exhausted that is True.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -119,7 +119,7 @@ func kinds() []string {
 func (a *API) Write(to io.Writer) error {
 	var b strings.Builder
 	b.WriteString("\n## Conditions and reasons\n\n")
-	b.WriteString("Of an `IPClaim` exactly one of `Pending`, `Bound` and `Exhausted` is `True`, and the other two\nhave the reason of that one. An `IPAllocation` has no conditions.\n\n")
+	b.WriteString("An `IPClaim` has one of `Pending`, `Bound` and `Exhausted`, the one that is `True`: a missing condition\nis not true. An `IPAllocation` has no conditions.\n\n")
 	b.WriteString("| condition | |\n|---|---|\n")
 	for _, condition := range a.Conditions {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", condition.Type, condition.Meaning)

@@ -161,7 +161,9 @@ func (o ClaimOutcome) Status(previous v1alpha1.IPClaimStatus) v1alpha1.IPClaimSt
 		}
 	}
 	for _, condition := range previous.Conditions {
-		status.Conditions = append(status.Conditions, *condition.DeepCopy())
+		if isPhase := slices.Contains(phases, v1alpha1.ClaimPhase(condition.Type)); !isPhase || o.Phase == previous.Phase {
+			status.Conditions = append(status.Conditions, *condition.DeepCopy())
+		}
 	}
 	for _, condition := range o.conditions() {
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -169,25 +171,21 @@ func (o ClaimOutcome) Status(previous v1alpha1.IPClaimStatus) v1alpha1.IPClaimSt
 	return status
 }
 
-// conditions returns the conditions of a claim, without times.
+// phases lists the conditions of which a claim has the one that is True. Claims of earlier versions have the
+// others as False until their phase changes, so that an upgrade writes no claim.
+var phases = []v1alpha1.ClaimPhase{v1alpha1.ClaimPending, v1alpha1.ClaimBound, v1alpha1.ClaimExhausted}
+
+// conditions returns the conditions of a claim, without times: Ready, and the phase.
 func (o ClaimOutcome) conditions() []metav1.Condition {
-	condition := func(kind string, isTrue bool) metav1.Condition {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: o.Reason, Message: o.Message}
-		if isTrue {
-			c.Status = metav1.ConditionTrue
-		}
-		return c
+	phase := metav1.Condition{Type: string(o.Phase), Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
+	ready := phase
+	if ready.Type = v1alpha1.ConditionReady; o.Phase != v1alpha1.ClaimBound {
+		ready.Status = metav1.ConditionFalse
 	}
-	ready := condition(v1alpha1.ConditionReady, o.Phase == v1alpha1.ClaimBound)
 	if o.Conflict != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonConflict, o.Conflict
 	}
-	return []metav1.Condition{
-		ready,
-		condition(v1alpha1.ConditionPending, o.Phase == v1alpha1.ClaimPending),
-		condition(v1alpha1.ConditionBound, o.Phase == v1alpha1.ClaimBound),
-		condition(v1alpha1.ConditionExhausted, o.Phase == v1alpha1.ClaimExhausted),
-	}
+	return []metav1.Condition{ready, phase}
 }
 
 // ClaimNetwork returns the settings that a host needs to use the block of a record, if the block is

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,19 +16,16 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// conditionsOf returns the four conditions of a claim, of which the named ones are True.
-func conditionsOf(reason, message string, are ...string) []metav1.Condition {
-	var conditions []metav1.Condition
-	for _, kind := range []string{"Ready", "Pending", "Bound", "Exhausted"} {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-		for _, is := range are {
-			if is == kind {
-				c.Status = metav1.ConditionTrue
-			}
-		}
-		conditions = append(conditions, c)
+// conditionsOf returns the conditions of a claim in a phase.
+func conditionsOf(reason, message string, phase v1alpha1.ClaimPhase) []metav1.Condition {
+	ready := metav1.ConditionFalse
+	if phase == v1alpha1.ClaimBound {
+		ready = metav1.ConditionTrue
 	}
-	return conditions
+	return []metav1.Condition{
+		{Type: "Ready", Status: ready, Reason: reason, Message: message},
+		{Type: string(phase), Status: metav1.ConditionTrue, Reason: reason, Message: message},
+	}
 }
 
 var ignoreTimes = cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
@@ -59,8 +57,7 @@ func TestWaitingClaimStatesReason(t *testing.T) {
 			bound := v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimBound, AllocatedCIDR: "10.0.0.0/32", Address: "10.0.0.0", PoolRef: PoolReference(pool), Network: &v1alpha1.ClaimNetwork{PrefixLength: 24}}
 			for _, before := range []v1alpha1.IPClaimStatus{{}, bound} { // no part of a former block stays
 				got := ClaimWaits(fmt.Errorf("binding: %w", test.err)).Status(before)
-				is := string(test.phase)
-				want := v1alpha1.IPClaimStatus{Phase: test.phase, Conditions: conditionsOf(test.reason, test.message, is)}
+				want := v1alpha1.IPClaimStatus{Phase: test.phase, Conditions: conditionsOf(test.reason, test.message, test.phase)}
 				if diff := cmp.Diff(want, got, ignoreTimes); diff != "" {
 					t.Error(diff)
 				}
@@ -70,7 +67,7 @@ func TestWaitingClaimStatesReason(t *testing.T) {
 }
 
 func TestUnrelatedErrorLeavesClaimStatus(t *testing.T) {
-	before := v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}
+	before := v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", v1alpha1.ClaimExhausted)}
 	if diff := cmp.Diff(before, ClaimWaits(ipam.ErrNotSynced).Status(before)); diff != "" {
 		t.Error(diff)
 	}
@@ -99,14 +96,14 @@ func TestBoundClaimStatesBlock(t *testing.T) {
 		"an address with another gateway":          {block: "10.0.0.16/32", record: "c-1", network: &ipam.Network{Length: 24, Gateway: netip.MustParseAddr("10.0.0.2")}, gateway: "10.0.0.1", address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 24, Gateway: "10.0.0.1"}},
 		"an address in a dry run":                  {block: "10.0.0.16/32", network: network, address: "10.0.0.16", want: wantNetwork},
 		"an address that it had, with its network": {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{AllocatedCIDR: "10.0.0.16/32", Network: &v1alpha1.ClaimNetwork{PrefixLength: 16}}, address: "10.0.0.16", want: &v1alpha1.ClaimNetwork{PrefixLength: 16}},
-		"an address after it waited for one":       {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", "Exhausted")}, address: "10.0.0.16", want: wantNetwork},
+		"an address after it waited for one":       {block: "10.0.0.16/32", record: "c-1", network: network, before: v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", v1alpha1.ClaimExhausted)}, address: "10.0.0.16", want: wantNetwork},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := ipam.Record{Name: ipam.Name{Namespace: "team", Name: test.record}, Block: netip.MustParsePrefix(test.block), Pool: ipam.LocalPoolNamed("team", "p"), Gateway: GatewayGiven(test.gateway)}
 			want := v1alpha1.IPClaimStatus{
 				Phase: v1alpha1.ClaimBound, AllocatedCIDR: test.block, Address: test.address, Network: test.want,
 				PoolRef:    &v1alpha1.PoolReference{Kind: "LocalIPPool", Name: "p"},
-				Conditions: conditionsOf("Bound", fmt.Sprintf("%s of %s is held for this claim", test.block, record.Pool), "Ready", "Bound"),
+				Conditions: conditionsOf("Bound", fmt.Sprintf("%s of %s is held for this claim", test.block, record.Pool), v1alpha1.ClaimBound),
 			}
 			if test.record != "" {
 				want.BoundAllocationRef = &v1alpha1.AllocationReference{Name: test.record}
@@ -138,5 +135,23 @@ func TestConflictedClaimIsNotReady(t *testing.T) {
 	want.Conditions[0].LastTransitionTime = after.Conditions[0].LastTransitionTime
 	if diff := cmp.Diff(want, after); diff != "" || after.Conditions[0].LastTransitionTime.Equal(&long) {
 		t.Errorf("Ready changed at %s: %s", after.Conditions[0].LastTransitionTime, diff)
+	}
+}
+
+// TestStoredClaimKeepsConditions covers a claim of an earlier version, which has all phases as conditions, and
+// one of another controller.
+func TestStoredClaimKeepsConditions(t *testing.T) {
+	before := v1alpha1.IPClaimStatus{Phase: v1alpha1.ClaimExhausted, Conditions: conditionsOf("PoolExhausted", "x", v1alpha1.ClaimExhausted)}
+	other := metav1.Condition{Type: "Example", Status: metav1.ConditionTrue, Reason: "Example"}
+	stored := append(slices.Clone(before.Conditions), metav1.Condition{Type: "Bound", Status: metav1.ConditionFalse, Reason: "PoolExhausted", Message: "x"}, other)
+	before.Conditions = stored
+	waits := ClaimOutcome{Phase: v1alpha1.ClaimExhausted, Reason: "PoolExhausted", Message: "x"}
+	if diff := cmp.Diff(before, waits.Status(before)); diff != "" {
+		t.Errorf("a claim that waits on is written: %s", diff)
+	}
+	bound := ClaimBound(ipam.Record{Block: netip.MustParsePrefix("10.0.0.0/28"), Pool: ipam.PoolNamed("p")}, ipam.Pool{}).Status(before)
+	want := conditionsOf("Bound", "10.0.0.0/28 of pool p is held for this claim", v1alpha1.ClaimBound)
+	if diff := cmp.Diff([]metav1.Condition{want[0], other, want[1]}, bound.Conditions, ignoreTimes, cmpopts.SortSlices(func(a, b metav1.Condition) bool { return a.Type < b.Type })); diff != "" {
+		t.Errorf("a claim that is bound: %s", diff)
 	}
 }

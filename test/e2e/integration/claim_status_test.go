@@ -57,7 +57,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 
 	It("is complete in the answer to the create call", func(ctx context.Context) {
 		claim := specs.Created(ctx, k8s, build.Claim(team, "block").Pool("claim-status").Length(28).Obj())
-		Expect(conditionReasons(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound"}))
+		Expect(conditionReasons(claim)).To(Equal(map[string]string{"Ready": "True/Bound", "Bound": "True/Bound"}))
 		claim.Status.Conditions = nil
 		Expect(claim.Status).To(Equal(v1alpha1.IPClaimStatus{
 			Phase: v1alpha1.ClaimBound, AllocatedCIDR: claim.Spec.CIDR, PoolRef: &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindIPPool, Name: "claim-status"},
@@ -85,12 +85,12 @@ var _ = Describe("The status of a claim", Ordered, func() {
 	It("shows in the answer why a claim waits", func(ctx context.Context) {
 		claim := specs.Created(ctx, k8s, build.Claim(team, "missing").Class("claim-status-missing").Obj())
 		Expect(conditionReasons(claim)).To(Equal(map[string]string{
-			"Ready": "False/ClassNotFound", "Bound": "False/ClassNotFound", "Pending": "True/ClassNotFound", "Exhausted": "False/ClassNotFound",
+			"Ready": "False/ClassNotFound", "Pending": "True/ClassNotFound",
 		}))
 		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
 		claim = specs.Created(ctx, k8s, build.Claim(team, "waits").Pool("claim-status-full").Length(30).Obj())
 		Expect(conditionReasons(claim)).To(Equal(map[string]string{
-			"Ready": "False/PoolExhausted", "Bound": "False/PoolExhausted", "Pending": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
+			"Ready": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
 		}))
 		Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))
 	})
@@ -123,7 +123,7 @@ var _ = Describe("The status of a claim", Ordered, func() {
 		Expect(create(ctx, claim)).To(Succeed())
 		specs.Stored(ctx, k8s, claim)
 		Expect(claim.Status.AllocatedCIDR).To(Equal(claim.Spec.CIDR))
-		Expect(claim.Status.Conditions).To(HaveLen(4))
+		Expect(claim.Status.Conditions).To(HaveLen(2))
 		Expect(claim.Status.Conditions).NotTo(ContainElement(HaveField("Reason", "Forged")))
 	},
 		Entry("of a bound claim", "", func(ctx context.Context, obj client.Object) error { return k8s.Create(ctx, obj) }),

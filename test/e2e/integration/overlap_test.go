@@ -130,7 +130,7 @@ var _ = Describe("conflicts", Ordered, func() {
 		Eventually(func() string { return reasons(specs.Stored(ctx, k8s, second).Status.Conditions)["Ready"] }).Should(Equal("False/Conflict"))
 		Expect(specs.Stored(ctx, k8s, second).Status.AllocatedCIDR).To(BeEmpty())
 		Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, first).Status.Conditions) }).WithTimeout(30 * time.Second).Should(Equal(map[string]string{
-			"Ready": "False/Conflict", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound",
+			"Ready": "False/Conflict", "Bound": "True/Bound",
 		}))
 		Expect(first.Status.AllocatedCIDR).To(Equal(first.Spec.CIDR))
 		Expect(meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionReady).Message).To(Equal(

@@ -83,7 +83,7 @@ var _ = Describe("stuck", Ordered, ContinueOnFailure, func() {
 		deleted(ctx, holder)
 		expectBound(ctx, behind, "10.29.2.0/32")
 		Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, stuck).Status.Conditions) }).Should(Equal(map[string]string{
-			"Ready": "False/RecordRefused", "Bound": "False/RecordRefused", "Pending": "True/RecordRefused", "Exhausted": "False/RecordRefused",
+			"Ready": "False/RecordRefused", "Pending": "True/RecordRefused",
 		}))
 		Expect(stuck.Status.Phase).To(Equal(v1alpha1.ClaimPending))
 		Expect(meta.FindStatusCondition(stuck.Status.Conditions, v1alpha1.ConditionPending).Message).To(

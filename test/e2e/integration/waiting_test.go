@@ -23,7 +23,7 @@ import (
 func expectPending(ctx context.Context, claim *v1alpha1.IPClaim, reason, message string) {
 	GinkgoHelper()
 	Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions) }).Should(Equal(map[string]string{
-		"Ready": "False/" + reason, "Bound": "False/" + reason, "Pending": "True/" + reason, "Exhausted": "False/" + reason,
+		"Ready": "False/" + reason, "Pending": "True/" + reason,
 	}))
 	Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimPending))
 	Expect(meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionPending).Message).To(Equal(message))
@@ -43,7 +43,7 @@ func answered(ctx context.Context, claim *v1alpha1.IPClaim, cidr string) *v1alph
 func expectBound(ctx context.Context, claim *v1alpha1.IPClaim, cidr string) *v1alpha1.IPClaim {
 	GinkgoHelper()
 	Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions) }).Should(Equal(map[string]string{
-		"Ready": "True/Bound", "Bound": "True/Bound", "Pending": "False/Bound", "Exhausted": "False/Bound",
+		"Ready": "True/Bound", "Bound": "True/Bound",
 	}))
 	Expect(claim.Spec.CIDR).To(Equal(cidr))
 	Expect(claim.Status.AllocatedCIDR).To(Equal(cidr))
@@ -276,7 +276,7 @@ var _ = Describe("queue-order", Ordered, func() {
 func expectExhausted(ctx context.Context, claim *v1alpha1.IPClaim, message string) {
 	GinkgoHelper()
 	Eventually(func() map[string]string { return reasons(specs.Stored(ctx, k8s, claim).Status.Conditions) }).Should(Equal(map[string]string{
-		"Ready": "False/PoolExhausted", "Bound": "False/PoolExhausted", "Pending": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
+		"Ready": "False/PoolExhausted", "Exhausted": "True/PoolExhausted",
 	}))
 	Expect(claim.Status.Phase).To(Equal(v1alpha1.ClaimExhausted))
 	Expect(meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ConditionExhausted).Message).To(Equal(message))

@@ -63,7 +63,7 @@ func boundStatus() v1alpha1.IPClaimStatus {
 		PoolRef:            &v1alpha1.PoolReference{Kind: "IPPool", Name: "by-pool"},
 		BoundAllocationRef: &v1alpha1.AllocationReference{Name: "c-000000-abcdefgh"},
 	}
-	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted} {
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionBound} {
 		status.Conditions = append(status.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBound, LastTransitionTime: metav1.Now(),
 			Message: "10.100.100.0/28 of IPPool by-pool is held for this claim",
