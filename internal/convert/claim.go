@@ -161,7 +161,7 @@ func (o ClaimOutcome) Status(previous v1alpha1.IPClaimStatus) v1alpha1.IPClaimSt
 		}
 	}
 	for _, condition := range previous.Conditions {
-		if isPhase := slices.Contains(phases, v1alpha1.ClaimPhase(condition.Type)); !isPhase || o.Phase == previous.Phase {
+		if !isPhase(condition.Type) || o.Phase == previous.Phase {
 			status.Conditions = append(status.Conditions, *condition.DeepCopy())
 		}
 	}
@@ -171,9 +171,11 @@ func (o ClaimOutcome) Status(previous v1alpha1.IPClaimStatus) v1alpha1.IPClaimSt
 	return status
 }
 
-// phases lists the conditions of which a claim has the one that is True. Claims of earlier versions have the
-// others as False until their phase changes, so that an upgrade writes no claim.
-var phases = []v1alpha1.ClaimPhase{v1alpha1.ClaimPending, v1alpha1.ClaimBound, v1alpha1.ClaimExhausted}
+// isPhase reports whether a condition is one of those of which a claim has the one that is True. Claims of
+// earlier versions have the others as False until their phase changes, so that an upgrade writes no claim.
+func isPhase(condition string) bool {
+	return slices.Contains([]string{v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted}, condition)
+}
 
 // conditions returns the conditions of a claim, without times: Ready, and the phase.
 func (o ClaimOutcome) conditions() []metav1.Condition {
