@@ -64,13 +64,10 @@ func row(part, cause string, series []*figures.Series, value func(*figures.Serie
 
 // serverMemory returns what each claim and its record take in the API server, after a garbage collection.
 func serverMemory(r *figures.Report) string {
-	before, after := r.Find(figures.Key{Scenario: "memory", Variant: "before claims"}), r.Find(figures.Key{Scenario: "memory", Variant: "after claims"})
-	if before == nil || after == nil {
+	server, heap, operator := r.KiBOfClaim("apiserverResidentBytes"), r.KiBOfClaim("apiserverHeapBytes"), r.KiBOfClaim("residentBytes")
+	if server == nil {
 		return ""
 	}
-	each := func(name string) float64 {
-		return (after.Values[name] - before.Values[name]) / (after.Values["allocations"] - before.Values["allocations"]) / 1024
-	}
 	return fmt.Sprintf("\nEach claim, with its record, takes %.1f KiB of the API server's resident memory, %.1f KiB of its heap, and %.2f KiB of the operator's resident memory.\n",
-		each("apiserverResidentBytes"), each("apiserverHeapBytes"), each("residentBytes"))
+		*server, *heap, *operator)
 }

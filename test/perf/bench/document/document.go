@@ -98,7 +98,7 @@ func rates(r *figures.Report) string {
 		t.add(row...)
 	}
 	return "\n### Rates and latencies\n\n" +
-		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules: the most that the control plane can do. *writes*: two such objects, one of them with a status, like the writes of a claim, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
+		"*bare*: a custom object as large as a claim that has its block, of a kind without webhooks and rules: the most that the control plane can do. *writes*: two such objects, one of them with a status, like the writes of a claim, made by the client itself. *claim*: an IPClaim, whose create response has its block. *service*: a Service of type ClusterIP, Kubernetes' own synchronous allocator; the more there are, the longer takes the next, so *early* creates both in turn from the first ones on. *deny*: claims of a full pool that rejects. *capi*: IPAddressClaims of Cluster API. *failed* are creates that were refused or cut off, such as by 429 where more is offered than can be stored.\n\n" +
 		"*Beside* is how many there were already; *done* is until all claims were Bound, or had their address. Rates are medians of rounds, percentiles are of all samples; in an open loop (n/s) they count from when a request was meant to be sent. The last columns are CPU time for each request, until all was done; *others* are the clients and kube-controller-manager.\n\n" + t.String()
 }
 
@@ -123,10 +123,14 @@ func growth(r *figures.Report) string {
 		}
 		t.add(fmt.Sprint(s.At), fmt.Sprintf("%.0f", s.PerSecond()), fmt.Sprintf("%.0f", s.DonePerSecond()), reference)
 	}
-	m := table{head: []string{"manager's memory", "allocations", "resident MiB", "heap MiB"}, numbers: 1}
+	m := table{head: []string{"memory", "allocations", "operator: resident MiB", "heap MiB", "API server: resident MiB", "heap MiB"}, numbers: 1}
 	for _, s := range r.Series {
 		if s.Scenario == "memory" {
-			m.add(s.Variant, fmt.Sprintf("%.0f", s.Values["allocations"]), fmt.Sprintf("%.0f", s.Values["residentBytes"]/(1<<20)), fmt.Sprintf("%.0f", s.Values["heapBytes"]/(1<<20)))
+			row := []string{s.Variant, fmt.Sprintf("%.0f", s.Values["allocations"])}
+			for _, name := range []string{"residentBytes", "heapBytes", "apiserverResidentBytes", "apiserverHeapBytes"} {
+				row = append(row, fmt.Sprintf("%.0f", s.Values[name]/(1<<20)))
+			}
+			m.add(row...)
 		}
 	}
 	return "\n### Filling a /12 with /28\n\n" + t.String() + "\n" + m.String()

@@ -49,6 +49,14 @@ type Key struct {
 	At int `json:"at,omitempty"`
 }
 
+// Names of what targets look for.
+const (
+	// Half is a scenario whose shape is half of the rate of claims in a closed loop.
+	Half = "half"
+	// BeforeClaims and AfterClaims are variants of the memory, when nothing but claims is made in between.
+	BeforeClaims, AfterClaims = "before claims", "after claims"
+)
+
 // Series holds the measurements of one thing, in one or more rounds.
 type Series struct {
 	Key
@@ -74,6 +82,8 @@ type Round struct {
 	// DoneSeconds is until all that follows from the requests was done, such as
 	// the last claim being Bound.
 	DoneSeconds float64 `json:"doneSeconds,omitempty"`
+	// P95 of the latencies, in milliseconds.
+	P95 float64 `json:"p95,omitempty"`
 	// CPU is the time that each part used for a request, in milliseconds; empty if the
 	// system does not report it.
 	CPU map[string]float64 `json:"cpu,omitempty"`
@@ -130,7 +140,11 @@ func (r *Report) Note(text string) {
 
 // Add records a round; done is zero if nothing follows from a request.
 func (s *Series) Add(round load.Round, done time.Duration, cpu map[string]float64) {
-	s.Rounds = append(s.Rounds, Round{Requests: len(round.Latencies), Seconds: round.Took.Seconds(), DoneSeconds: done.Seconds(), CPU: cpu})
+	result := Round{Requests: len(round.Latencies), Seconds: round.Took.Seconds(), DoneSeconds: done.Seconds(), CPU: cpu}
+	if percentiles := PercentilesOf(round.Latencies); percentiles != nil {
+		result.P95 = percentiles.P95
+	}
+	s.Rounds = append(s.Rounds, result)
 	s.Failures += len(round.Errors)
 	if len(round.Errors) > 0 && s.Error == "" {
 		s.Error = round.Errors[0].Error()
@@ -173,11 +187,11 @@ func (s *Series) median(value func(Round) float64) float64 {
 }
 
 // Ratio returns the median, over rounds that were measured next to each other, of the
-// rate of s to that of other.
+// value of s to that of other.
 func (s *Series) Ratio(other *Series, value func(Round) float64) float64 {
 	ratios := make([]float64, min(len(s.Rounds), len(other.Rounds)))
 	for i := range ratios {
-		ratios[i] = value(s.Rounds[i]) / other.Rounds[i].PerSecond()
+		ratios[i] = value(s.Rounds[i]) / value(other.Rounds[i])
 	}
 	return median(ratios)
 }

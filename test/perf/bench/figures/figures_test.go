@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,13 +49,53 @@ func TestFlatnessIsRelativeToBareCreates(t *testing.T) {
 		add("claim", at, speed)
 	}
 	r.Find(Key{"fill", "claim", "8 clients", 3}).Rounds[0].Requests = 90
+	expectTarget(t, r, "claim creates at 103 in use", "0.90", false)
+}
+
+func expectTarget(t *testing.T, r *Report, begin, measured string, isMet bool) {
+	t.Helper()
 	for _, target := range r.Targets() {
-		if strings.HasPrefix(target.What, "claim creates at 103 in use") {
-			if target.Measured != "0.90" || target.Met {
-				t.Errorf("measured %s, met %t: want 0.90 and false", target.Measured, target.Met)
+		if strings.HasPrefix(target.What, begin) {
+			if target.Measured != measured || target.Met != isMet {
+				t.Errorf("%s: measured %s, met %t: want %s and %t", begin, target.Measured, target.Met, measured, isMet)
 			}
 			return
 		}
 	}
-	t.Error("it is not among the targets")
+	t.Errorf("%s is not among the targets", begin)
+}
+
+func TestClaimsAreComparedWithFirstServices(t *testing.T) {
+	r := &Report{}
+	for range 3 {
+		for at, took := range map[int]time.Duration{0: time.Second, 400: 6 * time.Second} { // of the Services; each later one takes longer
+			r.Of(Key{"early", "claim", few, at}).Add(load.Round{Latencies: make([]time.Duration, 400), Took: time.Second}, 2*time.Second, nil)
+			r.Of(Key{"early", "service", few, at}).Add(load.Round{Latencies: make([]time.Duration, 400), Took: took}, 0, nil)
+		}
+	}
+	slices.SortFunc(r.Series, func(a, b *Series) int { return a.At - b.At })
+	expectTarget(t, r, "claims fully Bound : Services, the first 400 of each", "0.50", false)
+	expectTarget(t, r, "the same over the first 800", "1.75", true)
+}
+
+func TestPercentilesAreComparedRoundByRound(t *testing.T) {
+	r := &Report{}
+	r.Of(Key{Scenario: Half, Shape: "120/s"})
+	for _, ms := range []time.Duration{10, 10, 500} { // in the last the machine was busy, for a moment
+		r.Of(byPool("120/s")).Add(load.Round{Latencies: []time.Duration{10 * time.Millisecond}}, 0, nil)
+		r.Of(byClass("120/s")).Add(load.Round{Latencies: []time.Duration{ms * time.Millisecond}}, 0, nil)
+	}
+	expectTarget(t, r, "p95 of a claim by class : by pool, open loop, 120/s", "1.00", true)
+}
+
+func TestMemoryOfClaimsIsThatOfNothingElse(t *testing.T) {
+	r := &Report{}
+	for variant, claims := range map[string]float64{BeforeClaims: 1000, AfterClaims: 61000} {
+		s := r.Of(Key{Scenario: "memory", Variant: variant})
+		s.Set("allocations", claims)
+		s.Set("residentBytes", 1<<26+claims*512)
+		s.Set("apiserverResidentBytes", 1<<28+claims*40*1024)
+	}
+	expectTarget(t, r, "resident memory of a replica", "0.5 KiB", true)
+	expectTarget(t, r, "resident memory of the API server", "40 KiB", false)
 }

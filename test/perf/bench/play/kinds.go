@@ -100,10 +100,14 @@ func byPool(pool string) contender {
 	})
 }
 
+// byClass returns claims of the class's default length, a /28.
+func byClass() contender {
+	return claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} })
+}
+
 // variants returns the other ways to claim.
 func variants() []contender {
 	return []contender{
-		claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} }),
 		claim("IPv6", func(int) map[string]any {
 			return map[string]any{"poolRef": poolRef("ipv6"), "prefixLength": 64}
 		}),

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cadastre-dev/cadastre/test/perf/bench/figures"
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
@@ -19,6 +20,7 @@ func (w *World) Run(ctx context.Context) error {
 		play func(context.Context) error
 	}{
 		{"rates", w.rates},
+		{"early", w.early},
 		{"variants", w.variants},
 		{"deny", w.deny},
 		{"release", w.release},
@@ -26,6 +28,7 @@ func (w *World) Run(ctx context.Context) error {
 		{"failover", w.failover},
 		{"capi", w.addressClaims},
 		{"clusters", w.clusters},
+		{"weight", w.weight},
 		{"fill", w.fill},
 		{"restart", w.restart},
 		{"observed", w.observed}, // which changes the flags of the managers
@@ -62,10 +65,43 @@ func (w *World) slice() load.Limit {
 	return load.Limit{For: either(w, 2500*time.Millisecond, 1500*time.Millisecond)}
 }
 
-// rates measures the rates of plain creates, of a claim's writes, of claims and of Services.
+// rates measures the rates of plain creates, of a claim's writes, of claims and of Services; at last at half of
+// the rate that claims have reached with 8 clients.
 func (w *World) rates(ctx context.Context) error {
-	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), service()}
-	return w.inAllShapes(ctx, w.shapes(), contenders, either(w, 5, 2), w.slice())
+	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), byClass(), service()}
+	if err := w.inAllShapes(ctx, w.shapes(), contenders, either(w, 5, 2), w.slice()); err != nil {
+		return err
+	}
+	most := w.report.Find(figures.Key{Scenario: "claim", Variant: "by pool", Shape: closed(8).String()})
+	half := open(int(most.DonePerSecond() / 2))
+	w.report.Of(figures.Key{Scenario: figures.Half, Shape: half.String()})
+	return w.inAllShapes(ctx, []load.Shape{half}, contenders, either(w, 5, 2), w.slice())
+}
+
+// early measures claims and Services in turn, from the first ones on: the more Services there are, the slower is
+// the next.
+func (w *World) early(ctx context.Context) error {
+	claims, services := byPool("by-pool"), service()
+	claims.scenario, claims.variant = "early", "claim"
+	services.scenario, services.variant = "early", "service"
+	contenders := []contender{claims, services}
+	for range either(w, 5, 1) {
+		if err := w.restartCluster(ctx); err != nil {
+			return err
+		}
+		for _, c := range contenders { // the first requests for a kind are slow
+			if _, err := w.round(ctx, c, closed(1), load.Limit{Count: 20}); err != nil {
+				return err
+			}
+		}
+		for at := 0; at < either(w, 2000, 800); at += 400 {
+			if err := w.measure(ctx, contenders, plan{closed(8), load.Limit{Count: 400}, 1, at}); err != nil {
+				return err
+			}
+		}
+		slices.Reverse(contenders)
+	}
+	return nil
 }
 
 // variants measures the other ways to claim.
@@ -202,8 +238,7 @@ func (w *World) addressClaims(ctx context.Context) error {
 // clusters measures Clusters of Cluster API with and without their networks, beside claims: 200 of each by
 // 10 clients. Cluster API's manager runs, too.
 func (w *World) clusters(ctx context.Context) error {
-	byClass := claim("by class", func(int) map[string]any { return map[string]any{"className": "bench"} })
-	contenders := []contender{clusterAPICluster(0), clusterAPICluster(1), clusterAPICluster(3), byClass}
+	contenders := []contender{clusterAPICluster(0), clusterAPICluster(1), clusterAPICluster(3), byClass()}
 	if err := w.restartCluster(ctx); err != nil {
 		return err
 	}
