@@ -25,7 +25,7 @@ func Causes(r *figures.Report) string {
 	var text strings.Builder
 	text.WriteString(about(r) + "\nMilliseconds of CPU time for each create with 8 clients, until all that follows is done. Of the stack of each sample of a 10 s profile the first rule that applies counts (`test/perf/bench/causes`).\n")
 	for _, at := range slices.Sorted(maps.Keys(levels)) {
-		fmt.Fprintf(&text, "\nWith %d claims in use:\n\n%s", at, causesOf(levels[at]))
+		fmt.Fprintf(&text, "\nWith %d claims in use at first, one round of each kind in the order of the columns:\n\n%s", at, causesOf(levels[at]))
 	}
 	return text.String() + serverMemory(r) + notes(r)
 }
@@ -62,7 +62,7 @@ func row(part, cause string, series []*figures.Series, value func(*figures.Serie
 	return cells
 }
 
-// serverMemory returns what each claim and its record take in the API server, after a garbage collection.
+// serverMemory returns what each claim and its record take in the API server and in the operator.
 func serverMemory(r *figures.Report) string {
 	server, heap, operator := r.KiBOfClaim("apiserverResidentBytes"), r.KiBOfClaim("apiserverHeapBytes"), r.KiBOfClaim("residentBytes")
 	if server == nil {

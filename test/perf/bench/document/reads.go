@@ -30,7 +30,7 @@ func Reads(r *figures.Report) string {
 	if len(t.rows) == 0 {
 		return ""
 	}
-	return about(r) + "\nEach client is a separate user, to whom the API server's priority and fairness applies. *kubectl get -A* reads all claims as tables of 500, *LIST of an informer* all of them in one answer from the watch cache. `kubectl get -A` by many ends after a minute. In an open loop (n/s) times count from when a request was meant to be sent; *until a watch shows it* is from when it was sent. *bare* are creates of custom objects without webhooks and rules.\n\n" +
+	return about(r) + "\nEach client is a separate user, to whom the API server's priority and fairness applies. *kubectl get -A* reads all claims as tables of 500, *LIST of an informer* all of them in one answer from the watch cache. Each of many clients begins `kubectl get -A` again until the creates beside it end, and gives up after a minute. *Claims* is how many there were at first: the creates of each row add up to 1,000. In an open loop (n/s) times count from when a request was meant to be sent; *until a watch shows it* is from when it was sent. *bare* are creates of custom objects without webhooks and rules.\n\n" +
 		t.String() + notes(r)
 }
 
@@ -44,7 +44,7 @@ func Cores(r *figures.Report) string {
 			continue
 		}
 		if s.Variant == "claim, by pool" {
-			totals[s.At] = cpu(s)
+			totals[s.At] = cpu(s) - s.CPU("clients")
 		}
 		t.add(s.Variant, fmt.Sprint(s.At), fmt.Sprintf("%.0f", s.DonePerSecond()), fmt.Sprintf("%.1f", s.Millis.P95),
 			fmt.Sprintf("%.2f", s.CPU("apiserver")), fmt.Sprintf("%.2f", s.CPU("managers")), fmt.Sprintf("%.2f", s.CPU("etcd")),
@@ -53,11 +53,11 @@ func Cores(r *figures.Report) string {
 	if len(t.rows) == 0 {
 		return ""
 	}
-	text := about(r) + "\nCreates by 8 clients, with `GOMAXPROCS` of etcd and of the API server set to the number of CPUs; operator and clients use what is left.\n\n" + t.String()
+	text := about(r) + "\nCreates by 8 clients, with `GOMAXPROCS` of etcd and of the API server each set to the number of CPUs; operator and clients use what is left.\n\n" + t.String()
 	if totals[1] > 0 && totals[2] > 0 {
 		growth := totals[2] / totals[1]
 		eight := totals[2] * math.Pow(max(growth, 1), 2)
-		text += fmt.Sprintf("\nAn estimate for 8 CPUs, on which nothing else runs: a claim takes %.2f ms of CPU time in all with one CPU for the control plane, and %.2f with two, %.2f times as much. If each doubling multiplies it by that again, or leaves it if it is below 1, it takes %.2f with 8, which can do %.0f claims a second, as long as neither etcd's disk nor its single log is the limit.\n",
+		text += fmt.Sprintf("\nAn estimate for 8 CPUs, on which nothing else runs: without the clients, a claim takes %.2f ms of CPU time with one CPU each for etcd and the API server, and %.2f with two each, %.2f times as much. If each doubling multiplies it by that again, or leaves it if it is below 1, it takes %.2f with 8, which can do %.0f claims a second, as long as neither etcd's disk nor its single log is the limit.\n",
 			totals[1], totals[2], growth, eight, 8000/eight)
 	}
 	return text + notes(r)

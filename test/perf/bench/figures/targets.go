@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -47,8 +48,7 @@ type ratio struct {
 // least returns the target of a ratio that must reach a value.
 func (r *Report) least(what string, q ratio) Target {
 	t := Target{What: what, Wanted: fmt.Sprintf("≥ %.2f", q.wanted)}
-	if of, to := r.Find(q.of), r.Find(q.to); of != nil && to != nil {
-		measured := of.Ratio(to, q.figure)
+	if measured := r.ratio(q); !math.IsNaN(measured) {
 		t.Measured, t.Met = fmt.Sprintf("%.2f", measured), measured >= q.wanted
 	}
 	return t
@@ -57,11 +57,19 @@ func (r *Report) least(what string, q ratio) Target {
 // most returns the target of a ratio that must not exceed a value.
 func (r *Report) most(what string, q ratio) Target {
 	t := Target{What: what, Wanted: fmt.Sprintf("≤ %.2f", q.wanted)}
-	if of, to := r.Find(q.of), r.Find(q.to); of != nil && to != nil {
-		measured := of.Ratio(to, q.figure)
+	if measured := r.ratio(q); !math.IsNaN(measured) {
 		t.Measured, t.Met = fmt.Sprintf("%.2f", measured), measured <= q.wanted
 	}
 	return t
+}
+
+// ratio returns a ratio; NaN if it was not measured.
+func (r *Report) ratio(q ratio) float64 {
+	of, to := r.Find(q.of), r.Find(q.to)
+	if of == nil || to == nil {
+		return math.NaN()
+	}
+	return of.Ratio(to, q.figure)
 }
 
 // services returns the targets of claims beside Services, of which each makes the next one slower.
@@ -72,7 +80,7 @@ func (r *Report) services() []Target {
 		first = r.least(fmt.Sprintf("claims fully Bound : Services, the first %d of each, 8 clients", claims[0].Rounds[0].Requests), ratio{claims[0].Key, services[0].Key, Round.DonePerSecond, 0.80})
 		var ratios []float64
 		count := 0
-		for i := range claims[0].Rounds {
+		for i := range claims[len(claims)-1].Rounds { // of which there are fewer if the run ended early
 			var of, to Round
 			for j := range claims {
 				of, to = of.plus(claims[j].Rounds[i]), to.plus(services[j].Rounds[i])

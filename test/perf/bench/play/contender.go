@@ -155,7 +155,7 @@ func (w *World) record(ctx context.Context, c contender, p plan, round int) (out
 // reportRound prints the last round of a series.
 func (w *World) reportRound(s *figures.Series, round, rounds int) {
 	last := s.Rounds[len(s.Rounds)-1]
-	text := fmt.Sprintf("%-8s %-16s %-10s round %d/%d: %6.0f/s, p95 %6.1f ms", s.Scenario, s.Variant, s.Shape, round+1, rounds, last.PerSecond(), s.Millis.P95)
+	text := fmt.Sprintf("%-8s %-16s %-10s round %d/%d: %6.0f/s, p95 %6.1f ms", s.Scenario, s.Variant, s.Shape, round+1, rounds, last.PerSecond(), last.P95)
 	if last.DoneSeconds > 0 {
 		text += fmt.Sprintf(", done %5.0f/s", last.DonePerSecond())
 	}

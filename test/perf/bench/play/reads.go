@@ -108,7 +108,7 @@ func (c *crowd) read(ctx context.Context) error {
 	err = c.creates(ctx, fmt.Sprintf("beside kubectl get -A by %d", people), func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		c.round(ctx, "kubectl get -A", closed(people), load.Limit{Count: people}, kubectl)
+		c.round(ctx, "kubectl get -A", closed(people), load.Limit{For: c.lasts.For - before}, kubectl)
 	})
 	if err != nil {
 		return err

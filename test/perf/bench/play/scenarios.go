@@ -56,8 +56,8 @@ func open(perSecond int) load.Shape { return load.Shape{PerSecond: perSecond} }
 // shapes returns the shapes of load for all measurements.
 func (w *World) shapes() []load.Shape {
 	return either(w,
-		[]load.Shape{closed(1), closed(8), closed(32), open(100), open(150), open(300)},
-		[]load.Shape{closed(8), closed(32), open(100), open(150)})
+		[]load.Shape{closed(1), closed(8), closed(32), open(100), open(300)},
+		[]load.Shape{closed(8), closed(32), open(100)})
 }
 
 // slice returns the length of a round.
@@ -65,21 +65,27 @@ func (w *World) slice() load.Limit {
 	return load.Limit{For: either(w, 2500*time.Millisecond, 1500*time.Millisecond)}
 }
 
-// rates measures the rates of plain creates, of a claim's writes, of claims and of Services; at last at half of
-// the rate that claims have reached with 8 clients.
+// rates measures the rates of plain creates, of a claim's writes, of claims and of Services. The latencies at 150/s, and
+// at half of the rate that claims have reached with 8 clients, are of rounds in clusters of their own: the more Services
+// there are, the slower is the next.
 func (w *World) rates(ctx context.Context) error {
-	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), byClass(), service()}
-	if err := w.inAllShapes(ctx, w.shapes(), contenders, either(w, 5, 2), w.slice()); err != nil {
+	contenders, rounds := []contender{bare(), twoWrites(), byPool("by-pool"), byClass(), service()}, either(w, 5, 2)
+	if err := w.inAllShapes(ctx, w.shapes(), contenders, rounds, w.slice()); err != nil {
 		return err
 	}
 	most := w.report.Find(figures.Key{Scenario: "claim", Variant: "by pool", Shape: closed(8).String()})
 	half := open(int(most.DonePerSecond() / 2))
 	w.report.Of(figures.Key{Scenario: figures.Half, Shape: half.String()})
-	return w.inAllShapes(ctx, []load.Shape{half}, contenders, either(w, 5, 2), w.slice())
+	for range rounds {
+		if err := w.inAllShapes(ctx, []load.Shape{open(150), half}, contenders, 1, w.slice()); err != nil {
+			return err
+		}
+		contenders = append(contenders[1:], contenders[0])
+	}
+	return nil
 }
 
-// early measures claims and Services in turn, from the first ones on: the more Services there are, the slower is
-// the next.
+// early measures claims and Services in turn, from the first ones on.
 func (w *World) early(ctx context.Context) error {
 	claims, services := byPool("by-pool"), service()
 	claims.scenario, claims.variant = "early", "claim"

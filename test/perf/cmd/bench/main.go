@@ -60,8 +60,9 @@ func run(ctx context.Context) error {
 		report.Note("the run ended early: " + err.Error())
 	}
 	report.Seconds = time.Since(report.Begun).Round(time.Second).Seconds()
+	err = errors.Join(err, save(report, *out))
 	fmt.Printf("\n%s", document.Targets(report))
-	return errors.Join(err, save(report, *out))
+	return err
 }
 
 func measure(ctx context.Context, options play.Options, report *figures.Report) error {
