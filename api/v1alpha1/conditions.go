@@ -8,9 +8,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Each comment lists the reasons of the condition, by kind and status, in lines that
 // `make docs` reads.
 const (
-	// ConditionReady is True when the object is ready for use. On an IPClaim it has the status and
-	// the reason of Bound, for tools that read Ready (kstatus), except if another claim's record
-	// overlaps the block: then it is False, with the reason Conflict.
+	// ConditionReady is True when the object is ready for use. A claim is ready if it is Bound, unless
+	// another claim's record overlaps the block: then the reason is Conflict.
 	//
 	//	IPClaim, True: Bound
 	//	IPClaim, False: ClassNotFound, NoDefaultClass, PoolNotFound, PoolNotReady, NoPoolForClass, PolicyViolation, CannotFit, WaitingForProvisioner, Conflict, LimitReached, RecordRefused, TooManyWaiting, NotServed, PoolExhausted

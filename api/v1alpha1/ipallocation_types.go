@@ -72,8 +72,8 @@ type RecordPoolReference struct {
 // updates only. The operator creates all IPAllocations and judges all IPClaims that are created; rules
 // that judged them again took a tenth of the CPU time of a create.
 //
-// The spec of an IPAllocation is atomic: it has one manager, the operator, and the managed fields of its
-// fields were more than half of the object.
+// The spec of an IPAllocation is atomic: only the operator writes it, and the managed fields of its fields
+// would take more than half of the object.
 
 // IPAllocationSpec records a held block, its holder and its pool.
 // +structType=atomic

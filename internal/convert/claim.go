@@ -160,34 +160,38 @@ func (o ClaimOutcome) Status(previous v1alpha1.IPClaimStatus) v1alpha1.IPClaimSt
 			status.Network = ClaimNetwork(o.Network, o.Record)
 		}
 	}
-	for _, condition := range previous.Conditions {
-		if !isPhase(condition.Type) || o.Phase == previous.Phase {
-			status.Conditions = append(status.Conditions, *condition.DeepCopy())
-		}
-	}
-	for _, condition := range o.conditions() {
-		meta.SetStatusCondition(&status.Conditions, condition)
-	}
+	ready, phase := o.conditions()
+	status.Conditions = slices.DeleteFunc(previous.DeepCopy().Conditions, func(c metav1.Condition) bool {
+		return isPhase(c) && c.Type != phase.Type && (c.Status == metav1.ConditionTrue || !isStored(phase, previous.Conditions))
+	})
+	meta.SetStatusCondition(&status.Conditions, ready)
+	meta.SetStatusCondition(&status.Conditions, phase)
 	return status
 }
 
 // isPhase reports whether a condition is one of those of which a claim has the one that is True. Claims of
-// earlier versions have the others as False until their phase changes, so that an upgrade writes no claim.
-func isPhase(condition string) bool {
-	return slices.Contains([]string{v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted}, condition)
+// earlier versions have the others as False until that one changes, so that an upgrade writes no claim.
+func isPhase(c metav1.Condition) bool {
+	return slices.Contains([]string{v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted}, c.Type)
+}
+
+// isStored reports whether a condition is among others, whatever its times.
+func isStored(c metav1.Condition, in []metav1.Condition) bool {
+	stored := meta.FindStatusCondition(in, c.Type)
+	return stored != nil && stored.Status == c.Status && stored.Reason == c.Reason && stored.Message == c.Message
 }
 
 // conditions returns the conditions of a claim, without times: Ready, and the phase.
-func (o ClaimOutcome) conditions() []metav1.Condition {
-	phase := metav1.Condition{Type: string(o.Phase), Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
-	ready := phase
+func (o ClaimOutcome) conditions() (ready, phase metav1.Condition) {
+	phase = metav1.Condition{Type: string(o.Phase), Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
+	ready = phase
 	if ready.Type = v1alpha1.ConditionReady; o.Phase != v1alpha1.ClaimBound {
 		ready.Status = metav1.ConditionFalse
 	}
 	if o.Conflict != "" {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonConflict, o.Conflict
 	}
-	return []metav1.Condition{ready, phase}
+	return ready, phase
 }
 
 // ClaimNetwork returns the settings that a host needs to use the block of a record, if the block is

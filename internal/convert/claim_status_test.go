@@ -149,9 +149,16 @@ func TestStoredClaimKeepsConditions(t *testing.T) {
 	if diff := cmp.Diff(before, waits.Status(before)); diff != "" {
 		t.Errorf("a claim that waits on is written: %s", diff)
 	}
-	bound := ClaimBound(ipam.Record{Block: netip.MustParsePrefix("10.0.0.0/28"), Pool: ipam.PoolNamed("p")}, ipam.Pool{}).Status(before)
-	want := conditionsOf("Bound", "10.0.0.0/28 of pool p is held for this claim", v1alpha1.ClaimBound)
-	if diff := cmp.Diff([]metav1.Condition{want[0], other, want[1]}, bound.Conditions, ignoreTimes, cmpopts.SortSlices(func(a, b metav1.Condition) bool { return a.Type < b.Type })); diff != "" {
-		t.Errorf("a claim that is bound: %s", diff)
+	for name, test := range map[string]struct {
+		outcome ClaimOutcome
+		want    []metav1.Condition
+	}{
+		"is bound":                 {ClaimBound(ipam.Record{Block: netip.MustParsePrefix("10.0.0.0/28"), Pool: ipam.PoolNamed("p")}, ipam.Pool{}), conditionsOf("Bound", "10.0.0.0/28 of pool p is held for this claim", v1alpha1.ClaimBound)},
+		"waits for another reason": {ClaimOutcome{Phase: v1alpha1.ClaimExhausted, Reason: "PoolExhausted", Message: "y"}, conditionsOf("PoolExhausted", "y", v1alpha1.ClaimExhausted)},
+	} {
+		got := test.outcome.Status(before).Conditions
+		if diff := cmp.Diff(append(test.want, other), got, ignoreTimes, cmpopts.SortSlices(func(a, b metav1.Condition) bool { return a.Type < b.Type })); diff != "" {
+			t.Errorf("a claim that %s: %s", name, diff)
+		}
 	}
 }
