@@ -53,8 +53,10 @@ type Key struct {
 const (
 	// Half is a scenario whose shape is half of the rate of claims in a closed loop.
 	Half = "half"
-	// BeforeClaims and AfterClaims are variants of the memory, when nothing but claims is made in between.
-	BeforeClaims, AfterClaims = "before claims", "after claims"
+	// BeforeClaims is a variant of the memory, after which nothing but claims is made until AfterClaims.
+	BeforeClaims = "before claims"
+	// AfterClaims follows BeforeClaims.
+	AfterClaims = "after claims"
 )
 
 // Series holds the measurements of one thing, in one or more rounds.

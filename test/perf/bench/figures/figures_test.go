@@ -81,9 +81,9 @@ func TestClaimsAreComparedWithFirstServices(t *testing.T) {
 func TestPercentilesAreComparedRoundByRound(t *testing.T) {
 	r := &Report{}
 	r.Of(Key{Scenario: Half, Shape: "120/s"})
-	for _, ms := range []time.Duration{10, 10, 500} { // in the last the machine was busy, for a moment
+	for _, took := range []time.Duration{10 * time.Millisecond, 10 * time.Millisecond, time.Second} { // in the last the machine was busy, for a moment
 		r.Of(byPool("120/s")).Add(load.Round{Latencies: []time.Duration{10 * time.Millisecond}}, 0, nil)
-		r.Of(byClass("120/s")).Add(load.Round{Latencies: []time.Duration{ms * time.Millisecond}}, 0, nil)
+		r.Of(byClass("120/s")).Add(load.Round{Latencies: []time.Duration{took}}, 0, nil)
 	}
 	expectTarget(t, r, "p95 of a claim by class : by pool, open loop, 120/s", "1.00", true)
 }

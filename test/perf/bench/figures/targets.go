@@ -128,15 +128,6 @@ func (r *Report) p95(key Key) *float64 {
 	return nil
 }
 
-func (r *Report) value(key Key, name string) *float64 {
-	if s := r.Find(key); s != nil {
-		if value, ok := s.Values[name]; ok {
-			return &value
-		}
-	}
-	return nil
-}
-
 func (r *Report) latencies() []Target {
 	half := "half of the rate of 8 clients"
 	if halves := r.Each(Half, ""); len(halves) > 0 {
