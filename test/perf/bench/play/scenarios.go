@@ -76,8 +76,9 @@ func (w *World) rates(ctx context.Context) error {
 	most := w.report.Find(figures.Key{Scenario: "claim", Variant: "by pool", Shape: closed(8).String()})
 	half := open(int(most.DonePerSecond() / 2))
 	w.report.Of(figures.Key{Scenario: figures.Half, Shape: half.String()})
+	several := load.Limit{For: either(w, 5*time.Second, 1500*time.Millisecond)} // collections of the API server's garbage
 	for range rounds {
-		if err := w.inAllShapes(ctx, []load.Shape{open(150), half}, contenders, 1, w.slice()); err != nil {
+		if err := w.inAllShapes(ctx, []load.Shape{open(150), half}, contenders, 1, several); err != nil {
 			return err
 		}
 		contenders = append(contenders[1:], contenders[0])
