@@ -31,26 +31,14 @@ bench-observed: $(assets) build bin/bench
 	@bin/bench --out=out/observed --only=observed $(if $(QUICK),--quick)
 	go run ./hack/cmd/splice docs/tracing.md cost <out/observed/observed.md
 
-# Measure what the CPU time of a create is spent on, with nothing and with 60,000 claims in use, into
-# docs/benchmarks.md: about ten minutes; QUICK=1: 2 minutes.
-.PHONY: bench-causes
-bench-causes: $(assets) build capi bin/bench
-	@bin/bench --out=out/causes --only=causes $(if $(QUICK),--quick)
-	go run ./hack/cmd/splice docs/benchmarks.md causes <out/causes/causes.md
-
-# Measure reads of 1,000 to 100,000 claims, and creates beside them, into docs/benchmarks.md: about
-# half an hour; QUICK=1: 2 minutes.
-.PHONY: bench-reads
-bench-reads: $(assets) build capi bin/bench
-	@bin/bench --out=out/reads --only=reads $(if $(QUICK),--quick)
-	go run ./hack/cmd/splice docs/benchmarks.md reads <out/reads/reads.md
-
-# Measure creates with the control plane limited to one CPU, and to two, into docs/benchmarks.md:
-# about three minutes.
-.PHONY: bench-cores
-bench-cores: $(assets) build capi bin/bench
-	@bin/bench --out=out/cores --only=cores $(if $(QUICK),--quick)
-	go run ./hack/cmd/splice docs/benchmarks.md cores <out/cores/cores.md
+# Measure into docs/benchmarks.md; QUICK=1: 2 minutes.
+# bench-causes: what the CPU time of a create is spent on, with nothing and with 60,000 claims in use;
+# about ten minutes. bench-reads: reads of 1,000 to 100,000 claims, and creates beside them; about half
+# an hour. bench-cores: creates with the control plane limited to one CPU, and to two; three minutes.
+.PHONY: bench-causes bench-reads bench-cores
+bench-causes bench-reads bench-cores: bench-%: $(assets) build capi bin/bench
+	@bin/bench --out=out/$* --only=$* $(if $(QUICK),--quick)
+	go run ./hack/cmd/splice docs/benchmarks.md $* <out/$*/$*.md
 
 # Measure the plug-in with so many allocations beside kubectl, into docs/benchmarks.md (RECORDS,
 # default 100,000): about ten minutes.

@@ -78,7 +78,6 @@ func (w *World) cause(ctx context.Context, c contender, at int) error {
 	const lasts = 14 * time.Second
 	c.variant, c.scenario = title(c), "causes"
 	var result outcome
-	profiles := map[string][]byte{}
 	var taking errgroup.Group
 	taking.Go(func() (err error) {
 		result, err = w.record(ctx, c, plan{closed(8), load.Limit{For: lasts}, 1, at}, 0)
@@ -91,7 +90,10 @@ func (w *World) cause(ctx context.Context, c contender, at int) error {
 	if err := taking.Wait(); err != nil {
 		return err
 	}
-	profiles["apiserver"], profiles["managers"] = apiServer, manager
+	if err := os.MkdirAll(w.options.Profiles, 0o755); err != nil {
+		return err
+	}
+	profiles := map[string][]byte{"apiserver": apiServer, "managers": manager}
 	rules := map[string][]causes.Rule{"apiserver": causes.APIServer(), "managers": causes.Manager()}
 	series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: closed(8).String(), At: at})
 	for part, text := range profiles {

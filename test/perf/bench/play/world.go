@@ -27,7 +27,7 @@ type Options struct {
 	Quick bool
 	// Only are the scenarios to run; none is all.
 	Only []string
-	// Profiles is an existing directory for profiles.
+	// Profiles is the directory for profiles.
 	Profiles string
 	// Dir keeps credentials, data and logs of the last cluster; empty: they go when
 	// the run ends.

@@ -50,9 +50,6 @@ func run(ctx context.Context) error {
 	if *from != "" {
 		return write(*from)
 	}
-	if err := os.MkdirAll(filepath.Join(*out, "profiles"), 0o755); err != nil {
-		return err
-	}
 	report := &figures.Report{Command: command(*quick, *only), Quick: *quick, Begun: time.Now().UTC().Truncate(time.Second)}
 	options := play.Options{Quick: *quick, Only: list(*only), Profiles: filepath.Join(*out, "profiles"), Dir: *dir, ManagerArgs: list(*managerArgs), Progress: os.Stdout}
 	err := measure(ctx, options, report)
