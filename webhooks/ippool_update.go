@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -83,7 +82,7 @@ func (s *services) checkEdit(before, after v1alpha1.Pool, pool ipam.Pool) error 
 		err = s.Allocator.CheckEdits(pool)
 	}
 	if err == nil {
-		order.Origin, order.HolderUID = allocator.OriginController, string(before.GetUID())
+		order.SetHolder(before)
 		_, err = s.Allocator.Preview(order)
 	}
 	var taken *ipam.TakenError

@@ -19,8 +19,8 @@ const AnnotationAdopted = "ipam.cadastre.dev/adopted"
 // IPAllocation is released. Only the operator writes it.
 const AnnotationPoolUnknown = "ipam.cadastre.dev/pool-unknown"
 
-// AnnotationGivenUp on a waiting claim or pool has the UID of an IPAllocation that was created for
-// it and is given up. The write prevents a replica that read the object before, and was paused,
+// AnnotationGivenUp on a waiting claim or pool has the UID and the resourceVersion, separated by a
+// slash, of an IPAllocation that was created for it and is given up. The write prevents a replica that read the object before, and was paused,
 // from filling in that IPAllocation.
 const AnnotationGivenUp = "ipam.cadastre.dev/given-up"
 

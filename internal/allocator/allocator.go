@@ -68,8 +68,9 @@ type Allocator struct {
 	// ones have been.
 	claimsSynced     atomic.Pointer[func() bool]
 	areWaitersListed atomic.Bool
-	// takenVersions holds the version in which TakeOver wrote a record, by its UID, while it exists.
-	takenVersions sync.Map
+	// takeOvers has a takeOverMark for each record that was taken over for a holder that exists, by its
+	// UID, while the record exists.
+	takeOvers sync.Map
 	// background counts records that are being given up.
 	background sync.WaitGroup
 }
@@ -92,7 +93,7 @@ func New(view *ledger.Ledger, c inventory.Options, q queue.Options, o Options) *
 		case ledger.Abandoned:
 			a.discard(context.Background(), c.Record, func() {})
 		case ledger.Removed:
-			a.takenVersions.Delete(c.Record.UID)
+			a.takeOvers.Delete(c.Record.UID)
 		}
 	})
 	return a
@@ -134,7 +135,7 @@ func (a *Allocator) Allocate(ctx context.Context, order Order) (record ipam.Reco
 func (a *Allocator) bind(ctx context.Context, order Order) (ipam.Record, error) {
 	for _, record := range a.Ledger.HeldBy(order.Holder) {
 		if record.HolderUID == order.HolderUID && record.State == ipam.StateBound && !record.Terminating {
-			return a.TakeOver(ctx, record, order.HolderUID)
+			return a.takeOver(ctx, record, order)
 		}
 	}
 	record, err := a.retakeOrFind(ctx, order)

@@ -77,24 +77,38 @@ func TestUnchangedTakenOverRecordIsNotRewritten(t *testing.T) {
 	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
 		former := heldBlock("x", "10.0.0.0/28")
 		former.Name.Name, former.HolderUID = "x-former", "uid"
-		api.stores(t, former)
-		order := claimOrder("x", 28)
-		order.existsAs("uid")
-		allocate := func() ipam.Record {
+		former = api.stores(t, former)
+		holder := claimNamed("x", "uid")
+		allocate := func() string {
+			order := claimOrder("x", 28)
+			order.SetHolder(holder)
 			record, err := a.Allocate(t.Context(), order)
 			must(t, err)
 			synctest.Wait()
-			return record
+			if record.UID != former.UID {
+				t.Errorf("it has %s, want the record that was made for it", record.Name)
+			}
+			return record.Version
 		}
-		first := allocate()
-		if again := allocate(); again.Version != first.Version || again.UID != first.UID {
-			t.Errorf("taken over again it is %+v, want it as before: %+v", again, first)
-		}
-		changed, err := a.SetReclaimPolicy(t.Context(), first, ipam.ReclaimRetain)
-		must(t, err)
-		synctest.Wait()
-		if again := allocate(); again.Version == changed.Version {
-			t.Error("a record that was changed since is not written to")
+		for what, change := range map[string]func(ipam.Record){
+			"a record that was changed": func(record ipam.Record) {
+				_, err := a.SetReclaimPolicy(t.Context(), record, ipam.ReclaimRetain)
+				must(t, err)
+			},
+			"the record of a holder that was changed": func(ipam.Record) { holder.ResourceVersion += "0" },
+			"a record that is about to be collected":  func(record ipam.Record) { a.ForgetTakeOver(record) },
+		} {
+			version := allocate()
+			if again := allocate(); again != version {
+				t.Errorf("taken over again it is of version %s, want %s", again, version)
+			}
+			record, _ := a.Ledger.Record(former.Name)
+			change(record)
+			synctest.Wait()
+			record, _ = a.Ledger.Record(former.Name)
+			if again := allocate(); again == record.Version {
+				t.Errorf("%s is not written to", what)
+			}
 		}
 	})
 }

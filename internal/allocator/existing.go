@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,30 +132,45 @@ func (a *Allocator) JudgeUse(ctx context.Context, req ipam.Request, record ipam.
 // TakeOver adopts a record for the holder of that UID. It gives up one that is not confirmed, or
 // exceeds a limit.
 func (a *Allocator) TakeOver(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
-	err := a.checkConfirmedNow(record)
-	if err == nil {
-		err = a.checkRecordLimits(record)
-	}
+	err := a.checkTakeOver(record)
 	switch {
-	case err == nil && a.hasTakenOver(record, uid):
-		return record, nil
 	case err == nil:
-		taken, err := a.adopt(ctx, record, uid)
-		if err == nil {
-			a.takenVersions.Store(taken.UID, taken.Version)
-		}
-		return taken, err
+		return a.adopt(ctx, record, uid)
 	case errors.Is(err, ipam.ErrUnconfirmed):
 		return ipam.Record{}, err
 	}
 	return ipam.Record{}, a.giveUp(ctx, record, err)
 }
 
-// hasTakenOver reports whether this process has taken over the record in its present version: its
-// maker cannot delete it then, and no other write is needed.
-func (a *Allocator) hasTakenOver(record ipam.Record, uid string) bool {
-	version, ok := a.takenVersions.Load(record.UID)
-	return ok && version == record.Version && record.HolderUID == uid && record.State == ipam.StateBound
+// takeOver takes over a record for the holder of an order, without a write if it has done so before and
+// neither has changed since: a later judgment of the record begins with ForgetTakeOver, or, by another
+// process, has changed the holder.
+func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, order Order) (ipam.Record, error) {
+	mark := takeOverMark{record: record.Version, holder: order.HolderVersion}
+	last, _ := a.takeOvers.Load(record.UID)
+	if order.HolderVersion != "" && last == mark && a.checkTakeOver(record) == nil {
+		return record, nil
+	}
+	taken, err := a.TakeOver(ctx, record, order.HolderUID)
+	if err == nil && order.HolderVersion != "" {
+		mark.record = taken.Version
+		a.takeOvers.Store(taken.UID, mark)
+	}
+	return taken, err
+}
+
+// takeOverMark holds the versions of a record that was taken over and of its holder.
+type takeOverMark struct{ record, holder string }
+
+// ForgetTakeOver reports whether this process has taken over the record in this version. The next time
+// it does, it writes the record again, so that a judgment of this version does not release it.
+func (a *Allocator) ForgetTakeOver(record ipam.Record) bool {
+	last, ok := a.takeOvers.LoadAndDelete(record.UID)
+	return ok && last.(takeOverMark).record == record.Version
+}
+
+func (a *Allocator) checkTakeOver(record ipam.Record) error {
+	return cmp.Or(a.checkConfirmedNow(record), a.checkRecordLimits(record))
 }
 
 func (a *Allocator) checkRecordLimits(record ipam.Record) error {
@@ -192,13 +208,14 @@ func (a *Allocator) Adopt(ctx context.Context, record ipam.Record) (ipam.Record,
 
 // adopt takes over a confirmed record that this process did not confirm, for the holder of that
 // UID, which is empty if the holder does not exist yet. A pool's own record is not released any
-// more then. It writes in any case, so that a paused maker can no longer delete the record:
-// deletions carry the version that they judged.
+// more then. It writes in any case, so that whoever has judged the record before, this process
+// too, can no longer delete it: deletions carry the version that they judged.
 func (a *Allocator) adopt(ctx context.Context, record ipam.Record, uid string) (ipam.Record, error) {
 	adopted := record
 	adopted.Adopted, adopted.HolderUID, adopted.State = true, uid, ipam.StateBound
+	isAgain := record.Adopted && record.HolderUID == uid && record.State == ipam.StateBound
 	adopted, err := a.updateAdopted(ctx, record, adopted)
-	if err == nil {
+	if err == nil && !isAgain {
 		logRecord(ctx, changeLevel, "Adopted a record", adopted)
 		a.History.Granted(adopted, history.Adopted)
 	}

@@ -56,8 +56,9 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	}{
 		"a claim that waits":                        {claims, "uid", claim(""), true, false},
 		"a claim that waits, of which none knew":    {claims, "", claim(""), true, false},
-		"a claim that states that it is given up":   {claims, "uid", givenUp("record"), false, false},
-		"a claim that states that of another":       {claims, "uid", givenUp("former"), true, false},
+		"a claim that states that it is given up":   {claims, "uid", givenUp("record/7"), false, false},
+		"a claim that states that of a version":     {claims, "uid", givenUp("record/6"), true, false},
+		"a claim that states that of another":       {claims, "uid", givenUp("former/7"), true, false},
 		"a claim that has it":                       {claims, "uid", claim("x-record"), false, true},
 		"a claim that has another":                  {claims, "uid", claim("another"), false, false},
 		"another claim of the name":                 {claims, "former", claim(""), false, false},
@@ -71,7 +72,7 @@ func TestHolderIsFencedBeforeRelease(t *testing.T) {
 	} {
 		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
 			record := heldBlock("x", block)
-			record.Name.Name, record.UID, record.Holder, record.HolderUID = "x-record", "record", c.holder, c.uid
+			record.Name.Name, record.UID, record.Version, record.Holder, record.HolderUID = "x-record", "record", "7", c.holder, c.uid
 			if c.there != nil {
 				api.otherObjects = []client.Object{c.there}
 			}

@@ -38,8 +38,9 @@ type Order struct {
 	inventory.Resolution
 	Origin Origin
 	Holder ipam.Holder
-	// HolderUID is the holder's UID with OriginController, otherwise empty.
-	HolderUID string
+	// HolderUID and HolderVersion are the holder's UID and the resourceVersion in which it was read, with
+	// OriginController, otherwise empty. HolderVersion can be empty.
+	HolderUID, HolderVersion string
 	// AdditionalBlocks are requested together with the block of the terms.
 	AdditionalBlocks []netip.Prefix
 	// Record is the name of the record to make. Zero: it follows from holder and origin.
@@ -141,6 +142,11 @@ func (o Order) nextRecordName() ipam.Name {
 // nameIsFixed reports whether the holder's next attempt uses the record's name too.
 func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
 
+// SetHolder makes the order that of a holder that exists.
+func (o *Order) SetHolder(obj client.Object) {
+	o.Origin, o.HolderUID, o.HolderVersion = OriginController, string(obj.GetUID()), obj.GetResourceVersion()
+}
+
 // isEdit reports whether the order is for a pool that has another own record, from before an edit.
 func (o Order) isEdit() bool { return o.Edit != (ipam.Name{}) && o.Record == o.Edit }
 
@@ -231,7 +237,7 @@ func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error)
 	if earlier, ok := a.earlierRecord(&order); ok {
 		switch {
 		case order.matchesRecord(earlier) && earlier.MayBeOf(order.HolderUID):
-			return a.TakeOver(ctx, earlier, order.HolderUID)
+			return a.takeOver(ctx, earlier, order)
 		case order.Origin == OriginAdmission && !earlier.IsStamped():
 			return ipam.Record{}, fmt.Errorf("another request for %s is under way: %w", order.Holder, ipam.ErrUnconfirmed)
 		case order.Origin == OriginAdmission && order.Edit != (ipam.Name{}) && !order.matchesRecord(earlier):
@@ -239,7 +245,7 @@ func (a *Allocator) carve(ctx context.Context, order Order) (ipam.Record, error)
 		}
 		err := a.giveUp(ctx, earlier, nil)
 		if errors.Is(err, ipam.ErrPoolInUse) && order.matchesRecord(earlier) {
-			return a.TakeOver(ctx, earlier, order.HolderUID)
+			return a.takeOver(ctx, earlier, order)
 		}
 		if err != nil {
 			return ipam.Record{}, err

@@ -271,13 +271,15 @@ func (a *Allocator) Fence(ctx context.Context, record ipam.Record) error {
 	return a.markGivenUp(ctx, record, holder)
 }
 
-// markGivenUp writes into the holder, once, that the record was given up for it.
+// markGivenUp writes into the holder, once, that this version of the record was given up for it. A
+// holder that is read later has the record only if that is taken over first, in another version.
 func (a *Allocator) markGivenUp(ctx context.Context, record ipam.Record, holder client.Object) error {
-	if givenUpUID := holder.GetAnnotations()[v1alpha1.AnnotationGivenUp]; givenUpUID != "" && givenUpUID == record.UID {
+	mark := record.UID + "/" + record.Version
+	if holder.GetAnnotations()[v1alpha1.AnnotationGivenUp] == mark {
 		return nil
 	}
 	before := holder.DeepCopyObject().(client.Object)
-	holder.SetAnnotations(labels.Merge(holder.GetAnnotations(), labels.Set{v1alpha1.AnnotationGivenUp: record.UID}))
+	holder.SetAnnotations(labels.Merge(holder.GetAnnotations(), labels.Set{v1alpha1.AnnotationGivenUp: mark}))
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := a.Client.Patch(ctx, holder, patch); err != nil {
 		return kubeutil.IgnoreNotFound(fmt.Errorf("giving up %s for %s: %w", record.Name, record.Holder, err))

@@ -54,7 +54,7 @@ func TestLogHasEachChangeOfBlock(t *testing.T) {
 		again := orderFromPools(claimOrder("x", 28), parent())
 		record, err = a.Allocate(ctx, again)
 		must(t, err)
-		record, err = a.TakeOver(ctx, record, record.HolderUID)
+		record, err = a.TakeOver(ctx, record, "uid")
 		must(t, err)
 		must(t, a.Release(ctx, record))
 		want := []string{

@@ -26,6 +26,8 @@ func TestOrphanTakenOverIsNotCollected(t *testing.T) {
 		"a record that was never claimed is taken over":              recordTakenOver,
 		"a record whose claim was seen to be deleted is taken over":  deletedTakenOver,
 		"a record is written into its claim by a leader that paused": writtenByLeader,
+		"a record is taken over again for its claim":                 servedAgain,
+		"a record is given up a second time":                         givenUpAgain,
 		"a pool that was seen to be deleted is made again":           recreatedPool,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newOrphans(t, plane)) })
@@ -64,14 +66,67 @@ func writtenByLeader(e *orphans) {
 		e.Created(claim)
 		record := e.orphan(n, string(claim.UID))
 		e.graceOver(record)
+		return e.interruption(record, func() { e.written(claim, record) })
+	})
+}
+
+// servedAgain lets the leader try again to serve a claim, after a try that took its record over.
+func servedAgain(e *orphans) {
+	e.Interrupted(func(n int) story.Interruption {
+		claim, record := e.takenOverFor(n, func(*v1alpha1.IPClaim, ipam.Record) {})
 		return e.interruption(record, func() {
-			claim.Spec.AllocationName, claim.Spec.CIDR = record.Name.Name, record.Block.String()
-			if e.K8s.Update(e.t.Context(), claim) == nil {
+			if _, err := e.taken(claim); err == nil {
 				e.Seen()
 				e.Keeps(convert.Allocation(record))
 			}
 		})
 	})
+}
+
+// givenUpAgain lets a leader write a record into its claim that was paused since it took the record
+// over, after an earlier attempt to give the record up.
+func givenUpAgain(e *orphans) {
+	e.Interrupted(func(n int) story.Interruption {
+		claim, record := e.takenOverFor(n, func(claim *v1alpha1.IPClaim, record ipam.Record) {
+			suite.Must(e.t, e.Allocator.Fence(e.t.Context(), record))
+			*claim = *story.Stored(e.World, claim)
+		})
+		return e.interruption(record, func() { e.written(claim, record) })
+	})
+}
+
+// takenOverFor returns a claim that waits, and its record, which a leader has taken over, and which the
+// collector does not leave to it any more.
+func (e *orphans) takenOverFor(n int, before func(*v1alpha1.IPClaim, ipam.Record)) (*v1alpha1.IPClaim, ipam.Record) {
+	e.t.Helper()
+	claim := build.Claim(story.Team, fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
+	e.Created(claim)
+	record := e.orphan(n, string(claim.UID))
+	before(claim, record)
+	record, err := e.taken(claim)
+	suite.Must(e.t, err)
+	e.Seen()
+	record = e.recordOf(record.Name)
+	e.graceOver(record)
+	e.graceOver(record)
+	e.stays(record)
+	return claim, record
+}
+
+// taken takes over the record of a claim, as its controller does.
+func (e *orphans) taken(claim *v1alpha1.IPClaim) (ipam.Record, error) {
+	order := allocator.Order{Holder: story.Claim(claim.Name), Resolution: inventory.Resolution{Terms: ipam.Terms{Length: 28}}}
+	order.SetHolder(claim)
+	return e.Allocator.Allocate(e.t.Context(), order)
+}
+
+// written writes a record into its claim, if that is as it was read. The record is kept then.
+func (e *orphans) written(claim *v1alpha1.IPClaim, record ipam.Record) {
+	claim.Spec.AllocationName, claim.Spec.CIDR = record.Name.Name, record.Block.String()
+	if e.K8s.Update(e.t.Context(), claim) == nil {
+		e.Seen()
+		e.Keeps(convert.Allocation(record))
+	}
 }
 
 // poolMadeAgain lets admission record the CIDR of a pool that is made again.

@@ -183,8 +183,7 @@ func groupOf(apiVersion string) string {
 func (s *scope) order() allocator.Order {
 	order := allocator.Order{Origin: allocator.OriginAddress, Holder: s.holder(), Sticky: s.request.Sticky}
 	if s.claim != nil {
-		order.Origin = allocator.OriginController
-		order.HolderUID = string(s.claim.UID)
+		order.SetHolder(s.claim)
 		order.Waiting = s.waiter()
 	}
 	return order

@@ -145,11 +145,10 @@ var errNotSeen = errors.New("the allocation is not in the view yet")
 func (c *Controller) order(s *scope, resolution inventory.Resolution) allocator.Order {
 	order := allocator.Order{
 		Resolution:  resolution,
-		Origin:      allocator.OriginController,
 		Holder:      convert.HolderOfClaim(s.request.Claim),
-		HolderUID:   string(s.claim.UID),
 		RequestedBy: s.request.RequestedBy,
 	}
+	order.SetHolder(s.claim)
 	order.Waiting = queue.Waiter{Since: s.claim.CreationTimestamp.Time, Holder: order.Holder, Request: s.request}
 	return order
 }

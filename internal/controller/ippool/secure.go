@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
-	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -173,7 +172,7 @@ func (c *Controller) carve(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	order.Origin, order.HolderUID = allocator.OriginController, string(s.obj.GetUID())
+	order.SetHolder(s.obj)
 	order.Waiting = queue.WaiterOfPool(s.part, s.obj.GetCreationTimestamp().Time)
 	record, err := c.Allocator.Allocate(ctx, order)
 	if err != nil {
