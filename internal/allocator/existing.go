@@ -142,9 +142,9 @@ func (a *Allocator) TakeOver(ctx context.Context, record ipam.Record, uid string
 	return ipam.Record{}, a.giveUp(ctx, record, err)
 }
 
-// takeOver takes over a record for the holder of an order, without a write if it has done so before and
-// neither has changed since: a later judgment of the record begins with ForgetTakeOver, or, by another
-// process, has changed the holder.
+// takeOver takes over a record for the holder of an order, without a write if this process has done so
+// before and neither has changed since. The collection of orphans must not release the record then: it
+// calls ForgetTakeOver before it judges the record, and in another process Fence changes the holder.
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, order Order) (ipam.Record, error) {
 	mark := takeOverMark{record: record.Version, holder: order.HolderVersion}
 	last, _ := a.takeOvers.Load(record.UID)
