@@ -96,7 +96,6 @@ func TestUnchangedTakenOverRecordIsNotRewritten(t *testing.T) {
 				must(t, err)
 			},
 			"the record of a holder that was changed": func(ipam.Record) { holder.ResourceVersion += "0" },
-			"a record that is about to be collected":  func(record ipam.Record) { a.ForgetTakeOver(record) },
 		} {
 			version := allocate()
 			if again := allocate(); again != version {

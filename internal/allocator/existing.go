@@ -143,8 +143,8 @@ func (a *Allocator) TakeOver(ctx context.Context, record ipam.Record, uid string
 }
 
 // takeOver takes over a record for the holder of an order, without a write if this process has done so
-// before and neither has changed since. The collection of orphans must not release the record then: it
-// calls ForgetTakeOver before it judges the record, and in another process Fence changes the holder.
+// before and neither has changed since: Fence has not written to the holder then, and once it has, the
+// holder cannot be written in this version.
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, order Order) (ipam.Record, error) {
 	mark := takeOverMark{record: record.Version, holder: order.HolderVersion}
 	last, _ := a.takeOvers.Load(record.UID)
@@ -161,13 +161,6 @@ func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, order Orde
 
 // takeOverMark holds the versions of a record that was taken over and of its holder.
 type takeOverMark struct{ record, holder string }
-
-// ForgetTakeOver reports whether this process has taken over the record in this version. The next time
-// it does, it writes the record again, so that a judgment of this version does not release it.
-func (a *Allocator) ForgetTakeOver(record ipam.Record) bool {
-	last, ok := a.takeOvers.LoadAndDelete(record.UID)
-	return ok && last.(takeOverMark).record == record.Version
-}
 
 func (a *Allocator) checkTakeOver(record ipam.Record) error {
 	return cmp.Or(a.checkConfirmedNow(record), a.checkRecordLimits(record))

@@ -38,8 +38,8 @@ type Order struct {
 	inventory.Resolution
 	Origin Origin
 	Holder ipam.Holder
-	// HolderUID and HolderVersion are the holder's UID and the resourceVersion in which it was read, with
-	// OriginController, otherwise empty. HolderVersion can be empty.
+	// HolderUID and HolderVersion are the UID of the holder and the resourceVersion in which it was read,
+	// with OriginController, otherwise empty.
 	HolderUID, HolderVersion string
 	// AdditionalBlocks are requested together with the block of the terms.
 	AdditionalBlocks []netip.Prefix

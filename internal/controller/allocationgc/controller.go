@@ -117,12 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	sawDeletion := c.sawDeletion(record)
 	if !sawDeletion {
-		remaining := c.graceLeft(record)
-		if remaining <= 0 && c.Allocator.ForgetTakeOver(record) { // the holder is being served: a later pass of it writes the record again
-			c.clear(name)
-			remaining = c.graceLeft(record)
-		}
-		if remaining > 0 {
+		if remaining := c.graceLeft(record); remaining > 0 {
 			return reconcile.Result{RequeueAfter: remaining}, nil
 		}
 	}

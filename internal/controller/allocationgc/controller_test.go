@@ -33,7 +33,6 @@ func TestOrphan(t *testing.T) {
 		"a leader that was paused cannot write a record that is given up into its claim":           pausedLeader,
 		"a record that is left in a namespace that is gone is released when that exists again":     leftBehind,
 		"a release of which nothing is seen is done again":                                         unseenRelease,
-		"a record that its holder's controller took over has a second grace":                       secondGrace,
 		"a released block cools down for the reuse delay":                                          reuseDelay,
 		"a retained block stays for 30 days, or until a person deletes the record":                 retainedBlock,
 		"nothing is retained for a claim that was never stored":                                    func(e *orphans) { neverStored(e, plane) },
@@ -151,11 +150,6 @@ func unseenRelease(e *orphans) {
 	e.reconciled(record).After(180 * time.Second)
 	e.stays(record)
 	e.Passes(180 * time.Second)
-	e.reconciledAway(record)
-}
-
-func secondGrace(e *orphans) {
-	_, record := e.takenOverFor(1, func(*v1alpha1.IPClaim, ipam.Record) {})
 	e.reconciledAway(record)
 }
 

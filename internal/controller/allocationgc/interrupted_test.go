@@ -26,7 +26,8 @@ func TestOrphanTakenOverIsNotCollected(t *testing.T) {
 		"a record that was never claimed is taken over":              recordTakenOver,
 		"a record whose claim was seen to be deleted is taken over":  deletedTakenOver,
 		"a record is written into its claim by a leader that paused": writtenByLeader,
-		"a record is taken over again for its claim":                 servedAgain,
+		"a record is taken over again for its claim":                 func(e *orphans) { servedAgain(e, true) },
+		"a record is taken over again for the claim of before":       func(e *orphans) { servedAgain(e, false) },
 		"a record is given up a second time":                         givenUpAgain,
 		"a pool that was seen to be deleted is made again":           recreatedPool,
 	} {
@@ -70,14 +71,17 @@ func writtenByLeader(e *orphans) {
 	})
 }
 
-// servedAgain lets the leader try again to serve a claim, after a try that took its record over.
-func servedAgain(e *orphans) {
+// servedAgain lets the leader try again to serve a claim, after a try that took its record over. It
+// reads the claim then, or has read it before.
+func servedAgain(e *orphans, readsAgain bool) {
 	e.Interrupted(func(n int) story.Interruption {
 		claim, record := e.takenOverFor(n, func(*v1alpha1.IPClaim, ipam.Record) {})
 		return e.interruption(record, func() {
-			if _, err := e.taken(claim); err == nil {
-				e.Seen()
-				e.Keeps(convert.Allocation(record))
+			if readsAgain {
+				claim = story.Stored(e.World, claim)
+			}
+			if record, err := e.taken(claim); err == nil {
+				e.written(claim, record)
 			}
 		})
 	})
@@ -95,8 +99,8 @@ func givenUpAgain(e *orphans) {
 	})
 }
 
-// takenOverFor returns a claim that waits, and its record, which a leader has taken over, and which the
-// collector does not leave to it any more.
+// takenOverFor returns a claim that waits, and its record, which a leader has taken over, and whose grace
+// is over.
 func (e *orphans) takenOverFor(n int, before func(*v1alpha1.IPClaim, ipam.Record)) (*v1alpha1.IPClaim, ipam.Record) {
 	e.t.Helper()
 	claim := build.Claim(story.Team, fmt.Sprintf("a%02d", n)).Pool("p").Length(28).Obj()
@@ -106,10 +110,7 @@ func (e *orphans) takenOverFor(n int, before func(*v1alpha1.IPClaim, ipam.Record
 	record, err := e.taken(claim)
 	suite.Must(e.t, err)
 	e.Seen()
-	record = e.recordOf(record.Name)
 	e.graceOver(record)
-	e.graceOver(record)
-	e.stays(record)
 	return claim, record
 }
 
