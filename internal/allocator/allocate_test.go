@@ -182,6 +182,36 @@ func TestRecordOfFailedCreateIsDeletedOnArrival(t *testing.T) {
 	})
 }
 
+// TestRecordOfIPAddressStaysAlthoughItsCreateFailed expects that the record of a failed attempt stays when
+// it turns up: the IPAddress is admitted in any case, and relies on it.
+func TestRecordOfIPAddressStaysAlthoughItsCreateFailed(t *testing.T) {
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		api.fails = errCut
+		order := claimOrder("x", 28)
+		order.Terms.Block = netip.MustParsePrefix("10.0.0.0/28")
+		if _, err := a.RecordExisting(t.Context(), order, parent().Key); !errors.Is(err, errCut) {
+			t.Errorf("got %v, want %v", err, errCut)
+		}
+		late := api.stores(t, order.recordOf(parent(), order.Terms.Block))
+		if api.stored(late.Name) == nil {
+			t.Error("it is gone")
+		}
+	})
+	runNamedScene(t, "unconfirmed", func(t *testing.T, s *scene) {
+		s.list()
+		order := s.order("x", 30)
+		order.Terms.Block = netip.MustParsePrefix("10.0.0.0/30")
+		if _, err := s.allocator.RecordExisting(s.t.Context(), order, s.pool.Key); !errors.Is(err, ipam.ErrUnconfirmed) {
+			t.Errorf("got %v, want %v", err, ipam.ErrUnconfirmed)
+		}
+		synctest.Wait()
+		if stored := s.server.records(); len(stored) != 1 || !stored[0].DeletionTimestamp.IsZero() {
+			t.Errorf("stored are %d records, want that it stays", len(stored))
+		}
+		close(s.events)
+	})
+}
+
 // TestUnconfirmedRecordIsAbandonedUnlessNameIsFixed expects the record to be given up, unless its name is its
 // holder's: the next attempt finds it.
 func TestUnconfirmedRecordIsAbandonedUnlessNameIsFixed(t *testing.T) {

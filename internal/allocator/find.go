@@ -123,9 +123,8 @@ func (a *Allocator) acquireAttempt(ctx context.Context) error {
 // recordHold records a held block, and waits until the ledger knows which record has it.
 //
 // A record that may have been created although the call failed is abandoned, if its name is this
-// attempt's alone. If the name is the holder's, the record may be that of another attempt, which
-// may have been answered: it is left for the next attempt, which confirms it as if it had just been
-// made, or for the collection of orphans.
+// attempt's alone and nothing else relies on it: see leavesRecord. Otherwise it is left for the next
+// attempt, which confirms it as if it had just been made, or for the collection of orphans.
 func (a *Allocator) recordHold(ctx context.Context, hold *ledger.Hold, order Order) (ipam.Record, error) {
 	record := order.recordOf(hold.Pool, hold.Block)
 	record.Project, record.Gateway = hold.Project(), hold.Gateway() // the project that was judged, the gateway that was found
@@ -133,7 +132,7 @@ func (a *Allocator) recordHold(ctx context.Context, hold *ledger.Hold, order Ord
 	sentRevision := a.Ledger.Revision()
 	record, err := a.createRecord(ctx, record)
 	if err != nil {
-		if kubeutil.IsRejected(err) || order.nameIsFixed() {
+		if kubeutil.IsRejected(err) || order.leavesRecord() {
 			hold.Drop()
 		} else {
 			hold.Abandon()
@@ -178,14 +177,14 @@ func (a *Allocator) awaitConfirmation(ctx context.Context, hold *ledger.Hold, re
 }
 
 // abandonRecord gives up a record that could not be confirmed, and returns the error for the
-// caller. A record with a fixed name stays as long as it is unknown which record has the block: it
+// caller. A record on which others rely stays as long as it is unknown which record has the block: it
 // may be seen yet, and is then judged as if it had just been made.
 func (a *Allocator) abandonRecord(ctx context.Context, order Order, record ipam.Record, cause error) error {
 	_, isOverLimit := errors.AsType[*ipam.LimitError](cause)
 	isPoolClosed := errors.Is(cause, ledger.ErrPoolClosed)
 	logRecord(ctx, stepLevel, "Gave up a record", record, "reason", cause)
 	switch {
-	case order.nameIsFixed() && errors.Is(cause, ipam.ErrUnconfirmed):
+	case order.leavesRecord() && errors.Is(cause, ipam.ErrUnconfirmed):
 		if order.isExisting { // no later step records it, when the record is seen
 			a.History.Granted(record, history.Existing)
 		}

@@ -142,6 +142,11 @@ func (o Order) nextRecordName() ipam.Name {
 // nameIsFixed reports whether the holder's next attempt uses the record's name too.
 func (o Order) nameIsFixed() bool { return o.Origin != OriginAdmission || o.Holder.IsPool() }
 
+// leavesRecord reports whether a record may be relied on although its creation seemed to fail: by the
+// next attempt, which has the same name for it, or by a holder that has the block in any case, as an
+// IPAddress that is stored.
+func (o Order) leavesRecord() bool { return o.nameIsFixed() || o.isExisting }
+
 // SetHolder makes the order that of a holder that exists.
 func (o *Order) SetHolder(obj client.Object) {
 	o.Origin, o.HolderUID, o.HolderVersion = OriginController, string(obj.GetUID()), obj.GetResourceVersion()

@@ -36,6 +36,7 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that asks for nothing valid any more loses its place":        invalidWaiter,
 		"a deleted claim is released when its address is unused":              deletedClaim,
 		"an address that exists is adopted":                                   adoptedAddress,
+		"an address that was recorded twice has the record that is confirmed": recordedTwice,
 		"an address that exists is bound to its record that is retained":      blockKeptForLaterClaim(ipam.StateRetained),
 		"an address that exists is bound to its record that cools down":       blockKeptForLaterClaim(ipam.StateCooling),
 		"an address that another has is never renumbered":                     neverRenumbered,

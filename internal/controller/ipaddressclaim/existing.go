@@ -48,7 +48,8 @@ func (c *Controller) recordOf(s *scope, addr netip.Addr) (addressRecord ipam.Rec
 		switch {
 		case record.Block.Addr() != addr:
 			c.Orphans.Enqueue(record.Name)
-		case record.State != ipam.StateReleasing && !record.Terminating:
+		case record.State == ipam.StateReleasing || record.Terminating:
+		case !ok || c.Allocator.CheckConfirmed(record) == nil: // two attempts may have recorded it
 			addressRecord, ok = record, true
 		}
 	}

@@ -36,6 +36,23 @@ func adoptedAddress(e *addresses) {
 	e.Reconciled("b").Served("10.0.0.2")
 }
 
+// recordedTwice serves a claim whose IPAddress was recorded by two attempts.
+func recordedTwice(e *addresses) {
+	e.Applied(hostPool().Obj())
+	e.Created(address("a", "10.0.0.9"))
+	first := story.Block("a", "hosts", "10.0.0.9/32")
+	first.Holder = holderNamed(story.Team, "a")
+	second := first
+	second.Name.Name = "a-abcdefgh"
+	e.Recorded(first)
+	e.Recorded(second)
+	e.Applied(claim("a").Pool("hosts").Obj())
+	e.Reconciled("a").Served("10.0.0.9")
+	if record, _ := e.Ledger.Record(first.Name); record.HolderUID != string(e.stored("a").UID) {
+		e.t.Errorf("the record that is confirmed is %+v, want it to be the claim's", record)
+	}
+}
+
 // blockKeptForLaterClaim keeps the block of an earlier claim when the IPAddress returns, as from a backup.
 // Only the controller ends that: to the collection of orphans the record has a holder.
 func blockKeptForLaterClaim(state ipam.State) func(*addresses) {
