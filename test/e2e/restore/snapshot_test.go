@@ -156,7 +156,7 @@ func (w *world) rewind(name string, seed uint64, busy, idle *cluster.Manager) {
 	l.creates(30)
 	l.stop()
 	w.Balancer.Restore(busy.WebhookAddress)
-	w.Eventually(func() ([]string, error) { return w.wrong(ctx, nil) }).WithTimeout(informersBehind).Should(BeEmpty())
+	w.Eventually(func() ([]string, error) { return w.wrong(ctx, nil) }).WithTimeout(informersBehind + w.Patience).Should(BeEmpty())
 	w.serves("after-" + name)
 }
 
