@@ -20,8 +20,8 @@ const AnnotationAdopted = "ipam.cadastre.dev/adopted"
 const AnnotationPoolUnknown = "ipam.cadastre.dev/pool-unknown"
 
 // AnnotationGivenUp on a waiting claim or pool has the UID and the resourceVersion, separated by a
-// slash, of an IPAllocation that was created for it and is given up. The write prevents a replica that read the object before, and was paused,
-// from filling in that IPAllocation.
+// slash, of an IPAllocation that was created for it and is given up. The write prevents a replica
+// that read the object before, and was paused, from filling in that IPAllocation.
 const AnnotationGivenUp = "ipam.cadastre.dev/given-up"
 
 // MaxRecordBlocks is the number of blocks that one record can hold: cidr and additionalCIDRs.

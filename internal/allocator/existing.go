@@ -148,7 +148,7 @@ func (a *Allocator) TakeOver(ctx context.Context, record ipam.Record, uid string
 func (a *Allocator) takeOver(ctx context.Context, record ipam.Record, order Order) (ipam.Record, error) {
 	mark := takeOverMark{record: record.Version, holder: order.HolderVersion}
 	last, _ := a.takeOvers.Load(record.UID)
-	if order.HolderVersion != "" && last == mark && a.checkTakeOver(record) == nil {
+	if last == mark && a.checkTakeOver(record) == nil {
 		return record, nil
 	}
 	taken, err := a.TakeOver(ctx, record, order.HolderUID)
