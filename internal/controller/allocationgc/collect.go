@@ -135,16 +135,16 @@ func isKept(record ipam.Record) bool {
 	return record.State == ipam.StateRetained || record.State == ipam.StateCooling
 }
 
-// release releases a record, once within the grace: its deletion is seen in two
-// steps, and the first of them requeues it.
-func (c *Controller) release(ctx context.Context, record ipam.Record) error {
+// isReleased reports whether a record was released within the grace: its deletion is seen in two
+// steps, and the first of them enqueues it again.
+func (c *Controller) isReleased(record ipam.Record) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	last := c.releases[record.Name]
-	isReleased := last.uid == record.UID && c.Clock.Since(last.at) < c.Grace
-	c.mu.Unlock()
-	if isReleased {
-		return nil
-	}
+	return last.uid == record.UID && c.Clock.Since(last.at) < c.Grace
+}
+
+func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	release := c.Allocator.Release
 	if record.Purpose == ipam.PurposePool && c.poolStays(record) {
 		release = c.Allocator.ReleaseFormer

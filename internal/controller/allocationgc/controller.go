@@ -104,6 +104,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.forget(name)
 		return reconcile.Result{}, nil
 	}
+	if c.isReleased(record) {
+		return reconcile.Result{RequeueAfter: c.Grace}, nil
+	}
 	isHeld, err := c.holds(ctx, c.Client, record)
 	if err != nil {
 		return reconcile.Result{}, err

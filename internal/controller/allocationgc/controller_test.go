@@ -147,7 +147,10 @@ func unseenRelease(e *orphans) {
 	record := e.orphan(1, "")
 	e.controller.deletedHolders[record.Name] = "uid"
 	e.controller.releases[record.Name] = lastRelease{uid: record.UID, at: e.Clock.Now()} // as an API server answered that had just started
+	live := e.controller.Live
+	e.controller.Live = nil // it is not asked again
 	e.reconciled(record).After(180 * time.Second)
+	e.controller.Live = live
 	e.stays(record)
 	e.Passes(180 * time.Second)
 	e.reconciledAway(record)

@@ -59,7 +59,13 @@ type Controller struct {
 	// pendingEvents has the UIDs of the claims that were stored as waiting, and of which no event was
 	// made yet.
 	pendingEvents sync.Map
+	// superseded has the version of a claim that this controller has read and changed, by its UID, until the
+	// cache shows another one.
+	superseded sync.Map
 }
+
+// cacheTimeout is the time within which the cache shows a write of this controller.
+const cacheTimeout = time.Second
 
 // SetupWithManager registers the controller. It receives its own writes too: another pass follows a
 // pass that worked from an older version.
@@ -78,6 +84,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 // Reconcile implements reconcile.ObjectReconciler. Nearly all claims are Bound since they were
 // created, and need no work.
 func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (reconcile.Result, error) {
+	if version, ok := c.superseded.LoadAndDelete(claim.UID); ok && version == claim.ResourceVersion {
+		return reconcile.Result{RequeueAfter: cacheTimeout}, nil
+	}
 	if c.isUpToDate(claim) {
 		return reconcile.Result{}, nil
 	}
@@ -213,8 +222,10 @@ func (c *Controller) write(ctx context.Context, before, claim *v1alpha1.IPClaim)
 	base := claim.DeepCopy() // in the version in which the right to use the pool may have been written
 	base.Spec, base.Status = before.Spec, before.Status
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	c.superseded.Store(claim.UID, before.ResourceVersion) // before the cache can show the result
 	err = c.Client.Patch(ctx, claim, authorize.WithoutRequester(claim, patch))
 	if err != nil {
+		c.superseded.Delete(claim.UID)
 		return false, kubeutil.IgnoreNotFound(fmt.Errorf("writing the claim: %w", err))
 	}
 	return true, nil

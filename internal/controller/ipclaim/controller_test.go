@@ -64,6 +64,7 @@ func TestClaims(t *testing.T) {
 		"the encrypted creator of a claim is removed":                  formerRequester,
 		"a claim that names the record of another is in conflict":      foreignRecord,
 		"no event reports a claim that is gone":                        deletedDuringWrite,
+		"a pass over a claim as it was before its write does nothing":  cacheBehind,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newClaimStory(t, plane)) })
 	}

@@ -39,6 +39,7 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 			enqueueIfOutdated(e.Object, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPClaim], q kubeutil.Queue) {
+			c.superseded.Delete(e.ObjectOld.UID)
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				c.pendingEvents.Delete(e.ObjectOld.UID)
 			}
@@ -46,6 +47,7 @@ func (c *Controller) claims() handler.TypedEventHandler[*v1alpha1.IPClaim, recon
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPClaim], _ kubeutil.Queue) {
 			c.pendingEvents.Delete(e.Object.UID)
+			c.superseded.Delete(e.Object.UID)
 		},
 	}
 }

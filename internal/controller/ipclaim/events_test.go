@@ -1,6 +1,7 @@
 package ipclaim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -78,6 +80,44 @@ func changedClaims(e *claims) {
 		e.t.Errorf("an event is made of the claim %s, which is gone", uid)
 		return true
 	})
+}
+
+// cacheBehind expects nothing of a pass over a claim in the version from which the last pass wrote.
+func cacheBehind(e *claims) {
+	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj(), claim("a").Pool("p").Length(28).Obj())
+	isNoted := func() bool {
+		_, ok := e.by.superseded.Load(e.stored("a").UID)
+		return ok
+	}
+	e.Meanwhile("patch IPClaim", func() {
+		story.Edited(e.World, claim("a").Obj(), func(c *v1alpha1.IPClaim) { c.Labels = map[string]string{"edited": "true"} })
+	})
+	e.Retried("a")
+	if isNoted() {
+		e.t.Error("a version is noted from which no other was made")
+	}
+	former := e.stored("a")
+	e.Reconciled("a").Bound("10.0.0.0/28")
+	behind := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		return e.by.Reconcile(ctx, former.DeepCopy())
+	})
+	e.World.Reconciled(behind, claim("a").Obj()).Wrote().After(cacheTimeout)
+	if isNoted() {
+		e.t.Error("the next pass does nothing, too")
+	}
+	for name, show := range map[string]func(){
+		"an update": func() {
+			e.handler.Update(e.t.Context(), event.TypedUpdateEvent[*v1alpha1.IPClaim]{ObjectOld: former, ObjectNew: e.stored("a")}, nil)
+		},
+		"a deletion": func() {
+			e.handler.Delete(e.t.Context(), event.TypedDeleteEvent[*v1alpha1.IPClaim]{Object: former}, nil)
+		},
+	} {
+		e.by.superseded.Store(former.UID, former.ResourceVersion)
+		if show(); isNoted() {
+			e.t.Errorf("a version is noted after %s is shown", name)
+		}
+	}
 }
 
 // askedAgain has claims name a pool of another project: of a service account without the right
