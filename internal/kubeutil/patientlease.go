@@ -35,9 +35,10 @@ import (
 type PatientLease struct {
 	resourcelock.Interface
 	log logr.Logger
-	// holds reports whether the lease was ours when the API server last answered.
-	holds bool
-	// late reports whether the last renewal failed.
+	// record is the lease as the API server last returned or accepted it, and raw its text.
+	record resourcelock.LeaderElectionRecord
+	raw    []byte
+	// late reports whether the log says that the lease could not be renewed.
 	late bool
 }
 
@@ -46,11 +47,14 @@ func NewPatientLease(lock resourcelock.Interface, log logr.Logger) *PatientLease
 	return &PatientLease{Interface: lock, log: log}
 }
 
-// Get implements resourcelock.Interface.
+// Get implements resourcelock.Interface. A holder that gets no answer reads the lease as it was.
 func (l *PatientLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil {
-		l.holds = l.isOurs(*record)
+	switch {
+	case err == nil:
+		l.record, l.raw = *record, raw
+	case l.continues(err):
+		return &l.record, l.raw, nil
 	}
 	return record, raw, err
 }
@@ -58,7 +62,9 @@ func (l *PatientLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 // Create implements resourcelock.Interface.
 func (l *PatientLease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	err := l.Interface.Create(ctx, record)
-	l.holds = err == nil
+	if err == nil {
+		l.record = record
+	}
 	return err
 }
 
@@ -66,18 +72,33 @@ func (l *PatientLease) Create(ctx context.Context, record resourcelock.LeaderEle
 // long as no other replica is known to have acquired it.
 func (l *PatientLease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	err := l.Interface.Update(ctx, record)
-	switch {
-	case err == nil:
-		l.holds, l.late = l.isOurs(record), false
+	if apierrors.IsConflict(err) { // perhaps with a renewal of this process that was not answered
+		stored, _, readErr := l.Interface.Get(ctx)
+		switch {
+		case readErr != nil:
+			err = readErr
+		case l.isOurs(*stored):
+			err = l.Interface.Update(ctx, record)
+		}
+	}
+	if err == nil {
+		l.record, l.late = record, false
+	} else if l.isOurs(record) && l.continues(err) {
 		return nil
-	case !l.holds || !l.isOurs(record) || !isStall(err):
-		return err
+	}
+	return err
+}
+
+// continues reports whether this process continues to hold the lease after a failed request.
+func (l *PatientLease) continues(err error) bool {
+	if !l.isOurs(l.record) || !isStall(err) {
+		return false
 	}
 	if !l.late {
 		l.log.Info("Could not renew the leader lease; continuing until another replica acquires it", "lease", l.Describe(), "error", err.Error())
 		l.late = true
 	}
-	return nil
+	return true
 }
 
 func (l *PatientLease) isOurs(record resourcelock.LeaderElectionRecord) bool {

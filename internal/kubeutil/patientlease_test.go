@@ -15,15 +15,24 @@ import (
 type scriptedLease struct {
 	resourcelock.Interface
 	holder string
-	err    error
+	// err is the error of writes, and readErr that of reads. With isStale, err ends with a read.
+	err, readErr error
+	isStale      bool
+}
+
+func leases() schema.GroupResource {
+	return schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
 func (l *scriptedLease) Identity() string { return "us" }
 func (l *scriptedLease) Describe() string { return "the lease" }
 
 func (l *scriptedLease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if l.err != nil {
-		return nil, nil, l.err
+	if l.readErr != nil {
+		return nil, nil, l.readErr
+	}
+	if l.isStale {
+		l.err = nil
 	}
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, []byte(l.holder), nil
 }
@@ -36,7 +45,6 @@ func (l *scriptedLease) Update(context.Context, resourcelock.LeaderElectionRecor
 }
 
 func TestLeaseIsLostOnlyToAnotherHolder(t *testing.T) {
-	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	stall := context.DeadlineExceeded
 	ours := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
 	for name, test := range map[string]struct {
@@ -50,9 +58,9 @@ func TestLeaseIsLostOnlyToAnotherHolder(t *testing.T) {
 		"no connection":                    {"us", ours, errors.New("connection refused"), false},
 		"too many requests":                {"us", ours, apierrors.NewTooManyRequests("later", 1), false},
 		"etcd does not answer":             {"us", ours, apierrors.NewInternalError(stall), false},
-		"another client has written to it": {"us", ours, apierrors.NewConflict(leases, "x", stall), true},
-		"it is gone":                       {"us", ours, apierrors.NewNotFound(leases, "x"), true},
-		"the right to it is gone":          {"us", ours, apierrors.NewForbidden(leases, "x", stall), true},
+		"another client has written to it": {"us", ours, apierrors.NewConflict(leases(), "x", stall), true},
+		"it is gone":                       {"us", ours, apierrors.NewNotFound(leases(), "x"), true},
+		"the right to it is gone":          {"us", ours, apierrors.NewForbidden(leases(), "x", stall), true},
 		"the process ends":                 {"us", ours, context.Canceled, true},
 		"no answer to a candidate that does not hold it": {"them", ours, stall, true},
 		"no answer to a candidate for a free lease":      {"", ours, stall, true},
@@ -69,6 +77,61 @@ func TestLeaseIsLostOnlyToAnotherHolder(t *testing.T) {
 				t.Errorf("error %v, want one: %t", err, test.lost)
 			}
 		})
+	}
+}
+
+// TestUnansweredRenewalMayConflict has a renewal time out after it was stored, and the next ones in conflict with it.
+func TestUnansweredRenewalMayConflict(t *testing.T) {
+	ours, theirs := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, resourcelock.LeaderElectionRecord{HolderIdentity: "them"}
+	for name, test := range map[string]struct {
+		stored  resourcelock.LeaderElectionRecord
+		readErr error
+		lost    bool
+	}{
+		"it was stored":                     {stored: ours},
+		"another replica acquired it since": {stored: theirs, lost: true},
+		"it cannot be read in time":         {stored: ours, readErr: context.DeadlineExceeded},
+		"it is gone":                        {readErr: apierrors.NewNotFound(leases(), "x"), lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := &scriptedLease{holder: "us"}
+			lease := NewPatientLease(inner, logr.Discard())
+			_, _, err := lease.Get(t.Context())
+			inner.err = context.DeadlineExceeded
+			if err := errors.Join(err, lease.Update(t.Context(), ours)); err != nil {
+				t.Fatal(err)
+			}
+			inner.holder, inner.err, inner.readErr = test.stored.HolderIdentity, apierrors.NewConflict(leases(), "x", nil), test.readErr
+			inner.isStale = true
+			if err := lease.Update(t.Context(), ours); (err != nil) != test.lost {
+				t.Errorf("error %v, want one: %t", err, test.lost)
+			}
+		})
+	}
+}
+
+func TestHolderReadsFormerLeaseIfItGetsNoAnswer(t *testing.T) {
+	for holder, want := range map[string]bool{"us": true, "them": false, "": false} {
+		inner := &scriptedLease{holder: holder}
+		lease := NewPatientLease(inner, logr.Discard())
+		if _, _, err := lease.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		inner.readErr = context.DeadlineExceeded
+		record, raw, err := lease.Get(t.Context())
+		if (err == nil) != want || want && (record.HolderIdentity != holder || string(raw) != holder) {
+			t.Errorf("held by %q: read %+v, %q, %v, want it: %t", holder, record, raw, err, want)
+		}
+	}
+}
+
+func TestCreatedLeaseIsHeld(t *testing.T) {
+	inner := &scriptedLease{}
+	lease, ours := NewPatientLease(inner, logr.Discard()), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
+	err := lease.Create(t.Context(), ours)
+	inner.err = context.DeadlineExceeded
+	if err := errors.Join(err, lease.Update(t.Context(), ours)); err != nil {
+		t.Error(err)
 	}
 }
 
