@@ -60,6 +60,7 @@ func collection() Rule {
 func APIServer() []Rule {
 	return []Rule{
 		collection(),
+		rule("comparison of the cache with etcd", `apiserver/pkg/storage/cacher\.\(?\*?consistencyChecker`),
 		rule("decode for the watch cache", `apiserver/pkg/storage/etcd3\.\(\*watchChan\)|apiserver/pkg/storage/cacher\.\(\*Reflector\)|client-go/tools/cache\.\(\*Reflector\)`),
 		rule("watch fan-out", `apiserver/pkg/storage/cacher\.\(\*(Cacher|cacheWatcher|watchCache)\)\.(dispatch|process|Watch)|handlers\.\(\*WatchServer\)`),
 		rule("match conditions, policies", `webhook/matchconditions|apiserver/pkg/admission/plugin/(policy|cel)`),
