@@ -38,8 +38,13 @@ type PatientLease struct {
 	// record is the lease as the API server last returned or accepted it, and raw its text.
 	record resourcelock.LeaderElectionRecord
 	raw    []byte
-	// late reports whether the log says that the lease could not be renewed.
-	late bool
+	// conflict is the error of an update that came after another one, until the lease is read: the other may be a
+	// renewal of this process that was not answered.
+	conflict error
+	// isUnread reports whether the API server did not answer the last read of the holder.
+	isUnread bool
+	// isLate reports whether the log states that the lease could not be renewed.
+	isLate bool
 }
 
 // NewPatientLease returns a PatientLease that locks as the given lock does.
@@ -50,10 +55,11 @@ func NewPatientLease(lock resourcelock.Interface, log logr.Logger) *PatientLease
 // Get implements resourcelock.Interface. A holder that gets no answer reads the lease as it was.
 func (l *PatientLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
+	l.isUnread = err != nil && l.continues(err)
 	switch {
 	case err == nil:
-		l.record, l.raw = *record, raw
-	case l.continues(err):
+		l.record, l.raw, l.conflict = *record, raw, nil
+	case l.isUnread:
 		return &l.record, l.raw, nil
 	}
 	return record, raw, err
@@ -62,41 +68,49 @@ func (l *PatientLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 // Create implements resourcelock.Interface.
 func (l *PatientLease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	err := l.Interface.Create(ctx, record)
-	if err == nil {
-		l.record = record
+	if err != nil { // the inner lock has no lease then, and can update none
+		record = resourcelock.LeaderElectionRecord{}
 	}
+	l.record = record
 	return err
 }
 
-// Update implements resourcelock.Interface. A lease that could not be renewed is no error as
-// long as no other replica is known to have acquired it.
+// Update implements resourcelock.Interface. A lease that could not be renewed is no error as long as no other
+// replica is known to have acquired it. After a conflict the lease must be read: until then no update is sent. A
+// lease that was read as another replica's is not given back.
 func (l *PatientLease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := l.Interface.Update(ctx, record)
-	if apierrors.IsConflict(err) { // perhaps with a renewal of this process that was not answered
-		stored, _, readErr := l.Interface.Get(ctx)
-		switch {
-		case readErr != nil:
-			err = readErr
-		case l.isOurs(*stored):
-			err = l.Interface.Update(ctx, record)
-		}
+	switch {
+	case l.isOurs(record) && l.conflict != nil && l.isUnread:
+		l.isUnread = false
+		return nil
+	case l.isOurs(record) && l.conflict != nil:
+		return l.conflict
+	case record.HolderIdentity == "" && !l.isOurs(l.record):
+		return errNotHeld
 	}
-	if err == nil {
-		l.record, l.late = record, false
-	} else if l.isOurs(record) && l.continues(err) {
+	err := l.Interface.Update(ctx, record)
+	switch {
+	case err == nil:
+		l.record, l.isLate = record, false
+	case apierrors.IsConflict(err):
+		l.conflict, l.isUnread = err, false
+	case l.isOurs(record) && l.continues(err):
 		return nil
 	}
 	return err
 }
+
+// errNotHeld is the error of giving back the lease of another replica.
+var errNotHeld = errors.New("another replica holds the lease")
 
 // continues reports whether this process continues to hold the lease after a failed request.
 func (l *PatientLease) continues(err error) bool {
 	if !l.isOurs(l.record) || !isStall(err) {
 		return false
 	}
-	if !l.late {
+	if !l.isLate {
 		l.log.Info("Could not renew the leader lease; continuing until another replica acquires it", "lease", l.Describe(), "error", err.Error())
-		l.late = true
+		l.isLate = true
 	}
 	return true
 }

@@ -15,9 +15,9 @@ import (
 type scriptedLease struct {
 	resourcelock.Interface
 	holder string
-	// err is the error of writes, and readErr that of reads. With isStale, err ends with a read.
+	// err is the error of writes, and readErr that of reads.
 	err, readErr error
-	isStale      bool
+	updates      int
 }
 
 func leases() schema.GroupResource {
@@ -31,16 +31,15 @@ func (l *scriptedLease) Get(context.Context) (*resourcelock.LeaderElectionRecord
 	if l.readErr != nil {
 		return nil, nil, l.readErr
 	}
-	if l.isStale {
-		l.err = nil
-	}
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, []byte(l.holder), nil
 }
 
 func (l *scriptedLease) Create(context.Context, resourcelock.LeaderElectionRecord) error {
 	return l.err
 }
+
 func (l *scriptedLease) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	l.updates++
 	return l.err
 }
 
@@ -80,33 +79,64 @@ func TestLeaseIsLostOnlyToAnotherHolder(t *testing.T) {
 	}
 }
 
-// TestUnansweredRenewalMayConflict has a renewal time out after it was stored, and the next ones in conflict with it.
-func TestUnansweredRenewalMayConflict(t *testing.T) {
-	ours, theirs := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, resourcelock.LeaderElectionRecord{HolderIdentity: "them"}
-	for name, test := range map[string]struct {
-		stored  resourcelock.LeaderElectionRecord
-		readErr error
-		lost    bool
-	}{
-		"it was stored":                     {stored: ours},
-		"another replica acquired it since": {stored: theirs, lost: true},
-		"it cannot be read in time":         {stored: ours, readErr: context.DeadlineExceeded},
-		"it is gone":                        {readErr: apierrors.NewNotFound(leases(), "x"), lost: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inner := &scriptedLease{holder: "us"}
-			lease := NewPatientLease(inner, logr.Discard())
-			_, _, err := lease.Get(t.Context())
-			inner.err = context.DeadlineExceeded
-			if err := errors.Join(err, lease.Update(t.Context(), ours)); err != nil {
-				t.Fatal(err)
-			}
-			inner.holder, inner.err, inner.readErr = test.stored.HolderIdentity, apierrors.NewConflict(leases(), "x", nil), test.readErr
-			inner.isStale = true
-			if err := lease.Update(t.Context(), ours); (err != nil) != test.lost {
-				t.Errorf("error %v, want one: %t", err, test.lost)
-			}
-		})
+// TestConflictIsResolvedByRead has a renewal time out after it may have been stored, and the next one in conflict,
+// as the elector makes them.
+func TestConflictIsResolvedByRead(t *testing.T) {
+	ours, ctx := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, t.Context()
+	conflict := apierrors.NewConflict(leases(), "x", errors.New("changed"))
+	inner := &scriptedLease{holder: "us"}
+	lease := NewPatientLease(inner, logr.Discard())
+	_, _, err := lease.Get(ctx)
+	expect := func(what string, got, want error) {
+		t.Helper()
+		if !errors.Is(got, want) || want == nil && got != nil {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	expect("the first read", err, nil)
+	inner.err = context.DeadlineExceeded
+	expect("a renewal without answer", lease.Update(ctx, ours), nil)
+	inner.err, inner.readErr = conflict, context.DeadlineExceeded
+	expect("the next renewal", lease.Update(ctx, ours), conflict)
+	inner.err = nil // and a request would be one too many
+	for range 2 {
+		record, _, err := lease.Get(ctx)
+		expect("a read without answer", err, nil)
+		if !lease.isOurs(*record) {
+			t.Errorf("read %+v", record)
+		}
+		expect("a renewal after that", lease.Update(ctx, ours), nil)
+		expect("the renewal before the next read", lease.Update(ctx, ours), conflict)
+	}
+	if inner.updates != 2 {
+		t.Errorf("%d updates were sent, want 2: none between the conflict and a read", inner.updates)
+	}
+	inner.readErr = nil
+	_, _, err = lease.Get(ctx)
+	expect("a read of our lease", err, nil)
+	expect("a renewal after that", lease.Update(ctx, ours), nil)
+
+	inner.err = conflict
+	expect("a renewal after another replica's", lease.Update(ctx, ours), conflict)
+	inner.holder, inner.err = "them", nil
+	if record, _, err := lease.Get(ctx); err != nil || record.HolderIdentity != "them" {
+		t.Errorf("read %+v, %v, want the lease of another", record, err)
+	}
+	expect("giving back the lease of another", lease.Update(ctx, resourcelock.LeaderElectionRecord{}), errNotHeld)
+	inner.readErr = context.DeadlineExceeded
+	_, _, err = lease.Get(ctx)
+	expect("a read of the lease of another", err, context.DeadlineExceeded)
+}
+
+func TestFailedCreateIsNotHeld(t *testing.T) {
+	inner := &scriptedLease{holder: "us"}
+	lease, ours := NewPatientLease(inner, logr.Discard()), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
+	if _, _, err := lease.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	inner.err = context.DeadlineExceeded
+	if lease.Create(t.Context(), ours) == nil || lease.Update(t.Context(), ours) == nil {
+		t.Error("it passes for held")
 	}
 }
 

@@ -109,6 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, claim *v1alpha1.IPClaim) (re
 	}
 	c.recordChange(ctx, before, claim, isWritten)
 	if retry != nil {
+		c.superseded.Delete(claim.UID) // a pass that is skipped would count as a success
 		return reconcile.Result{}, retry
 	}
 	return reconcile.Result{RequeueAfter: cmp.Or(s.grantRetry, s.retry)}, nil

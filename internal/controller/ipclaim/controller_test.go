@@ -232,6 +232,9 @@ func neverRenumbered(e *claims) {
 	if spec := e.stored("b").Spec; spec.CIDR != "10.0.0.0/28" || spec.AllocationName != "b-12345678" {
 		e.t.Errorf("it was renumbered: %+v", spec)
 	}
+	if _, isNoted := e.by.superseded.Load(e.stored("b").UID); isNoted {
+		e.t.Error("the next try would be skipped")
+	}
 	e.Deleted(claim("a").Obj())
 	e.Collected(story.Claim("a"))
 	e.Reconciled("b").Bound("10.0.0.0/28")
