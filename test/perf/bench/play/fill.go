@@ -72,7 +72,7 @@ func (w *World) services(ctx context.Context) error {
 		}
 		made += len(measured.Latencies)
 	}
-	return w.measure(ctx, []contender{bare(), byPool("by-pool"), service()}, plan{closed(8), w.slice(), either(w, 3, 1), at})
+	return w.measure(ctx, []contender{bare(), byPool("by-pool"), service()}, plan{closed(8), w.slice(), either(w, 5, 1), at})
 }
 
 // memory notes the leader's memory, with the number of its allocations.
