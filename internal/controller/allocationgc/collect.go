@@ -144,6 +144,7 @@ func (c *Controller) isReleased(record ipam.Record) bool {
 	return last.uid == record.UID && c.Clock.Since(last.at) < c.Grace
 }
 
+// release releases a record, and notes that it is released.
 func (c *Controller) release(ctx context.Context, record ipam.Record) error {
 	release := c.Allocator.Release
 	if record.Purpose == ipam.PurposePool && c.poolStays(record) {

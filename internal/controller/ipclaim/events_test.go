@@ -120,7 +120,7 @@ func cacheBehind(e *claims) {
 	}
 }
 
-// askedAgain has claims name a pool of another project: of a service account without the right
+// rightAskedAgain has claims name a pool of another project: of a service account without the right
 // to, of one with the right, of another user, and of an unknown user. Only those of service accounts
 // are asked about again.
 func rightAskedAgain(e *claims) {

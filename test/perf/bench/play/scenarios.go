@@ -255,7 +255,7 @@ func (w *World) clusters(ctx context.Context) error {
 	if err := w.afresh(ctx, contenders...); err != nil {
 		return err
 	}
-	return w.measure(ctx, contenders, plan{closed(10), load.Limit{Count: 200}, either(w, 5, 1), 0})
+	return w.measure(ctx, contenders, plan{closed(10), load.Limit{Count: 200}, either(w, 3, 1), 0})
 }
 
 // serves reports whether a controller gives an IPAddressClaim its address.
