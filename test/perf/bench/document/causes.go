@@ -23,7 +23,7 @@ func Causes(r *figures.Report) string {
 		return ""
 	}
 	var text strings.Builder
-	text.WriteString(about(r) + "\nMilliseconds of CPU time for each create with 8 clients, until all that follows is done. Of the stack of each sample of a 10 s profile the first rule that applies counts (`test/perf/bench/causes`).\n")
+	text.WriteString(about(r) + "\nMilliseconds of CPU time for each create with 8 clients, until all that follows is done. Of the stack of each sample of a 10 s profile the first rule that applies counts (`test/perf/bench/causes`). *KiB allocated* is memory that the API server allocates for each create, which its garbage collector frees again.\n")
 	for _, at := range slices.Sorted(maps.Keys(levels)) {
 		fmt.Fprintf(&text, "\nWith %d claims in use at first, one round of each kind in the order of the columns:\n\n%s", at, causesOf(levels[at]))
 	}
@@ -51,6 +51,7 @@ func causesOf(series []*figures.Series) string {
 		}
 	}
 	t.add(row("etcd", "all", series, func(s *figures.Series) float64 { return s.CPU("etcd") })...)
+	t.add(row("API server", "KiB allocated", series, func(s *figures.Series) float64 { return s.Values["go_memstats_alloc_bytes_total"] / 1024 })...)
 	return t.String()
 }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/cadastre-dev/cadastre/test/perf/bench/load"
 )
 
-// causes measures what CPU time is spent on for each create, with nothing and with many blocks in use, and the
-// memory that these take. The profiles are kept. It is not part of a full run.
+// causes measures what CPU time is spent on for each create, and how much memory the API server allocates for it, with
+// nothing and with many blocks in use, and the memory that these take. The profiles are kept. It is not part of a full run.
 func (w *World) causes(ctx context.Context) error {
-	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), byClass(), addressClaim()}
+	contenders := []contender{bare(), twoWrites(), byPool("by-pool"), byClass(), addressClaim(), service()}
 	if err := w.afresh(ctx, contenders...); err != nil {
 		return err
 	}
@@ -73,10 +73,14 @@ func (w *World) fillAlone(ctx context.Context, pool string, claims int) error {
 	return nil
 }
 
-// cause measures a contender, and takes profiles meanwhile.
+// cause measures a contender, with the memory that the API server allocates, and takes profiles meanwhile.
 func (w *World) cause(ctx context.Context, c contender, at int) error {
 	const lasts = 14 * time.Second
 	c.variant, c.scenario = title(c), "causes"
+	before, err := w.apiServerMetrics(ctx)
+	if err != nil {
+		return err
+	}
 	var result outcome
 	var taking errgroup.Group
 	taking.Go(func() (err error) {
@@ -90,12 +94,18 @@ func (w *World) cause(ctx context.Context, c contender, at int) error {
 	if err := taking.Wait(); err != nil {
 		return err
 	}
+	after, err := w.apiServerMetrics(ctx)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(w.options.Profiles, 0o755); err != nil {
 		return err
 	}
 	profiles := map[string][]byte{"apiserver": apiServer, "managers": manager}
 	rules := map[string][]causes.Rule{"apiserver": causes.APIServer(), "managers": causes.Manager()}
 	series := w.report.Of(figures.Key{Scenario: c.scenario, Variant: c.variant, Shape: closed(8).String(), At: at})
+	const allocated = "go_memstats_alloc_bytes_total"
+	series.Set(allocated, (after[allocated]-before[allocated])/float64(len(result.Latencies)))
 	for part, text := range profiles {
 		shares, err := causes.Shares(text, rules[part])
 		if err != nil {

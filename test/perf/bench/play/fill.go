@@ -109,6 +109,10 @@ func (w *World) apiServerMemory(ctx context.Context) (map[string]float64, error)
 	if _, err := w.watch.do(ctx, http.MethodGet, "/debug/pprof/heap?gc=1", nil); err != nil {
 		return nil, err
 	}
+	return w.apiServerMetrics(ctx)
+}
+
+func (w *World) apiServerMetrics(ctx context.Context) (map[string]float64, error) {
 	text, err := w.watch.do(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the API server: %w", err)
