@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -66,9 +67,9 @@ func row(part, cause string, series []*figures.Series, value func(*figures.Serie
 // serverMemory returns what each claim and its record take in the API server and in the operator.
 func serverMemory(r *figures.Report) string {
 	server, heap, operator := r.KiBOfClaim("apiserverResidentBytes"), r.KiBOfClaim("apiserverHeapBytes"), r.KiBOfClaim("residentBytes")
-	if server == nil {
+	if math.IsNaN(server) {
 		return ""
 	}
 	return fmt.Sprintf("\nEach claim, with its record, takes %.1f KiB of the API server's resident memory, %.1f KiB of its heap, and %.2f KiB of the operator's resident memory.\n",
-		*server, *heap, *operator)
+		server, heap, operator)
 }
