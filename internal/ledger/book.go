@@ -126,16 +126,23 @@ func (b *poolView) removeEntry(e *entry) {
 }
 
 func (b *poolView) freeBlock(block netip.Prefix) {
-	b.space.Release(block)
-	for _, view := range []*poolView{b, b.unreadable} {
-		for overlap := range view.overlapping(block) {
-			b.space.Use(overlap)
-		}
-	}
-	b.useGateways(block)
+	b.releaseBlock(block, true)
 	b.frees++
 	b.wakeWaiters()
 	b.onFree(b.pool.Key, block)
+}
+
+// releaseBlock frees the space of a block that no record, no gateway and, if holds count, no hold keeps in use.
+func (b *poolView) releaseBlock(block netip.Prefix, holdsCount bool) {
+	b.space.Release(block)
+	for _, view := range []*poolView{b, b.unreadable} {
+		for overlap, e := range view.overlapping(block) {
+			if holdsCount || e.hold == nil {
+				b.space.Use(overlap)
+			}
+		}
+	}
+	b.useGateways(block)
 }
 
 func (b *poolView) wakeWaiters() {

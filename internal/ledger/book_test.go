@@ -389,9 +389,11 @@ func (w *world) unclaimed() map[share]ipam.Usage {
 	return usage
 }
 
+// counts returns the addresses that are free, which Capacity must leave so, and those that are available, a hold's too.
 func counts(l *Ledger) string {
+	before := l.poolViews[key].space.Free()
 	c, _ := l.Capacity(key)
-	return fmt.Sprintf("%s free, %d records", c.Available, c.Records)
+	return fmt.Sprintf("%s free, %s available, %s free, %d records", before, c.Available, l.poolViews[key].space.Free(), c.Records)
 }
 
 func twin(objects iter.Seq[*v1alpha1.IPAllocation], holds iter.Seq[*Hold]) string {
@@ -402,6 +404,14 @@ func twin(objects iter.Seq[*v1alpha1.IPAllocation], holds iter.Seq[*Hold]) strin
 				used[i] = true
 			}
 		}
+	}
+	free := func() (count int) {
+		for _, u := range used {
+			if !u {
+				count++
+			}
+		}
+		return count
 	}
 	use(withheld)
 	records := 0
@@ -414,14 +424,9 @@ func twin(objects iter.Seq[*v1alpha1.IPAllocation], holds iter.Seq[*Hold]) strin
 			use(netip.PrefixFrom(gateway, 32))
 		}
 	}
+	available := free()
 	for h := range holds {
 		use(h.Block)
 	}
-	free := 0
-	for _, u := range used {
-		if !u {
-			free++
-		}
-	}
-	return fmt.Sprintf("%d free, %d records", free, records)
+	return fmt.Sprintf("%[1]d free, %[2]d available, %[1]d free, %[3]d records", free(), available, records)
 }

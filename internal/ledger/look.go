@@ -17,7 +17,8 @@ type Capacity struct {
 	LargestFree int
 }
 
-// Capacity returns the capacity of a pool with a CIDR.
+// Capacity returns the capacity of a pool with a CIDR. A block that is only held counts as available: it may be free
+// again a moment later.
 func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,9 +26,25 @@ func (l *Ledger) Capacity(pool ipam.PoolKey) (Capacity, bool) {
 	if b == nil || b.space == nil {
 		return Capacity{}, false
 	}
-	c := b.capacity()
-	c.LargestFree = b.largestFree()
+	var c Capacity
+	l.withoutHolds(func() {
+		c = b.capacity()
+		c.LargestFree = b.largestFree()
+	})
 	return c, true
+}
+
+// withoutHolds calls f while the blocks that are only held are free. It costs O(holds).
+func (l *Ledger) withoutHolds(f func()) {
+	for _, h := range l.holds {
+		if b := l.poolViews[h.ask.Pool]; b != nil && b.space != nil {
+			for part := range h.entry.all() {
+				b.releaseBlock(part.block, false)
+				defer b.space.Use(part.block)
+			}
+		}
+	}
+	f()
 }
 
 // capacity leaves out the largest free block.

@@ -220,17 +220,19 @@ type Counts struct {
 	Limit ipam.Limit
 }
 
-// Counts returns the kept counts of all pools with a CIDR, without the largest free block. It costs
-// O(pools).
+// Counts returns the kept counts of all pools with a CIDR, as Capacity does, without the largest free block. It costs
+// O(pools + holds).
 func (l *Ledger) Counts() []Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make([]Counts, 0, len(l.poolViews))
-	for key, b := range l.poolViews {
-		if key.Kind.IsPool() && b.space != nil {
-			all = append(all, Counts{Pool: key, Capacity: b.capacity(), Held: b.usageByStanding, Limit: b.pool.Limit})
+	l.withoutHolds(func() {
+		for key, b := range l.poolViews {
+			if key.Kind.IsPool() && b.space != nil {
+				all = append(all, Counts{Pool: key, Capacity: b.capacity(), Held: b.usageByStanding, Limit: b.pool.Limit})
+			}
 		}
-	}
+	})
 	return all
 }
 
