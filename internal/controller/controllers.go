@@ -28,10 +28,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// countInterval is the shortest time between two writes of the counts of a pool or a class. It is out of
-// step with the retries of a refused claim, one each second (kubeutil.Backoff): each holds a block for a
-// moment, and a pass in step with them would see another count each time.
-const countInterval = 1300 * time.Millisecond
+// countInterval is the shortest time between two writes of the counts of a pool or a class.
+const countInterval = time.Second
 
 // Options holds the settings and dependencies that the controllers get at start-up.
 type Options struct {
