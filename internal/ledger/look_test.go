@@ -28,9 +28,7 @@ func recordOf(t *testing.T, obj *v1alpha1.IPAllocation) ipam.Record {
 	return record
 }
 
-// TestCapacityCountsPoolContents stores blocks in withheld space too, whose addresses are counted twice,
-// for each way in which the pool becomes known.
-// Whoever may create claims, but not store their records, holds a block at each try.
+// TestCapacityIsOfRecordedBlocks holds blocks, as each try of a claim does whose record is refused.
 func TestCapacityIsOfRecordedBlocks(t *testing.T) {
 	l := newLedger(1)
 	must(t, feed{l}.Replace(recordList(), "0"))
@@ -59,6 +57,8 @@ func TestCapacityIsOfRecordedBlocks(t *testing.T) {
 	want("held as two blocks", 16, 28)
 }
 
+// TestCapacityCountsPoolContents stores blocks in withheld space too, whose addresses are counted twice,
+// for each way in which the pool becomes known.
 func TestCapacityCountsPoolContents(t *testing.T) {
 	l := newLedger(1)
 	check := func(when, want string, utilized float64) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -49,6 +50,14 @@ func target(what string, measured float64, sign string, wanted float64, unit str
 	return t
 }
 
+// count returns a number that the run decides; n if nothing was measured.
+func count(number int) string {
+	if number == 0 {
+		return "n"
+	}
+	return strconv.Itoa(number)
+}
+
 // short returns a figure with three digits, or with all those before the point.
 func short(value float64) string {
 	if value >= 1000 {
@@ -69,7 +78,7 @@ func (r *Report) ratio(of, to Key, figure func(Round) float64) float64 {
 // services returns the targets of claims beside Services, of which each makes the next one slower.
 func (r *Report) services() []Target {
 	claims, services := r.Each("early", "claim"), r.Each("early", "service")
-	first, all, requests, count := math.NaN(), math.NaN(), 0, 0
+	first, all, requests, total := math.NaN(), math.NaN(), 0, 0
 	if len(claims) > 0 && len(claims) == len(services) {
 		requests, first = claims[0].Rounds[0].Requests, claims[0].Ratio(services[0], Round.DonePerSecond)
 		var ratios []float64
@@ -78,13 +87,13 @@ func (r *Report) services() []Target {
 			for j := range claims {
 				of, to = of.plus(claims[j].Rounds[i]), to.plus(services[j].Rounds[i])
 			}
-			count, ratios = of.Requests, append(ratios, of.DonePerSecond()/to.DonePerSecond())
+			total, ratios = of.Requests, append(ratios, of.DonePerSecond()/to.DonePerSecond())
 		}
 		all = median(ratios)
 	}
 	targets := []Target{
-		target(fmt.Sprintf("claims fully Bound : Services, the first %d of each, 8 clients", requests), first, "≥", 0.80, ""),
-		target(fmt.Sprintf("the same over the first %d", count), all, "≥", 1.4, ""),
+		target(fmt.Sprintf("claims fully Bound : Services, the first %s of each, 8 clients", count(requests)), first, "≥", 0.80, ""),
+		target("the same over the first "+count(total), all, "≥", 1.4, ""),
 	}
 	for _, s := range r.Each("service", "") {
 		if s.At > 0 {
@@ -131,7 +140,7 @@ func (r *Report) addressClaims() []Target {
 	}
 	return []Target{
 		target("IPAddressClaims bound : bare creates", r.ratio(Key{"capi", "", many, 0}, Key{"bare", "", many, 0}, Round.DonePerSecond), "≥", 0.17, ""),
-		target(fmt.Sprintf("IPAddressClaims bound at %d in use : at 0, each beside bare creates", most), flat, "≥", 0.95, ""),
+		target(fmt.Sprintf("IPAddressClaims bound at %s in use : at 0, each beside bare creates", count(most)), flat, "≥", 0.95, ""),
 	}
 }
 
@@ -143,7 +152,7 @@ func (r *Report) growth() []Target {
 		flat, most = r.flatness(steps, (*Series).PerSecond, "fill", "bare"), last.At+last.Requests
 	}
 	return []Target{
-		target(fmt.Sprintf("claim creates at %d in use : at 0, each beside bare creates", most), flat, "≥", 0.95, ""),
+		target(fmt.Sprintf("claim creates at %s in use : at 0, each beside bare creates", count(most)), flat, "≥", 0.95, ""),
 		target("resident memory of a replica, for each claim", r.KiBOfClaim("residentBytes"), "≤", 1, "KiB"),
 		target("resident memory of the API server, for each claim and its record", r.KiBOfClaim("apiserverResidentBytes"), "≤", 32, "KiB"),
 	}
@@ -179,29 +188,30 @@ func (r *Report) flatness(steps []*Series, rate func(*Series) float64, scenario,
 
 // lives returns the targets of releases, restarts, failovers and replicas.
 func (r *Report) lives() []Target {
-	restart, failover := &Series{}, &Series{}
-	for _, s := range r.Series {
-		switch s.Scenario {
-		case "restart":
-			restart = s
-		case "failover":
-			failover = s
-		}
-	}
+	restart, failover := r.last("restart"), r.last("failover")
 	failed := math.NaN()
 	if failover.Millis != nil {
 		failed = float64(failover.Failures)
 	}
 	targets := []Target{
-		target(fmt.Sprintf("restart with %d allocations until ready, slowest of %d", restart.At, restart.Requests), restart.slowest(), "≤", 4, "s"),
-		target(fmt.Sprintf("kill -9 of the leader until the next bound claim, slowest of %d", failover.Requests), failover.slowest(), "≤", 3, "s"),
-		target(fmt.Sprintf("creates that fail while the leader of two is killed %d times, 8 clients", failover.Requests), failed, "≤", 5, ""),
+		target(fmt.Sprintf("restart with %s allocations until ready, slowest of %s", count(restart.At), count(restart.Requests)), restart.slowest(), "≤", 4, "s"),
+		target(fmt.Sprintf("kill -9 of the leader until the next bound claim, slowest of %s", count(failover.Requests)), failover.slowest(), "≤", 3, "s"),
+		target(fmt.Sprintf("creates that fail while the leader of two is killed %s times, 8 clients", count(failover.Requests)), failed, "≤", 5, ""),
 	}
 	for _, shape := range []string{few, many} {
 		targets = append(targets, target("claim creates, two replicas : one, "+shape,
 			r.ratio(Key{"replicas", "2", shape, 0}, Key{"replicas", "1", shape, 0}, Round.PerSecond), "≥", 0.95, ""))
 	}
 	return targets
+}
+
+// last returns the last series of a scenario; an empty one if there is none.
+func (r *Report) last(scenario string) *Series {
+	all := r.Each(scenario, "")
+	if len(all) == 0 {
+		return &Series{}
+	}
+	return all[len(all)-1]
 }
 
 // slowest returns the longest latency, in seconds; NaN if nothing was measured.

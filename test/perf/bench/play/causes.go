@@ -73,7 +73,7 @@ func (w *World) fillAlone(ctx context.Context, pool string, claims int) error {
 	return nil
 }
 
-// cause measures a contender, with the memory that the API server allocates, and takes profiles meanwhile.
+// cause measures a contender, with profiles, and with the memory that the API server allocates.
 func (w *World) cause(ctx context.Context, c contender, at int) error {
 	const lasts = 14 * time.Second
 	c.variant, c.scenario = title(c), "causes"

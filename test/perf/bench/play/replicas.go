@@ -20,7 +20,8 @@ func (w *World) severalReplicas(ctx context.Context) error {
 	if err := w.afresh(ctx); err != nil {
 		return err
 	}
-	for i := range either(w, 5, 1) {
+	rounds := either(w, 5, 1)
+	for i := range rounds {
 		for j := range managers {
 			n := (i+j)%managers + 1
 			if err := w.restingReplicas(ctx, n); err != nil {
@@ -32,7 +33,7 @@ func (w *World) severalReplicas(ctx context.Context) error {
 				return err
 			}
 			for _, shape := range []load.Shape{closed(8), closed(32)} {
-				if _, err := w.record(ctx, c, plan{shape, w.slice(), either(w, 5, 1), 0}, i); err != nil {
+				if _, err := w.record(ctx, c, plan{shape, w.slice(), rounds, 0}, i); err != nil {
 					return err
 				}
 			}
@@ -78,7 +79,8 @@ func (w *World) failover(ctx context.Context) error {
 	}
 	series := w.report.Of(figures.Key{Scenario: "failover"})
 	var longest time.Duration
-	for i := range either(w, 5, 1) {
+	rounds := either(w, 5, 1)
+	for i := range rounds {
 		if err := w.restingReplicas(ctx, 2); err != nil {
 			return err
 		}
