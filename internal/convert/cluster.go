@@ -75,18 +75,15 @@ func (c Cluster) Has(n ClusterNetwork) bool {
 // endpoint, which can be the address of a variable.
 func (c Cluster) Uses(claim *v1alpha1.IPClaim) bool {
 	purpose := PurposeOfClaim(claim)
-	block, err := Block(nil, claim.Spec.CIDR)
-	if err != nil {
-		return false
-	}
+	block, _ := Block(nil, claim.Spec.CIDR) // no Cluster has the zero block
 	return c.Has(ClusterNetwork{Purpose: purpose, Block: block}) || c.Has(ClusterNetwork{Purpose: PurposeEndpoint, Block: block})
 }
 
 // IsEnabled reports whether the networks of the Cluster are filled in and kept, by its label and that of
 // its Namespace.
 func (c Cluster) IsEnabled(namespace map[string]string) bool {
-	value, ok := c.Labels[v1alpha1.LabelClusterNetworks]
-	if !ok || value != v1alpha1.ClusterNetworksEnabled && value != v1alpha1.ClusterNetworksDisabled {
+	value := c.Labels[v1alpha1.LabelClusterNetworks]
+	if value != v1alpha1.ClusterNetworksEnabled && value != v1alpha1.ClusterNetworksDisabled {
 		value = namespace[v1alpha1.LabelClusterNetworks]
 	}
 	return value == v1alpha1.ClusterNetworksEnabled

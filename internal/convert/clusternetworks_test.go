@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,6 +18,9 @@ func networksOf(t *testing.T, c Cluster, namespace map[string]string) (string, [
 	networks, warnings, errs := c.Networks(namespace)
 	var lines []string
 	for _, n := range networks {
+		if len(errs) == 0 && (n.Value != "") != n.Block.IsValid() {
+			t.Errorf("%s has the value %q and the block %s", n.Identity("c"), n.Value, n.Block)
+		}
 		parts := []string{strings.TrimPrefix(n.Identity("c"), "c/"), n.Class, n.Value, string(n.SameAs)}
 		if n.Length != ipam.NoLength {
 			parts[1] += "/" + strings.TrimLeft(n.Text[strings.LastIndex(n.Text, "/")+1:], "/")
@@ -33,6 +37,10 @@ func networksOf(t *testing.T, c Cluster, namespace map[string]string) (string, [
 func TestNetworksOfAnnotations(t *testing.T) {
 	pods, services, endpoint, variables := v1alpha1.AnnotationPods, v1alpha1.AnnotationServices, v1alpha1.AnnotationControlPlaneEndpoint, v1alpha1.AnnotationVariables
 	topology := map[string]any{}
+	var sixteen []string
+	for i := range 16 {
+		sixteen = append(sixteen, fmt.Sprintf("v%d=c", i))
+	}
 	for name, test := range map[string]struct {
 		cluster   Cluster
 		namespace map[string]string
@@ -41,13 +49,21 @@ func TestNetworksOfAnnotations(t *testing.T) {
 		warning   string
 	}{
 		"dual stack": {
-			cluster: Cluster{Annotations: map[string]string{pods: "pod-networks/20,pod-networks-v6", services: "service-networks"}},
+			cluster: Cluster{Annotations: map[string]string{pods: "pod-networks/20 , pod-networks-v6", services: "service-networks"}},
 			want:    "pods/0 pod-networks/20; pods/1 pod-networks-v6; services/0 service-networks",
 		},
 		"defaults of the Namespace, one of them overridden": {
 			cluster:   Cluster{Annotations: map[string]string{services: "own", pods: ""}},
 			namespace: map[string]string{pods: "p", services: "s", endpoint: "vips"},
 			want:      "services/0 own; control-plane-endpoint/0 vips",
+		},
+		"the longest length": {
+			cluster: Cluster{Annotations: map[string]string{endpoint: "vips/128"}},
+			want:    "control-plane-endpoint/0 vips/128",
+		},
+		"the most variables": {
+			cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: strings.Join(sixteen, ",")}},
+			want:    "variable." + strings.ReplaceAll(strings.Join(sixteen, "; variable."), "=", "/0 "),
 		},
 		"stated values": {
 			cluster: Cluster{Pods: []string{"10.4.0.0/16"}, Host: "10.6.0.7", Annotations: map[string]string{pods: "p/20", endpoint: "vips:443"}},
@@ -109,6 +125,17 @@ func TestNetworksOfAnnotations(t *testing.T) {
 	}
 }
 
+func TestNotedNetworksAreLeftOut(t *testing.T) {
+	const asked = "pods=10.4.0.0/16@a,pods=fd00::/56@b,services=10.5.0.0/20@c,services=fd01::/112@d"
+	noted := ParseNetworks("pods=10.8.0.0/16@e,services=10.9.0.0/20@f")
+	if got := FormatNetworks(WithoutNoted(ParseNetworks(asked), noted)); got != "pods=fd00::/56@b,services=fd01::/112@d" {
+		t.Errorf("left are %s", got)
+	}
+	if got := FormatNetworks(WithoutNoted(ParseNetworks(asked), nil)); got != asked {
+		t.Errorf("without noted ones, left are %s", got)
+	}
+}
+
 func TestFilledNetworksAreReadAsWritten(t *testing.T) {
 	const filled = "pods=10.4.0.0/16@a,pods=fd00::/56@b,services=10.5.0.0/20@c,variable.vip=10.6.0.7@d,variable.lb=10.7.0.0/28@e,control-plane-endpoint=10.6.0.7"
 	networks := ParseNetworks(filled)
@@ -139,6 +166,10 @@ func TestFilledNetworksAreReadAsWritten(t *testing.T) {
 }
 
 func TestClaimNamesAreUniqueLabels(t *testing.T) {
+	variable := ClusterNetwork{Purpose: purposeVariable("Za_09")}
+	if name := variable.ClaimName(ipam.Name{Name: "prod"}); !strings.HasPrefix(name, "prod-za-09-") {
+		t.Errorf("the claim of variable Za_09 is %s", name)
+	}
 	seen := map[string]bool{}
 	for _, cluster := range []string{"a", "a-pods", "a.b", strings.Repeat("c", 63), strings.Repeat("c", 62) + "d", strings.Repeat("c", 51) + "-" + strings.Repeat("d", 11)} {
 		for _, purpose := range []NetworkPurpose{PurposePods, PurposeServices, PurposeEndpoint, purposeVariable("vip"), purposeVariable("VIP"), purposeVariable("ä_")} {
