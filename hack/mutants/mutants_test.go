@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
@@ -246,6 +247,24 @@ func TestInterruptedRunIsResumed(t *testing.T) {
 	before = &Report{Commit: "abc-dirty", Of: 9, Chosen: 3}
 	if (&Report{Commit: "abc-dirty", Of: 9, Chosen: 3}).Continues(before) {
 		t.Error("it goes on although the code can have changed")
+	}
+}
+
+func TestTestsThatNoticedTheLastMutantOfAFunctionComeFirst(t *testing.T) {
+	binary := Binary{Path: "b", Package: "small"}
+	reaches := map[int]bool{1: true}
+	tests := []Test{
+		{Binary: binary, Name: "TestStory", Took: 9 * time.Second, Reaches: reaches}, {Binary: binary, Name: "TestSlow", Took: 2 * time.Second, Reaches: reaches},
+		{Binary: binary, Name: "TestQuick", Took: time.Millisecond, Reaches: reaches}, {Binary: binary, Name: "TestOther", Took: time.Second},
+	}
+	for likely, want := range map[string]string{"": "TestQuick TestSlow TestStory", "TestStory": "TestQuick TestStory TestSlow", "TestOther": "TestQuick TestSlow TestStory"} {
+		var order []string
+		for _, g := range groupsOf(Mutant{ID: 1, File: "small/a.go"}, tests, likely) {
+			order = append(order, g.String())
+		}
+		if got := strings.Join(order, " "); got != want {
+			t.Errorf("after %q: got %s, want %s", likely, got, want)
+		}
 	}
 }
 

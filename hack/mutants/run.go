@@ -3,6 +3,7 @@ package mutants
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ const (
 	// loop does not end any more, or a wait lasts for ever.
 	patience      = 10
 	leastPatience = 5 * time.Second
+	// The tests that noticed the last mutant of a function come before others that take up to a
+	// likelier-th of their time.
+	likelier = 10
 	// long is the time of a test beyond which its subtests run one by one.
 	long = 2 * time.Second
 )
@@ -231,11 +235,17 @@ func parentOf(name string) string {
 // with each result, one at a time. When ctx is done, it leaves out the remaining mutants.
 func Run(ctx context.Context, all []Mutant, tests []Test, places Places, report func(Result)) {
 	var reporting sync.Mutex
+	noticers := map[string]string{} // by function: By of the last result
 	places.each(len(all), func(i int, environment []string) {
-		result := judge(ctx, all[i], tests, environment)
+		function := all[i].File + " " + all[i].Function
+		reporting.Lock()
+		groups := groupsOf(all[i], tests, noticers[function])
+		reporting.Unlock()
+		result := judge(ctx, all[i], groups, environment)
 		reporting.Lock()
 		defer reporting.Unlock()
 		if ctx.Err() == nil { // else the end of ctx may have cut off the test
+			noticers[function] = result.By
 			report(result)
 		}
 	})
@@ -248,8 +258,14 @@ type group struct {
 	took   time.Duration
 }
 
-func judge(ctx context.Context, m Mutant, tests []Test, environment []string) Result {
-	groups := groupsOf(m, tests)
+func (g *group) String() string {
+	if len(g.names) > 3 {
+		return fmt.Sprintf("%d quick tests of %s", len(g.names), g.binary.Package)
+	}
+	return strings.Join(g.names, ", ")
+}
+
+func judge(ctx context.Context, m Mutant, groups []*group, environment []string) Result {
 	if len(groups) == 0 {
 		return Result{Mutant: m, Outcome: Unreached}
 	}
@@ -258,22 +274,19 @@ func judge(ctx context.Context, m Mutant, tests []Test, environment []string) Re
 		_, err := g.binary.run(limited, g.names, append(slices.Clone(environment), fmt.Sprint("MUTANT=", m.ID))...)
 		timeIsUp := limited.Err() != nil
 		stop()
-		testNames := strings.Join(g.names, ", ")
-		if len(g.names) > 3 {
-			testNames = fmt.Sprintf("%d quick tests of %s", len(g.names), g.binary.Package)
-		}
 		switch {
 		case timeIsUp:
-			return Result{m, Endless, testNames}
+			return Result{m, Endless, g.String()}
 		case err != nil:
-			return Result{m, Noticed, testNames}
+			return Result{m, Noticed, g.String()}
 		}
 	}
 	return Result{Mutant: m, Outcome: Survived}
 }
 
-// groupsOf returns the tests that judge a mutant in groups, the longest group last.
-func groupsOf(m Mutant, tests []Test) []group {
+// groupsOf returns the tests that judge a mutant in groups, the longest group last, but for the
+// likely group.
+func groupsOf(m Mutant, tests []Test, likely string) []*group {
 	together := map[string]*group{}
 	var groups []*group
 	for _, t := range tests {
@@ -290,10 +303,12 @@ func groupsOf(m Mutant, tests []Test) []group {
 			groups = append(groups, g)
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b *group) int { return int(a.took - b.took) })
-	ordered := make([]group, len(groups))
-	for i, g := range groups {
-		ordered[i] = *g
+	rank := func(g *group) time.Duration {
+		if g.String() == likely {
+			return g.took / likelier
+		}
+		return g.took
 	}
-	return ordered
+	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(rank(a), rank(b)) })
+	return groups
 }
