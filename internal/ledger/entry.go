@@ -128,10 +128,10 @@ type sharedFields struct {
 func newEntry(r ipam.Record) *entry {
 	e := &entry{}
 	e.setRecord(r)
-	if len(r.AdditionalBlocks) > 0 {
-		e.parts = &parts{whole: e}
-	}
 	for _, block := range r.AdditionalBlocks {
+		if e.parts == nil {
+			e.parts = &parts{whole: e}
+		}
 		e.parts.further = append(e.parts.further, &entry{block: block, parts: e.parts})
 	}
 	return e

@@ -344,9 +344,19 @@ func TestPoolThatStaysKeepsOneOwnRecord(t *testing.T) {
 			}
 		})
 	}
-	if !newListedLedger(t).IsNeeded(recordOf(t, first), ranges, true) {
-		t.Error("a record that the view does not show is not needed")
+	l := newListedLedger(t)
+	check := func(when string, poolStays, want bool) {
+		t.Helper()
+		if got := l.IsNeeded(recordOf(t, first), ranges, poolStays); got != want {
+			t.Errorf("%s, a record that the view does not show is needed: %v, for a pool that stays: %v", when, got, poolStays)
+		}
 	}
+	check("without the pool", true, true)
+	check("without the pool", false, false)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	check("without a claim", false, false)
+	show(t, l, inRanges("c", "10.9.0.4/31"))
+	check("beside a claim", false, true)
 }
 
 func TestPoolStateDistinguishesEditedRanges(t *testing.T) {
