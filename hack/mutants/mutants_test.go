@@ -250,20 +250,28 @@ func TestInterruptedRunIsResumed(t *testing.T) {
 	}
 }
 
-func TestTestsThatNoticedTheLastMutantOfAFunctionComeFirst(t *testing.T) {
-	binary := Binary{Path: "b", Package: "small"}
+func TestQuickTestsComeFirstAndThoseThatNoticedTheLastMutant(t *testing.T) {
 	reaches := map[int]bool{1: true}
 	tests := []Test{
-		{Binary: binary, Name: "TestStory", Took: 9 * time.Second, Reaches: reaches}, {Binary: binary, Name: "TestSlow", Took: 2 * time.Second, Reaches: reaches},
-		{Binary: binary, Name: "TestQuick", Took: time.Millisecond, Reaches: reaches}, {Binary: binary, Name: "TestOther", Took: time.Second},
+		{Binary: Binary{Path: "a"}, Name: "TestStory", Took: 9 * time.Second, Reaches: reaches}, {Binary: Binary{Path: "a"}, Name: "TestSlow", Took: time.Second, Reaches: reaches},
+		{Binary: Binary{Path: "a"}, Name: "TestOther", Took: time.Millisecond},
 	}
-	for likely, want := range map[string]string{"": "TestQuick TestSlow TestStory", "TestStory": "TestQuick TestStory TestSlow", "TestOther": "TestQuick TestSlow TestStory"} {
-		var order []string
+	for _, letter := range "abcdefgh" {
+		tests = append(tests, Test{Binary: Binary{Path: "b", Package: "small"}, Name: "TestQuick/" + string(letter), Took: 200 * time.Millisecond, Reaches: reaches})
+	}
+	const together = "8 quick tests of small"
+	for likely, want := range map[string][]string{
+		"":          {together, "TestSlow", "TestStory"},
+		"TestStory": {together, "TestStory", "TestSlow"},
+		"TestSlow":  {"TestSlow", together, "TestStory"},
+		"TestOther": {together, "TestSlow", "TestStory"},
+	} {
+		var got []string
 		for _, g := range groupsOf(Mutant{ID: 1, File: "small/a.go"}, tests, likely) {
-			order = append(order, g.String())
+			got = append(got, g.String())
 		}
-		if got := strings.Join(order, " "); got != want {
-			t.Errorf("after %q: got %s, want %s", likely, got, want)
+		if !slices.Equal(got, want) {
+			t.Errorf("after %q: got %q, want %q", likely, got, want)
 		}
 	}
 }

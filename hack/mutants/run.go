@@ -284,8 +284,8 @@ func judge(ctx context.Context, m Mutant, groups []*group, environment []string)
 	return Result{Mutant: m, Outcome: Survived}
 }
 
-// groupsOf returns the tests that judge a mutant in groups, the longest group last, but for the
-// likely group.
+// groupsOf returns the tests that judge a mutant in groups, those with the longest tests last, but for
+// the likely group.
 func groupsOf(m Mutant, tests []Test, likely string) []*group {
 	together := map[string]*group{}
 	var groups []*group
@@ -303,11 +303,12 @@ func groupsOf(m Mutant, tests []Test, likely string) []*group {
 			groups = append(groups, g)
 		}
 	}
-	rank := func(g *group) time.Duration {
+	rank := func(g *group) time.Duration { // most of the time of a quick test is the start of its process
+		mean := g.took / time.Duration(len(g.names))
 		if g.String() == likely {
-			return g.took / likelier
+			return mean / likelier
 		}
-		return g.took
+		return mean
 	}
 	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(rank(a), rank(b)) })
 	return groups
