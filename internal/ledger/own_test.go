@@ -275,6 +275,21 @@ func TestSpaceIsHandedOutOnceItIsRecorded(t *testing.T) {
 	check("when nothing is recorded", 8, 0)
 }
 
+func TestSpaceIsNotHandedOutOnceStoreIsBackWithRivalOfItsRecord(t *testing.T) {
+	l := newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	own, rival := ownRecord(ranges, "a", "1", "10.9.0.0/29"), ownRecord(ipam.PoolNamed("q"), "q", "9", "10.9.0.4/30")
+	show(t, l, own)
+	if !isFreeIn(l, ranges, "10.9.0.0/30") {
+		t.Fatal("space that is recorded is not free")
+	}
+	l.onRollback("7", "6")
+	must(t, feed{l}.Replace(recordList(own, rival), "9"))
+	if isFreeIn(l, ranges, "10.9.0.0/30") {
+		t.Error("space is free whose record has a rival")
+	}
+}
+
 func TestOwnRecordIsNeededForWhatNoOtherCovers(t *testing.T) {
 	first, edited := ownRecord(ranges, "a", "1", "10.9.0.0/29"), ownRecord(ranges, "b", "1", "10.9.0.0/30")
 	kept, removed := inRanges("kept", "10.9.0.0/31"), inRanges("removed", "10.9.0.4/31")
