@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 func TestHoldSkipsBlocksWantedByOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		wanted []string
-		block  string // the block of the request
+		blocks string // the blocks of the request
 		got    string // none: out of turn
 	}{
 		"nothing":                          {nil, "", "10.0.0.0/28"},
@@ -28,12 +29,15 @@ func TestHoldSkipsBlocksWantedByOthers(t *testing.T) {
 		"a part of the first, and more":    {[]string{"10.0.0.4/30", "10.0.0.16/28"}, "", "10.0.0.48/28"}, // 32 is withheld
 		"all":                              {[]string{"10.0.0.0/24"}, "", ""},
 		"the very block that is asked for": {[]string{"10.0.0.0/28"}, "10.0.0.0/28", ""},
+		"another than those asked for":     {[]string{"10.0.0.0/28"}, "10.0.0.16/28 10.0.0.64/28", "10.0.0.16/28"},
+		"an additional block":              {[]string{"10.0.0.64/28"}, "10.0.0.16/28 10.0.0.64/28", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newListedLedger(t)
 			newcomer := ask("a")
-			if c.block != "" {
-				newcomer.Block = netip.MustParsePrefix(c.block)
+			if c.blocks != "" {
+				blocks := prefixes(strings.Fields(c.blocks)...)
+				newcomer.Block, newcomer.AdditionalBlocks = blocks[0], blocks[1:]
 			}
 			newcomer.Turn = func(_ Room, block netip.Prefix) (bool, netip.Prefix) {
 				for _, w := range c.wanted {
