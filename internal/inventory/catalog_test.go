@@ -38,6 +38,19 @@ func TestCatalogNotifiesListeners(t *testing.T) {
 	}
 }
 
+func TestListenersAreNotifiedOfInClusterPools(t *testing.T) {
+	c := New(Options{Ledger: emptyLedger()})
+	inCluster := ipam.PoolKey{Kind: ipam.PoolKindInClusterIPPool, Namespace: "red", Name: "p"}
+	c.SetPool(ipam.Pool{Key: ipam.PoolNamed("p")})
+	c.SetPool(ipam.Pool{Key: inCluster, Labels: map[string]string{"a": "b"}})
+	var changes []Change
+	c.Listen(func(e Change) { changes = append(changes, e) })
+	c.NotifyInCluster()
+	if diff := cmp.Diff([]Change{{Pool: inCluster, Labels: map[string]string{"a": "b"}, Unpaused: true}}, changes); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestDeletedPoolsLeaveNoState covers users with the right to make pools: they can make and
 // delete any number.
 func TestDeletedPoolsLeaveNoState(t *testing.T) {

@@ -55,6 +55,12 @@ func TestEditHoldsWhatIsItsOwnAlready(t *testing.T) {
 	if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || !taken.IsWithheld() {
 		t.Errorf("what the parent reserves: %v, want that it is not handed out", err)
 	}
+	former := withheldIn
+	former.Block = netip.MustParsePrefix("10.0.0.48/28")
+	l.Describe(ipam.Pool{Key: key, Home: home, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Family: ipam.IPv4})
+	if _, err := l.Hold(former); err == nil {
+		t.Error("what lies outside of the parent, since that was edited, is handed out")
+	}
 	if !isFreeIn(l, home, "10.9.0.64/30") || isFreeIn(l, home, "10.9.0.0/30") {
 		t.Error("after the holds are dropped the space is not as before")
 	}
@@ -92,8 +98,10 @@ func TestOwnRecordsCountTogetherForProject(t *testing.T) {
 		}
 	}
 	show(t, l, own("a", "red", "10.0.0.0/29"))
+	carved := edit("red", "10.0.0.0/29")
+	carved.Block, carved.Bits = netip.Prefix{}, 29
 	for name, ask := range map[string]Ask{
-		"more": edit("red", "10.0.0.0/28"), "as much elsewhere": edit("red", "10.0.0.0/30", "10.0.0.8/30"),
+		"more": edit("red", "10.0.0.0/28"), "as much elsewhere": edit("red", "10.0.0.0/30", "10.0.0.8/30"), "as much anywhere": carved,
 	} {
 		if _, err := l.Hold(ask); !isLimit(err) {
 			t.Errorf("%s, until the former record is gone: %v, want that it is too much", name, err)
@@ -115,13 +123,26 @@ func TestOwnRecordsCountTogetherForProject(t *testing.T) {
 	if _, ok := l.recorded[account{project: "red", pool: key}]; ok {
 		t.Error("a project without records has an account")
 	}
-	late := recordOf(t, own("c", "blue", "10.0.0.0/29"))
-	if err := l.CheckRecordLimits(late, ipam.Limit{}); err != nil {
+	if n := len(l.held); n > 0 {
+		t.Errorf("%d accounts hold something", n)
+	}
+	r := recordOf(t, own("c", "blue", "10.0.0.0/29"))
+	if err := l.CheckRecordLimits(r, ipam.Limit{}); err != nil {
 		t.Errorf("as much as the limit: %v", err)
 	}
 	show(t, l, own("d", "blue", "10.0.0.8/32"))
-	if err := l.CheckRecordLimits(late, ipam.Limit{}); !isLimit(err) {
-		t.Errorf("more than the limit, in two records: %v", err)
+	err := l.CheckRecordLimits(r, ipam.Limit{})
+	if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Held != (space.Count{}) {
+		t.Errorf("more than the limit, in two records: %+v, want that nothing else is held", err)
+	}
+	c := own("c", "blue", "10.0.0.0/29")
+	must(t, errors.Join(feed{l}.Delete(own("d", "blue", "10.0.0.8/32")), feed{l}.Delete(c)))
+	late := mustHold(t, l, edit("blue", "10.0.0.0/30", "10.0.0.4/31"))
+	show(t, l, c)
+	late.Drop()
+	must(t, feed{l}.Delete(c))
+	if len(l.held) > 0 || len(l.recorded) > 0 {
+		t.Errorf("nothing is left, and %v is held, %v recorded", l.held, l.recorded)
 	}
 }
 

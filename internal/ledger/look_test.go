@@ -59,6 +59,16 @@ func TestCapacityIsOfRecordedBlocks(t *testing.T) {
 
 // TestCapacityCountsPoolContents stores blocks in withheld space too, whose addresses are counted twice,
 // for each way in which the pool becomes known.
+func TestCapacityIsKnownWhileBlockOfForgottenPoolIsHeld(t *testing.T) {
+	l := newListedLedger(t)
+	l.Describe(rangesPool("1", "10.9.0.0/29"))
+	mustHold(t, l, ask("a"))
+	l.Forget(key)
+	if c, ok := l.Capacity(ranges); !ok || c.Total != space.CountOf64(8) {
+		t.Errorf("got %+v, known: %t", c, ok)
+	}
+}
+
 func TestCapacityCountsPoolContents(t *testing.T) {
 	l := newLedger(1)
 	check := func(when, want string, utilized float64) {
@@ -162,6 +172,21 @@ func TestRoomWithinLimits(t *testing.T) {
 	_, err := l.Hold(a)
 	if limit, ok := errors.AsType[*ipam.LimitError](err); !ok || limit.Awaits != (ipam.Awaited{Project: "red", Class: "c"}) {
 		t.Errorf("a request gets %+v, want that it awaits the class", err)
+	}
+}
+
+func TestRecordsInBlocksAreListedOnceEach(t *testing.T) {
+	l := newListedLedger(t, allocation("a", "1", "1", "10.0.0.0/28"), allocation("b", "2", "1", "10.0.0.64/28"))
+	hold := mustHold(t, l, ask("held"))
+	blocks := append(prefixes("10.0.0.0/29", "10.0.0.8/29", "10.0.0.64/26"), hold.Block)
+	for limit, want := range map[int]string{1: "a", 2: "a b", 9: "a b"} {
+		var names []string
+		for _, r := range l.RecordsIn(key, blocks, limit) {
+			names = append(names, r.Name.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("up to %d: got %s, want %s", limit, got, want)
+		}
 	}
 }
 

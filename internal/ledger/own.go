@@ -63,7 +63,7 @@ func coversBlock(openRecords iter.Seq[*entry], block netip.Prefix) bool {
 			}
 		}
 	}
-	return len(inside) > 1 && space.NewRanges(block, inside).Size() == space.CountOf(block)
+	return space.NewRanges(block, inside).Size() == space.CountOf(block)
 }
 
 // isNeeded reports whether an own record cannot be released: records of the pool lie in it, and in no
@@ -115,7 +115,7 @@ func (l *Ledger) updatePoolOf(poolEntry *entry) {
 	if b == nil {
 		return
 	}
-	if b.space != nil && b.pool.Occupied != nil {
+	if b.pool.Occupied != nil {
 		b.describe(l.withUncovered(b.pool, b.stated))
 	}
 	l.confirmBlocks(b)

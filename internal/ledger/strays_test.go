@@ -71,4 +71,8 @@ func TestStrayIsNotHandedOut(t *testing.T) {
 	if e := l.strayOn(l.poolViews[nodes.Key], netip.MustParsePrefix("10.9.0.9/32")); e != nil {
 		t.Errorf("%s is a stray although its pool has the address now", e.name)
 	}
+	must(t, errors.Join(deletes(addressOf(vips, "v8", "10.9.0.8/32"))(l), deletes(addressOf(lab, "l10", "10.9.0.10/32"))(l)))
+	if len(l.strays) > 0 {
+		t.Errorf("%v are kept of strays that are gone", l.strays)
+	}
 }
