@@ -67,6 +67,29 @@ func TestPreviewMatchesAllocate(t *testing.T) {
 	}
 }
 
+// TestPreviewsHaveOtherBlocksWhileTheyAreHeld previews the members of a group.
+func TestPreviewsHaveOtherBlocksWhileTheyAreHeld(t *testing.T) {
+	runNamedOnReplica(t, "held", func(t *testing.T, a *Allocator, api *steady) {
+		pool := openSecondPool(a, api, t) // of eight addresses
+		preview := func(name, want string) (release func()) {
+			t.Helper()
+			record, release, err := a.PreviewHeld(orderFromPools(claimOrder(name, 30), pool))
+			if got := record.Block.String(); err == nil && got != want || (err == nil) != (want != "") {
+				t.Errorf("%s: got %s, %v; want %s", name, got, err, want)
+			}
+			return release
+		}
+		first := preview("x", "10.1.0.0/30")
+		second := preview("y", "10.1.0.4/30")
+		preview("z", "")()
+		first()
+		third := preview("z", "10.1.0.0/30")
+		second()
+		third()
+		preview("x", "10.1.0.0/30")()
+	})
+}
+
 func orderFromPools(order Order, pools ...ipam.Pool) Order {
 	order.Pools = pools
 	return order

@@ -197,7 +197,9 @@ func TestTermsOfAddressFollowClass(t *testing.T) {
 }
 
 func TestExistingBlockIsRecorded(t *testing.T) {
-	child := ipam.PoolNamed("child")
+	child, ranges := ipam.PoolNamed("child"), rangesOf("10.9.0.0/30")
+	inCluster := ranges
+	inCluster.Key = ipam.PoolKey{Kind: ipam.PoolKindGlobalInClusterIPPool, Name: "r"}
 	for name, c := range map[string]struct {
 		pool  ipam.PoolKey
 		block string
@@ -207,9 +209,14 @@ func TestExistingBlockIsRecorded(t *testing.T) {
 		"outside of it":                    {parent().Key, "10.7.0.0/32", isA[*ipam.PolicyError]},
 		"on another's block":               {parent().Key, "10.0.9.9/32", isA[*ipam.TakenError]},
 		"of a child pool without CIDR yet": {child, "10.0.0.7/32", isA[*ipam.MissingError]},
+		"outside of the ranges of a pool":  {ranges.Key, "10.9.0.9/32", isA[*ipam.PolicyError]},
+		"outside of the in-cluster ranges": {inCluster.Key, "10.9.0.9/32", func(err error) bool { return !isA[*ipam.PolicyError](err) }},
+		"outside of the in-cluster subnet": {inCluster.Key, "10.0.0.7/32", isA[*ipam.PolicyError]},
 	} {
 		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
 			a.Catalog.SetPool(parent())
+			a.Catalog.SetPool(ranges)
+			a.Catalog.SetPool(inCluster)
 			a.Catalog.SetPool(ipam.Pool{Key: child, Home: parent().Key, Length: 24})
 			api.stores(t, heldBlock("other", "10.0.9.0/24"))
 			order := claimOrder("x", 32)

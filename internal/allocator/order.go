@@ -88,7 +88,7 @@ func (a *Allocator) PoolOrder(pool ipam.Pool) (Order, error) {
 	if waiter, ok := a.Queue.Waiter(order.Holder); ok {
 		order.Waiting = waiter
 	}
-	if blocks := pool.Blocks(); len(blocks) > 1 {
+	if blocks := pool.Blocks(); len(blocks) > 0 {
 		order.AdditionalBlocks = blocks[1:]
 	}
 	order.Edit = a.Catalog.RecordOfEdit(pool)
@@ -153,7 +153,7 @@ func (o *Order) SetHolder(obj client.Object) {
 }
 
 // isEdit reports whether the order is for a pool that has another own record, from before an edit.
-func (o Order) isEdit() bool { return o.Edit != (ipam.Name{}) && o.Record == o.Edit }
+func (o Order) isEdit() bool { return o.Record == o.Edit }
 
 // isUnclaimed reports whether the record will name a holder that is not known to exist.
 // Cluster-scoped pools are the responsibility of the users that can make them.

@@ -9,6 +9,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ipam/space"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
@@ -62,6 +63,35 @@ func TestEditsWaitUntilFormerRecordsAreReleased(t *testing.T) {
 		}
 	})
 	messages.Golden(t, rows)
+}
+
+// TestRecordOfEditIsMadeAgainForPoolThatIsMadeAgain edits a pool, and makes it again with the blocks of the
+// edit: the name of its first record is taken.
+func TestRecordOfEditIsMadeAgainForPoolThatIsMadeAgain(t *testing.T) {
+	runNamedOnReplica(t, "again", func(t *testing.T, a *Allocator, api *steady) {
+		allocate := func(block, uid string) (ipam.Record, Order, error) {
+			o, err := a.PoolOrder(rangesOf(block))
+			must(t, err)
+			o.Origin, o.HolderUID = OriginController, uid
+			record, err := a.Allocate(t.Context(), o)
+			return record, o, err
+		}
+		first, _, err := allocate("10.9.0.0/30", "1")
+		must(t, err)
+		former, _, err := allocate("10.9.0.0/29", "1")
+		must(t, err)
+		first, err = a.TakeOver(t.Context(), first, "2") // as the controller does
+		must(t, err)
+		edited, edit, err := allocate("10.9.0.0/29", "2")
+		if err != nil || edited.Name != former.Name || edited.UID == former.UID {
+			t.Fatalf("got %+v, %v; want a new record named %s", edited, err, former.Name)
+		}
+		must(t, a.Release(t.Context(), first))
+		edit.Record = edited.Name
+		if err := a.abandonRecord(t.Context(), edit, edited, ledger.ErrLost); !errors.Is(err, ipam.ErrPoolInUse) {
+			t.Errorf("giving up the only record of a pool that stays: %v", err)
+		}
+	})
 }
 
 // TestCreateLeavesFormerRangesToController creates a pool of the name of one that was forced away.

@@ -48,7 +48,7 @@ func TestDemandCountsClaimsThatPoolWouldServe(t *testing.T) {
 			{"it is refused", func() { s.queue.Park(claim("a"), &ipam.ParkedError{}) }, map[int]int{28: 1, 30: 1}, false},
 			{"one leaves", func() { s.queue.Leave(claim("c")) }, map[int]int{28: 2}, false}, // g moves up
 			{"it can be served again", func() { s.waits("a", ipam.Request{Class: "leased", Length: 30}) }, map[int]int{28: 2}, true},
-			{"nothing listens", func() { stop(); s.queue.Leave(claim("d")) }, map[int]int{28: 2}, true},
+			{"nothing listens", func() { stop(); s.queue.Leave(claim("b")) }, map[int]int{28: 1}, true},
 		} {
 			clear(notified)
 			c.do()
@@ -76,12 +76,35 @@ func TestDemandIsWithinLimitOfClass(t *testing.T) {
 		if got := s.queue.Demand(class); !maps.Equal(got, map[int]int{30: 2}) {
 			t.Errorf("the demand is %v, want 2 blocks of 4 addresses", got)
 		}
-		s.stores(ipam.Record{
-			Name: ipam.Name{Namespace: "ns", Name: "held"}, Block: netip.MustParsePrefix("10.0.0.0/32"), Pool: s.pool.Key, Class: "leased",
-			Project: "ns", Holder: claim("held"), Purpose: ipam.PurposeClaim,
-		})
+		for class, block := range map[string]string{"leased": "10.0.0.0/32", "other": "10.0.0.16/28", "": "10.0.0.32/28"} {
+			name := "held" + class
+			s.stores(ipam.Record{
+				Name: ipam.Name{Namespace: "ns", Name: name}, Block: netip.MustParsePrefix(block), Pool: s.pool.Key, Class: class,
+				Project: "ns", Holder: claim(name), Purpose: ipam.PurposeClaim,
+			})
+		}
 		if got := s.queue.Demand(class); !maps.Equal(got, map[int]int{30: 1}) {
 			t.Errorf("the demand beside an address that is held is %v, want 1 block of 4 addresses", got)
+		}
+		class.Name, class.Family, class.Lengths.Max = "leased-v6", ipam.IPv6, 128
+		s.catalog.SetClass(inventory.ClassEntry{Class: class})
+		for _, name := range []string{"d", "e", "f"} {
+			s.waits(name, ipam.Request{Class: class.Name, Length: 126})
+		}
+		if got := s.queue.Demand(class); !maps.Equal(got, map[int]int{126: 2}) {
+			t.Errorf("the demand of IPv6 is %v, want 2 blocks of 4 addresses", got)
+		}
+		standard := ipam.Class{Name: "standard", Provisioner: "example.com/ipam", Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}
+		s.catalog.SetClass(inventory.ClassEntry{Class: standard, Default: true})
+		s.waits("g", ipam.Request{Length: 30})
+		leased := ipam.Class{Name: "leased", Family: ipam.IPv4}
+		for _, c := range []struct {
+			class ipam.Class
+			want  map[int]int
+		}{{standard, map[int]int{30: 1}}, {leased, map[int]int{30: 3}}} {
+			if got := s.queue.Demand(c.class); !maps.Equal(got, c.want) {
+				t.Errorf("the demand of class %s beside a claim of the default class is %v, want %v", c.class.Name, got, c.want)
+			}
 		}
 	})
 }
