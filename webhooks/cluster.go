@@ -259,8 +259,9 @@ func fillNetworks(d *draft, cluster convert.Cluster, networks []convert.ClusterN
 			return err
 		}
 	}
+	stated := map[convert.NetworkPurpose][]string{convert.PurposePods: cluster.Pods, convert.PurposeServices: cluster.Services}
 	for purpose, values := range blocks {
-		if purpose == convert.PurposePods && len(cluster.Pods) > 0 || purpose == convert.PurposeServices && len(cluster.Services) > 0 {
+		if len(stated[purpose]) > 0 {
 			continue
 		}
 		if err := d.set(values, "spec", "clusterNetwork", string(purpose), "cidrBlocks"); err != nil {

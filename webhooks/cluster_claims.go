@@ -107,7 +107,6 @@ func (m *clusterMutator) preview(ctx context.Context, r *clusterRequest) (drop f
 
 func (m *clusterMutator) previewClaim(ctx context.Context, r *clusterRequest, n *networkClaim, atDrop func(func())) error {
 	n.claim = n.Claim(r.Name)
-	n.claim.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPClaim"))
 	raw, err := json.Marshal(n.claim)
 	if err != nil {
 		return err

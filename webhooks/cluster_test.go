@@ -164,6 +164,66 @@ func TestLeftoverThatChangesIsRetried(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
+// TestLeftoverIsReadAfterItsClaimIsRefused lets the claim of an earlier attempt go, or its last read fail,
+// after the webhook on claims has read it.
+func TestLeftoverIsReadAfterItsClaimIsRefused(t *testing.T) {
+	for _, how := range []uint8{0, dry} {
+		for want, change := range map[string]func(*stage) error{
+			"429": func(s *stage) error { return s.store.Delete(t.Context(), s.claimOf(t, "again/pods/0")) },
+			"500": func(*stage) error { return errors.New("the connection is cut") },
+		} {
+			s, reads := newClusterStage(t), 0
+			s.fails.Store("get IPClaim", func() error {
+				if reads++; reads == 3 {
+					return change(s)
+				}
+				return nil
+			})
+			answer := s.answer(t, review("Cluster", clusterJSON("again", `{}`, "pods=pods"), "", how))
+			if wantPrefix(t, answer, want); want == "429" && !strings.Contains(answer, "has changed") {
+				t.Errorf("it is answered: %s", answer)
+			}
+		}
+	}
+}
+
+// TestDryRunOfClusterHoldsNothing expects the first blocks after any number of dry runs.
+func TestDryRunOfClusterHoldsNothing(t *testing.T) {
+	s := newClusterStage(t)
+	object := clusterJSON("prod", `{}`, "pods=pods", "services=services")
+	for range 2 {
+		if preview := s.answer(t, review("Cluster", object, "", dry)); !strings.Contains(preview, "10.64.16.0/20") {
+			t.Errorf("a dry run is answered: %s", preview)
+		}
+	}
+}
+
+// TestRefusalOfClaimThatIsRetriedStatesWhen lets the API server refuse a claim for a moment.
+func TestRefusalOfClaimThatIsRetriedStatesWhen(t *testing.T) {
+	s := newClusterStage(t)
+	for code, refusal := range map[int32]error{429: apierrors.NewTooManyRequests("busy", 9), 403: apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("ipclaims").GroupResource(), "c", errors.New("quota"))} {
+		s.fails.Store("create IPClaim", refusal)
+		response := s.mutate["Cluster"].Handle(t.Context(), review("Cluster", clusterJSON("prod", `{}`, "pods=pods"), "", 0))
+		if details := response.Result.Details; response.Result.Code != code || (details != nil) != (code == 429) || details != nil && details.RetryAfterSeconds != 1 {
+			t.Errorf("the answer is %+v", response.Result)
+		}
+	}
+}
+
+// TestClusterWithMostEntriesIsJudged expects that the bound is of what networks need.
+func TestClusterWithMostEntriesIsJudged(t *testing.T) {
+	s := newClusterStage(t)
+	object := func(blocks int) string {
+		return clusterJSON("prod", `{"clusterNetwork":{"pods":{"cidrBlocks":[""`+strings.Repeat(`,""`, blocks-1)+`]}}}`, "pods=pods")
+	}
+	others := count(networkParts([]byte(object(1)))).total - 1
+	for blocks, isTooMany := range map[int]bool{maxEntries - others: false, maxEntries - others + 1: true} {
+		if answer := s.answer(t, review("Cluster", object(blocks), "", 0)); strings.Contains(answer, "Too many") != isTooMany {
+			t.Errorf("%d blocks are answered: %.200s", blocks, answer)
+		}
+	}
+}
+
 // TestClaimWaitsByPurpose covers the claims for which the operator itself asks, and those of users
 // that look like them.
 func TestClaimWaitsByPurpose(t *testing.T) {

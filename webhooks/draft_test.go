@@ -45,4 +45,9 @@ func TestStatusIsPutBack(t *testing.T) {
 			t.Errorf("%s: %v, changes %v", sent, err, d.changes)
 		}
 	}
+	d, err := newDraft([]byte(`{"status":"none"}`))
+	must(t, err)
+	if d.putBack(old, "status", "phase") == nil {
+		t.Error("a field is put back into a text")
+	}
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	provider "sigs.k8s.io/cluster-api-ipam-provider-in-cluster/api/v1alpha2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
@@ -62,4 +64,22 @@ func TestInClusterPoolKeepsUsedAddresses(t *testing.T) {
 		t.Errorf("a used address becomes the gateway: %v", err)
 	}
 	messages.Golden(t, rows)
+
+	gateway = ""
+	s.InCluster, s.Catalog = true, r.Catalog
+	valid := inClusterValidator[*incluster.InClusterIPPool](s)
+	if valid.create(pool("10.0.0.1")) != nil || valid.create(pool("x")) == nil {
+		t.Error("a create is judged wrongly")
+	}
+	if _, err := valid.update(t.Context(), admission.Request{}, before, pool("10.0.0.1")); err == nil {
+		t.Error("a used address can be given up")
+	}
+	dryRun := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: new(true)}}
+	if err := valid.remove(t.Context(), dryRun, before); err == nil {
+		t.Error("a pool that is in use can be deleted")
+	}
+	before.Annotations = map[string]string{incluster.AnnotationSkipDeleteCheck: ""}
+	if err := valid.remove(t.Context(), dryRun, before); err != nil {
+		t.Errorf("a pool in use whose deletion is not checked: %v", err)
+	}
 }

@@ -2,7 +2,9 @@ package webhooks
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -70,4 +72,34 @@ func TestRecordOfPoolStatesRequester(t *testing.T) {
 	if got := stored.Spec.RequestedBy; got == "" || got != req.UserInfo.Username {
 		t.Errorf("the requester is %q, want %q", got, req.UserInfo.Username)
 	}
+}
+
+// TestEditOfRangesIsRefusedForBlocksOfOthersThatItAdds edits the pool q beside the pool r.
+func TestEditOfRangesIsRefusedForBlocksOfOthersThatItAdds(t *testing.T) {
+	s := newStage(t)
+	own := func(pool, name, block string) {
+		r := poolRecord(ipam.Pool{Key: ipam.PoolNamed(pool), CIDR: netip.MustParsePrefix(block), Home: ipam.DomainNamed("default", ipam.IPv4)})
+		r.Name.Name, r.UID, r.HolderUID = name, "uid-of-"+name, pool
+		s.record(t, r)
+	}
+	own("q", "q", "10.9.0.0/30")
+	own("r", "r", "10.9.0.8/30")
+	pool := func(occupies, ranges, class string) string {
+		return `{"metadata":{"name":"q","uid":"q"},"spec":{"cidr":"10.9.0.0/16","occupies":"` + occupies + `","classNames":["` + class + `"],"ranges":["` + ranges + `"]}}`
+	}
+	check := func(what, before, after string, want bool) {
+		t.Helper()
+		response := s.validate["IPPool"].Handle(t.Context(), review("IPPool", after, before, updating|validating))
+		if response.Allowed != want {
+			t.Errorf("%s: allowed: %t, %+v", what, response.Allowed, response.Result)
+		}
+	}
+	check("more", pool("Ranges", "10.9.0.0/30", "a"), pool("Ranges", "10.9.0.0/29", "a"), true)
+	check("more, of another pool too", pool("Ranges", "10.9.0.0/30", "a"), pool("Ranges", "10.9.0.0/28", "a"), false)
+	check("another class, beside a conflict", pool("Ranges", "10.9.0.0/28", "a"), pool("Ranges", "10.9.0.0/28", "b"), true)
+	check("other ranges of the whole CIDR, beside a conflict", pool("CIDR", "10.9.0.0/30", "a"), pool("CIDR", "10.9.0.0/29", "a"), true)
+	for n := range 9 {
+		own("q", fmt.Sprintf("q-%d", n), fmt.Sprintf("10.9.1.%d/32", n))
+	}
+	check("more, after many edits", pool("Ranges", "10.9.0.0/30", "a"), pool("Ranges", "10.9.0.0/29", "a"), false)
 }
