@@ -52,12 +52,12 @@ func (c *Controller) isOwn(obj v1alpha1.Pool, record ipam.Record) bool {
 	if spec.Occupies != v1alpha1.OccupiesRanges {
 		return spec.CIDR == record.Block.String()
 	}
-	blocks := convert.BlocksOf(obj)
-	if blocks == nil || slices.Equal(blocks, record.Blocks()) { // nil: it cannot be read
+	pool, errs := convert.Pool(obj)
+	blocks := pool.Blocks()
+	if len(errs) > 0 || blocks == nil || slices.Equal(blocks, record.Blocks()) { // nil: it has no CIDR yet
 		return true
 	}
-	pool, errs := convert.Pool(obj)
-	return len(errs) == 0 && record.IsStamped() && !c.Catalog.PoolState(pool).Recorded
+	return record.IsStamped() && !c.Catalog.PoolState(pool).Recorded
 }
 
 // findHolder reads the object that the record names, and reports whether it exists and has the

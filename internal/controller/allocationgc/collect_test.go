@@ -15,7 +15,10 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
+	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
+	"github.com/cadastre-dev/cadastre/internal/inventory"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -40,8 +43,12 @@ func TestRecordIsHeldByObjectNamingIt(t *testing.T) {
 		pool.Spec.Occupies, pool.Spec.Ranges = v1alpha1.OccupiesRanges, texts
 		return pool
 	}
+	withoutCIDR, ofItself := ranges().(*v1alpha1.LocalIPPool), ranges("10.0.1.0/24").(*v1alpha1.LocalIPPool)
+	withoutCIDR.Spec.CIDR = ""
+	ofItself.Spec.ParentRef = &v1alpha1.PoolReference{Kind: v1alpha1.PoolKindLocalIPPool, Name: "a"}
 	ofClaim := convert.HolderOfClaim(ipam.Name{Namespace: "team", Name: "a"})
 	ofPool := convert.HolderOfPool(ipam.PoolKey{Kind: ipam.PoolKindLocalIPPool, Namespace: "team", Name: "a"})
+	inCluster := convert.HolderOfPool(ipam.PoolKey{Kind: ipam.PoolKindInClusterIPPool, Namespace: "team", Name: "a"})
 	other := ipam.Holder{Group: "g", Kind: "Thing", Namespace: "team", Name: "a"}
 	for name, test := range map[string]struct {
 		holder ipam.Holder
@@ -61,6 +68,10 @@ func TestRecordIsHeldByObjectNamingIt(t *testing.T) {
 		"a pool of another CIDR":                              {ofPool, "uid", pool("uid", "10.0.1.0/24"), false},
 		"a pool of its range":                                 {ofPool, "uid", ranges("10.0.0.0/24"), true},
 		"a pool of ranges that cannot be read":                {ofPool, "uid", ranges("here"), true},
+		"a pool of other ranges, of a record without UID":     {ofPool, "", ranges("10.0.1.0/24"), false},
+		"a pool of ranges without a CIDR yet":                 {ofPool, "uid", withoutCIDR, true},
+		"a pool of other ranges whose parent is wrong":        {ofPool, "", ofItself, true},
+		"a pool of a provider that is not served":             {inCluster, "uid", nil, true},
 		"the next pool of the name":                           {ofPool, "uid", pool("next", "10.0.0.0/24"), false},
 		"a pool that is gone":                                 {ofPool, "uid", nil, false},
 		"an object of a kind that is not known at the moment": {other, "uid", nil, true},
@@ -80,6 +91,31 @@ func TestRecordIsHeldByObjectNamingIt(t *testing.T) {
 				t.Errorf("it is held: %t, %v; want %t", held, err, test.want)
 			}
 		})
+	}
+}
+
+func TestOwnRecordOfPoolThatStaysIsKnown(t *testing.T) {
+	catalog := inventory.New(inventory.Options{})
+	c := &Controller{Catalog: catalog, InCluster: true}
+	ranges, whole, inCluster := ipam.PoolNamed("ranges"), ipam.PoolNamed("whole"), ipam.PoolKey{Kind: ipam.PoolKindGlobalInClusterIPPool, Name: "p"}
+	block := netip.MustParsePrefix("10.0.0.0/24")
+	occupied := space.NewRanges(block, []space.Range{space.RangeOf(block)})
+	catalog.SetPool(ipam.Pool{Key: ranges, Spec: ipam.Revision{UID: "1"}, Occupied: occupied})
+	catalog.SetPool(ipam.Pool{Key: whole, Spec: ipam.Revision{UID: "1"}})
+	for name, test := range map[string]struct {
+		pool ipam.PoolKey
+		uid  string
+		want bool
+	}{
+		"ranges": {ranges, "1", true}, "ranges of a former pool": {ranges, "0", false}, "a whole CIDR": {whole, "1", false}, "a pool that is gone": {ipam.PoolNamed("gone"), "", false},
+	} {
+		if got := c.poolStays(ipam.Record{Holder: convert.HolderOfPool(test.pool), HolderUID: test.uid}); got != test.want {
+			t.Errorf("the pool of %s stays: %t", name, got)
+		}
+	}
+	obj := &incluster.GlobalInClusterIPPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "1"}}
+	if !c.isOwn(obj, ipam.Record{Holder: convert.HolderOfPool(inCluster), HolderUID: "1", Block: netip.MustParsePrefix("10.0.0.0/32")}) {
+		t.Error("a record that its controller releases is no record of its pool")
 	}
 }
 

@@ -80,17 +80,18 @@ func indexedCluster(obj client.Object) []string {
 	return nil
 }
 
+func requestOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
+	if cluster := convert.ClusterOfClaim(claim); cluster != "" {
+		return []reconcile.Request{kubeutil.RequestFor(claim.GetNamespace(), cluster)}
+	}
+	return nil
+}
+
 // SetupWithManager registers the controller. The API server must serve Clusters.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	c.sightings = map[types.NamespacedName]map[types.UID]sighting{}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.IPClaim{}, byCluster, indexedCluster); err != nil {
 		return err
-	}
-	requestOfClaim := func(_ context.Context, claim client.Object) []reconcile.Request {
-		if cluster := convert.ClusterOfClaim(claim); cluster != "" {
-			return []reconcile.Request{kubeutil.RequestFor(claim.GetNamespace(), cluster)}
-		}
-		return nil
 	}
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	backoff := kubeutil.NewBackoff(clock.RealClock{}, "clusternetwork", c.Metrics)
@@ -179,10 +180,7 @@ func readCluster(ctx context.Context, reader client.Reader, name types.Namespace
 // findNetworks finds the blocks that the Cluster has: those that the webhook noted, and those that its
 // annotations ask for.
 func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
-	cluster, err := fieldsOf(s.cluster)
-	if err != nil {
-		return err
-	}
+	cluster := fieldsOf(s.cluster)
 	noted := convert.ParseNetworks(cluster.Annotations[v1alpha1.AnnotationNetworksFilled])
 	for _, n := range noted {
 		if n.Class != "" && cluster.Has(n) {
@@ -213,9 +211,9 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 }
 
 // fieldsOf returns the fields of a Cluster that have its networks.
-func fieldsOf(cluster *clusterv1.Cluster) (convert.Cluster, error) {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster)
-	return convert.ClusterOf(ipam.Name{Namespace: cluster.Namespace, Name: cluster.Name}, object), err
+func fieldsOf(cluster *clusterv1.Cluster) convert.Cluster {
+	object, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster) // it can convert each typed object
+	return convert.ClusterOf(ipam.Name{Namespace: cluster.Namespace, Name: cluster.Name}, object)
 }
 
 // eventAction is the action of the events of a Cluster.

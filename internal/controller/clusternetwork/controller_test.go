@@ -1,7 +1,10 @@
 package clusternetwork
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +35,8 @@ import (
 
 const grace = time.Minute
 
+var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}}
+
 // world holds a controller of the Cluster team/prod, over a store in memory.
 type world struct {
 	*testing.T
@@ -43,6 +48,8 @@ type world struct {
 	isHidden, isStale bool
 	// refusal is the error of the create of a claim.
 	refusal error
+	// calls counts the calls of the controller, of which the one of the number failing fails.
+	calls, failing int
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -58,7 +65,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		must.Succeed(t, w.store.Create(t.Context(), obj))
 	}
 	w.controller = &Controller{
-		Client: interceptor.NewClient(w.store, w.cache()), Live: w.store, Clock: w.clock, Grace: grace, Events: w.recorder,
+		Client: w.failable(interceptor.NewClient(w.store, w.cache())), Live: w.failable(w.store), Clock: w.clock, Grace: grace, Events: w.recorder,
 		sightings: map[types.NamespacedName]map[types.UID]sighting{},
 	}
 	return w
@@ -83,15 +90,56 @@ func (w *world) cache() interceptor.Funcs {
 			if w.refusal != nil {
 				return w.refusal
 			}
+			if claim, ok := obj.(*v1alpha1.IPClaim); ok { // as the webhook on claims does
+				claim.Spec.AllocationName = "a-12345678"
+			}
 			return store.Create(ctx, obj, opts...)
 		},
 	}
 }
 
+// failable returns a client that counts its calls, of which one fails.
+func (w *world) failable(store client.WithWatch) client.WithWatch {
+	count := func() error {
+		if w.calls++; w.calls == w.failing {
+			return errCut
+		}
+		return nil
+	}
+	return interceptor.NewClient(store, interceptor.Funcs{
+		Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return cmp.Or(count(), store.Get(ctx, key, obj, opts...))
+		},
+		List: func(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return cmp.Or(count(), store.List(ctx, list, opts...))
+		},
+		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return store.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, store client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return store.Patch(ctx, obj, patch, opts...)
+		},
+		Delete: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return store.Delete(ctx, obj, opts...)
+		},
+	})
+}
+
+var errCut = errors.New("the connection is cut")
+
 // reconcile reconciles the Cluster, and returns the time after which it is due again.
 func (w *world) reconcile() time.Duration {
 	w.Helper()
-	result, err := w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}})
+	result, err := w.controller.Reconcile(w.Context(), request)
 	must.Succeed(w.T, err)
 	return result.RequeueAfter
 }
@@ -106,6 +154,19 @@ func (w *world) claim() *v1alpha1.IPClaim {
 	}
 	must.Succeed(w.T, err)
 	return claim
+}
+
+// claims returns the blocks of all claims, with the numbers of their owners and finalizers.
+func (w *world) claims() string {
+	w.Helper()
+	list := &v1alpha1.IPClaimList{}
+	must.Succeed(w.T, w.store.List(w.Context(), list))
+	var lines []string
+	for _, claim := range list.Items {
+		lines = append(lines, fmt.Sprint(claim.Spec.CIDR, " ", len(claim.OwnerReferences), " ", len(claim.Finalizers)))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
 }
 
 // claimStays fails if the claim has changed.
@@ -157,9 +218,10 @@ func existing(cluster *clusterv1.Cluster) {
 
 func TestClusterOwnsClaim(t *testing.T) {
 	for name, claim := range map[string]*v1alpha1.IPClaim{
-		"of the attempt that made it":      podsClaim(),
-		"of a former Cluster of its name":  podsClaim(ownedBy("former")),
-		"that has the finalizer, no owner": podsClaim(func(c *v1alpha1.IPClaim) { c.Finalizers = []string{v1alpha1.FinalizerClusterNetwork} }),
+		"of the attempt that made it":       podsClaim(),
+		"of a former Cluster of its name":   podsClaim(ownedBy("former")),
+		"that has an owner, and an attempt": podsClaim(ownedBy("cluster"), func(c *v1alpha1.IPClaim) { c.Annotations[v1alpha1.AnnotationAttempt] = "1" }),
+		"that has the finalizer, no owner":  podsClaim(func(c *v1alpha1.IPClaim) { c.Finalizers = []string{v1alpha1.FinalizerClusterNetwork} }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newCluster(), claim)
@@ -185,6 +247,50 @@ func TestClusterOwnsClaim(t *testing.T) {
 			w.claimStays(got)
 			if len(w.recorder.Events) > 0 {
 				t.Errorf("it has the event %s", <-w.recorder.Events)
+			}
+		})
+	}
+}
+
+// TestPassWithFailedCallIsTriedAgain fails each call of a pass in turn.
+func TestPassWithFailedCallIsTriedAgain(t *testing.T) {
+	services := func(claim *v1alpha1.IPClaim) {
+		n := convert.ClusterNetwork{Purpose: convert.PurposeServices, Class: "services", Length: ipam.NoLength}
+		claim.Name, claim.UID, claim.Annotations = n.ClaimName(ipam.Name{Namespace: "team", Name: "prod"}), "services", n.Claim(ipam.Name{Name: "prod"}).Annotations
+		claim.Spec.CIDR = "10.96.0.0/20"
+	}
+	attempt := func(claim *v1alpha1.IPClaim) { claim.Annotations[v1alpha1.AnnotationAttempt] = "1" }
+	both := newCluster(existing, func(c *clusterv1.Cluster) {
+		c.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"10.96.0.0/20"}
+		c.Annotations[v1alpha1.AnnotationServices] = "services"
+	})
+	for name, test := range map[string]struct {
+		stored []client.Object
+		want   string // the owners and finalizers of its claims
+	}{
+		"claims are created":          {[]client.Object{both}, "10.64.0.0/20 1 1, 10.96.0.0/20 1 1"},
+		"claims get an owner":         {[]client.Object{both, podsClaim(), podsClaim(services, attempt)}, "10.64.0.0/20 1 1, 10.96.0.0/20 1 1"},
+		"claims lose their finalizer": {[]client.Object{podsClaim(ownedBy("cluster")), podsClaim(services, ownedBy("cluster"))}, "10.64.0.0/20 1 0, 10.96.0.0/20 1 0"},
+		"one does, and one is left":   {[]client.Object{podsClaim(ownedBy("cluster")), podsClaim(services, attempt)}, "10.64.0.0/20 1 0"},
+		"leftovers are deleted":       {[]client.Object{podsClaim(), podsClaim(services, attempt)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for failing, calls := 0, 0; failing <= calls; failing++ {
+				w := newWorld(t)
+				for _, obj := range test.stored {
+					must.Succeed(t, w.store.Create(t.Context(), obj.DeepCopyObject().(client.Object)))
+				}
+				w.controller.Grace, w.failing = 0, failing
+				_, err := w.controller.Reconcile(t.Context(), request)
+				if (err != nil) != (failing > 0) {
+					t.Errorf("when call %d fails, the error is %v", failing, err)
+				}
+				if failing == 0 {
+					calls = w.calls
+				}
+				if w.reconcile(); w.claims() != test.want {
+					t.Errorf("when call %d has failed, the claims are %s, want %s", failing, w.claims(), test.want)
+				}
 			}
 		})
 	}
@@ -226,7 +332,7 @@ func TestLeftoverOfNextAttemptStays(t *testing.T) {
 		must.Succeed(t, store.Update(ctx, claim))
 		return store.Get(ctx, key, obj, opts...)
 	}})
-	_, err := w.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}})
+	_, err := w.controller.Reconcile(t.Context(), request)
 	if !apierrors.IsConflict(err) || w.claim() == nil {
 		t.Errorf("the claim is %+v, and the error %v", w.claim(), err)
 	}
@@ -351,6 +457,68 @@ func TestClaimThatCacheLacksIsFound(t *testing.T) {
 	}
 }
 
+func TestNotedEndpointOfVariableNeedsNoClaim(t *testing.T) {
+	w := newWorld(t, newCluster(func(c *clusterv1.Cluster) {
+		c.Annotations[v1alpha1.AnnotationNetworksFilled] += ",control-plane-endpoint=10.6.0.7"
+		c.Spec.ControlPlaneEndpoint.Host = "10.6.0.7"
+	}))
+	if w.reconcile(); w.claims() != "10.64.0.0/20 1 1" {
+		t.Errorf("the claims are %s", w.claims())
+	}
+}
+
+// TestNetworkIsClaimedBesideNotedOnes asks for the services of a Cluster whose pods were filled in.
+func TestNetworkIsClaimedBesideNotedOnes(t *testing.T) {
+	w := newWorld(t, newCluster(func(c *clusterv1.Cluster) {
+		c.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
+		c.Annotations[v1alpha1.AnnotationPods], c.Annotations[v1alpha1.AnnotationServices] = "pods", "services"
+		c.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"10.96.0.0/20"}
+	}))
+	if w.reconcile(); w.claims() != "10.64.0.0/20 1 1, 10.96.0.0/20 1 1" {
+		t.Errorf("the claims are %s", w.claims())
+	}
+	if event := <-w.recorder.Events; !strings.Contains(event, "pods 10.64.0.0/20 of class pods, services 10.96.0.0/20 of class services") {
+		t.Errorf("it has the event %s", event)
+	}
+}
+
+func TestOwnersOfOtherKindsAndNamesStay(t *testing.T) {
+	claim := podsClaim()
+	for _, ref := range []metav1.OwnerReference{{Kind: "Cluster", Name: "other", UID: "1"}, {Kind: "Pod", Name: "prod", UID: "2"}, {Kind: "Cluster", Name: "prod", UID: "3"}} {
+		claim.OwnerReferences = append(claim.OwnerReferences, ref)
+	}
+	addOwner(claim, newCluster())
+	var uids []string
+	for _, ref := range claim.OwnerReferences {
+		uids = append(uids, string(ref.UID))
+	}
+	if !slices.Equal(uids, []string{"1", "2", "cluster"}) {
+		t.Errorf("the owners are %v", uids)
+	}
+}
+
+func TestLeftoversAreDueAtTheEarliest(t *testing.T) {
+	w := newWorld(t)
+	name := request.NamespacedName
+	first, second := podsClaim(), podsClaim(func(c *v1alpha1.IPClaim) { c.UID = "second" })
+	w.controller.withoutRecent(name, []*v1alpha1.IPClaim{first})
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	for _, claims := range [][]*v1alpha1.IPClaim{{first, second}, {second, first}} {
+		if due, delay := w.controller.withoutRecent(name, claims); len(due) > 0 || delay != grace-time.Second {
+			t.Errorf("%d are due, the next after %s", len(due), delay)
+		}
+	}
+}
+
+func TestClaimsOfClustersRequestThem(t *testing.T) {
+	if got := requestOfClaim(t.Context(), podsClaim()); len(got) != 1 || got[0] != request {
+		t.Errorf("the requests are %v", got)
+	}
+	if got := requestOfClaim(t.Context(), &v1alpha1.IPClaim{}); len(got) > 0 {
+		t.Errorf("the requests of another claim are %v", got)
+	}
+}
+
 func TestClusterEvents(t *testing.T) {
 	var rows []messages.Row
 	for name, test := range map[string]struct {
@@ -372,7 +540,7 @@ func TestClusterEvents(t *testing.T) {
 			if w.refusal = test.refusal; test.claim != nil {
 				must.Succeed(t, w.store.Create(t.Context(), test.claim))
 			}
-			_, err := w.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}})
+			_, err := w.controller.Reconcile(t.Context(), request)
 			if (err != nil) != (test.refusal != nil) {
 				t.Errorf("the error is %v", err)
 			}

@@ -52,10 +52,7 @@ func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, e
 		return reconcile.Result{}, err
 	}
 	if cluster != nil {
-		fields, err := fieldsOf(cluster)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
+		fields := fieldsOf(cluster)
 		kept, left = slices.DeleteFunc(kept, fields.Uses), slices.DeleteFunc(left, fields.Uses)
 	}
 	for _, claim := range kept {
