@@ -68,7 +68,7 @@ func TestEditsWaitUntilFormerRecordsAreReleased(t *testing.T) {
 // TestRecordOfEditIsMadeAgainForPoolThatIsMadeAgain edits a pool, and makes it again with the blocks of the
 // edit: the name of its first record is taken.
 func TestRecordOfEditIsMadeAgainForPoolThatIsMadeAgain(t *testing.T) {
-	runNamedOnReplica(t, "again", func(t *testing.T, a *Allocator, api *steady) {
+	runNamedOnReplica(t, "again", func(t *testing.T, a *Allocator, _ *steady) {
 		allocate := func(block, uid string) (ipam.Record, Order, error) {
 			o, err := a.PoolOrder(rangesOf(block))
 			must(t, err)

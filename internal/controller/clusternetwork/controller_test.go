@@ -1,220 +1,24 @@
 package clusternetwork
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
-	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 	"github.com/cadastre-dev/cadastre/internal/testing/must"
 )
-
-const grace = time.Minute
-
-var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "prod"}}
-
-// world holds a controller of the Cluster team/prod, over a store in memory.
-type world struct {
-	*testing.T
-	controller *Controller
-	store      client.WithWatch
-	clock      *clocktesting.FakePassiveClock
-	recorder   *events.FakeRecorder
-	// isHidden reports whether the cache lacks the Cluster, and isStale whether it lacks the claims.
-	isHidden, isStale bool
-	// refusal is the error of the create of a claim.
-	refusal error
-	// calls counts the calls of the controller, of which the one of the number failing fails.
-	calls, failing int
-}
-
-func newWorld(t *testing.T, objects ...client.Object) *world {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
-	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), recorder: events.NewFakeRecorder(10)}
-	w.store = fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(build.Tracker(scheme)).
-		WithIndex(&v1alpha1.IPClaim{}, byCluster, indexedCluster).Build()
-	for _, obj := range append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}) {
-		must.Succeed(t, w.store.Create(t.Context(), obj))
-	}
-	w.controller = &Controller{
-		Client: w.failable(interceptor.NewClient(w.store, w.cache())), Live: w.failable(w.store), Clock: w.clock, Grace: grace, Events: w.recorder,
-		sightings: map[types.NamespacedName]map[types.UID]sighting{},
-	}
-	return w
-}
-
-// cache returns the parts in which the client of the controller differs from the store.
-func (w *world) cache() interceptor.Funcs {
-	return interceptor.Funcs{
-		Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if _, ok := obj.(*clusterv1.Cluster); ok && w.isHidden {
-				return apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, key.Name)
-			}
-			return store.Get(ctx, key, obj, opts...)
-		},
-		List: func(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if w.isStale {
-				return nil
-			}
-			return store.List(ctx, list, opts...)
-		},
-		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if w.refusal != nil {
-				return w.refusal
-			}
-			if claim, ok := obj.(*v1alpha1.IPClaim); ok { // as the webhook on claims does
-				claim.Spec.AllocationName = "a-12345678"
-			}
-			return store.Create(ctx, obj, opts...)
-		},
-	}
-}
-
-// failable returns a client that counts its calls, of which one fails.
-func (w *world) failable(store client.WithWatch) client.WithWatch {
-	count := func() error {
-		if w.calls++; w.calls == w.failing {
-			return errCut
-		}
-		return nil
-	}
-	return interceptor.NewClient(store, interceptor.Funcs{
-		Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			return cmp.Or(count(), store.Get(ctx, key, obj, opts...))
-		},
-		List: func(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return cmp.Or(count(), store.List(ctx, list, opts...))
-		},
-		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := count(); err != nil {
-				return err
-			}
-			return store.Create(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, store client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := count(); err != nil {
-				return err
-			}
-			return store.Patch(ctx, obj, patch, opts...)
-		},
-		Delete: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			if err := count(); err != nil {
-				return err
-			}
-			return store.Delete(ctx, obj, opts...)
-		},
-	})
-}
-
-var errCut = errors.New("the connection is cut")
-
-// reconcile reconciles the Cluster, and returns the time after which it is due again.
-func (w *world) reconcile() time.Duration {
-	w.Helper()
-	result, err := w.controller.Reconcile(w.Context(), request)
-	must.Succeed(w.T, err)
-	return result.RequeueAfter
-}
-
-// claim returns the claim of the pods of the Cluster, as it is stored; nil if there is none.
-func (w *world) claim() *v1alpha1.IPClaim {
-	w.Helper()
-	claim := &v1alpha1.IPClaim{}
-	err := w.store.Get(w.Context(), client.ObjectKeyFromObject(podsClaim()), claim)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	must.Succeed(w.T, err)
-	return claim
-}
-
-// claims returns the blocks of all claims, with the numbers of their owners and finalizers.
-func (w *world) claims() string {
-	w.Helper()
-	list := &v1alpha1.IPClaimList{}
-	must.Succeed(w.T, w.store.List(w.Context(), list))
-	var lines []string
-	for _, claim := range list.Items {
-		lines = append(lines, fmt.Sprint(claim.Spec.CIDR, " ", len(claim.OwnerReferences), " ", len(claim.Finalizers)))
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, ", ")
-}
-
-// claimStays fails if the claim has changed.
-func (w *world) claimStays(before *v1alpha1.IPClaim) {
-	w.Helper()
-	if now := w.claim(); now == nil || now.ResourceVersion != before.ResourceVersion {
-		w.Errorf("the claim was %+v\nand is %+v", before, now)
-	}
-}
-
-// podsClaim returns the claim of the pods of the Cluster, bound, as the webhook makes it.
-func podsClaim(edits ...func(*v1alpha1.IPClaim)) *v1alpha1.IPClaim {
-	n := convert.ClusterNetwork{Purpose: convert.PurposePods, Class: "pods", Length: ipam.NoLength}
-	claim := n.Claim(ipam.Name{Namespace: "team", Name: "prod"})
-	claim.UID = "claim"
-	claim.Annotations[v1alpha1.AnnotationAttempt] = "1"
-	claim.Spec.CIDR, claim.Spec.AllocationName = "10.64.0.0/20", "a-12345678"
-	for _, edit := range edits {
-		edit(claim)
-	}
-	return claim
-}
-
-// ownedBy makes a claim one of a Cluster with the UID.
-func ownedBy(uid types.UID) func(*v1alpha1.IPClaim) {
-	return func(claim *v1alpha1.IPClaim) {
-		delete(claim.Annotations, v1alpha1.AnnotationAttempt)
-		addOwner(claim, newCluster(func(c *clusterv1.Cluster) { c.UID = uid }))
-	}
-}
-
-// newCluster returns a Cluster whose pods were filled in.
-func newCluster(edits ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: "prod", UID: "cluster", Annotations: map[string]string{v1alpha1.AnnotationNetworksFilled: "pods=10.64.0.0/20@pods"},
-	}}
-	cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.64.0.0/20"}
-	for _, edit := range edits {
-		edit(cluster)
-	}
-	return cluster
-}
-
-// existing makes a Cluster one that existed before its networks were to be claimed.
-func existing(cluster *clusterv1.Cluster) {
-	cluster.Labels = map[string]string{v1alpha1.LabelClusterNetworks: v1alpha1.ClusterNetworksEnabled}
-	cluster.Annotations = map[string]string{v1alpha1.AnnotationPods: "pods"}
-}
 
 func TestClusterOwnsClaim(t *testing.T) {
 	for name, claim := range map[string]*v1alpha1.IPClaim{
@@ -484,9 +288,7 @@ func TestNetworkIsClaimedBesideNotedOnes(t *testing.T) {
 
 func TestOwnersOfOtherKindsAndNamesStay(t *testing.T) {
 	claim := podsClaim()
-	for _, ref := range []metav1.OwnerReference{{Kind: "Cluster", Name: "other", UID: "1"}, {Kind: "Pod", Name: "prod", UID: "2"}, {Kind: "Cluster", Name: "prod", UID: "3"}} {
-		claim.OwnerReferences = append(claim.OwnerReferences, ref)
-	}
+	claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "other", UID: "1"}, {Kind: "Pod", Name: "prod", UID: "2"}, {Kind: "Cluster", Name: "prod", UID: "3"}}
 	addOwner(claim, newCluster())
 	var uids []string
 	for _, ref := range claim.OwnerReferences {

@@ -21,6 +21,7 @@ func TestInClusterPools(t *testing.T) {
 	plane := story.Start(t, cluster.Options{})
 	for name, tell := range map[string]func(*pools){
 		"a pool of many blocks has several records":                         severalRecords,
+		"a pool that the in-cluster provider serves":                        servedByProvider,
 		"two pools that exchange all of their addresses":                    exchanged,
 		"the record of another pool that has lost is left out":              lostRecordLeftOut,
 		"a pool in another routing domain gives up the former one":          movedDomain,
@@ -97,6 +98,23 @@ func odd(m, n int) []string {
 // recordOf returns the blocks of addresses, as globalHas does.
 func recordOf(addresses ...string) string {
 	return "default[" + strings.Join(addresses, "/32 ") + "/32]"
+}
+
+// servedByProvider expects that the counts and the finalizer of a pool are the provider's while it runs.
+func servedByProvider(e *pools) {
+	runs := true
+	e.controller.IsProviderRunning = func() bool { return runs }
+	e.Created(global("nodes", "10.0.0.0/31"))
+	e.World.Reconciled(e.globals(), global("nodes")).NotReady(v1alpha1.ReasonProviderRunning)
+	if status := story.Stored(e.World, global("nodes")).PoolStatus(); status.Capacity != nil {
+		e.t.Errorf("its capacity is %+v", status.Capacity)
+	}
+	e.Deleted(global("nodes"))
+	e.World.Reconciled(e.globals(), global("nodes"))
+	story.Stored(e.World, global("nodes")) // it is protected
+	runs = false
+	e.World.Reconciled(e.globals(), global("nodes"))
+	e.Gone(global("nodes"))
 }
 
 func severalRecords(e *pools) {
