@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -48,22 +49,22 @@ func NewRights(c client.Client) *Rights {
 
 // MayUse reports whether the user has the verb use on the pool, a cluster-scoped one.
 func (u *Rights) MayUse(ctx context.Context, user authenticationv1.UserInfo, pool ipam.PoolKey) (bool, error) {
-	return u.ask(ctx, user, "use "+pool.String(), authorizationv1.ResourceAttributes{Resource: "ippools", Verb: "use", Name: pool.Name})
+	return u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ippools", Verb: "use", Name: pool.Name})
 }
 
 // MayProvision reports whether the user has the verb provision on a class, or on all of them if the name
 // is empty.
 func (u *Rights) MayProvision(ctx context.Context, user authenticationv1.UserInfo, class string) (bool, error) {
-	return u.ask(ctx, user, fmt.Sprintf("provision ipclasses %q", class), authorizationv1.ResourceAttributes{Resource: "ipclasses", Verb: "provision", Name: class})
+	return u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ipclasses", Verb: "provision", Name: class})
 }
 
 // MayClaim reports whether the user has the verb create on IPClaims in the namespace.
 func (u *Rights) MayClaim(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
-	return u.ask(ctx, user, "create ipclaims in namespace "+namespace, authorizationv1.ResourceAttributes{Resource: "ipclaims", Verb: "create", Namespace: namespace})
+	return u.ask(ctx, user, authorizationv1.ResourceAttributes{Resource: "ipclaims", Verb: "create", Namespace: namespace})
 }
 
-// ask asks whether the user has a right on resources of our group, which allows what an error says.
-func (u *Rights) ask(ctx context.Context, user authenticationv1.UserInfo, what string, right authorizationv1.ResourceAttributes) (bool, error) {
+// ask asks whether the user has a right on resources of our group.
+func (u *Rights) ask(ctx context.Context, user authenticationv1.UserInfo, right authorizationv1.ResourceAttributes) (bool, error) {
 	right.Group, right.Version = v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user), ResourceAttributes: &right,
@@ -76,7 +77,11 @@ func (u *Rights) ask(ctx context.Context, user authenticationv1.UserInfo, what s
 		return answer.(bool), nil
 	}
 	if err := u.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking whether %s may %s: %w", user.Username, what, err)
+		where := strconv.Quote(right.Name)
+		if right.Namespace != "" {
+			where = "in namespace " + right.Namespace
+		}
+		return false, fmt.Errorf("asking whether %s may %s %s %s: %w", user.Username, right.Verb, right.Resource, where, err)
 	}
 	u.answers.Add(string(question), review.Status.Allowed, rememberFor)
 	return review.Status.Allowed, nil
