@@ -3,6 +3,7 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"flag"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,7 +26,9 @@ var (
 func TestCerts(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(30 * time.Second) // a replica looks again a second after another one has written
-	RunSpecs(t, "certs")
+	suiteConfig, reporterConfig := GinkgoConfiguration()
+	suiteConfig.FailFast = flag.Lookup("test.failfast").Value.String() == "true"
+	RunSpecs(t, "certs", suiteConfig, reporterConfig)
 }
 
 var _ = BeforeSuite(func() {
