@@ -28,8 +28,8 @@ const (
 	// loop does not end any more, or a wait lasts for ever.
 	patience      = 10
 	leastPatience = 5 * time.Second
-	// The tests that noticed the last mutant of a function come before others that take up to a
-	// likelier-th of their time.
+	// The tests that noticed the last mutant of a function come before those that take more than a
+	// tenth of their time.
 	likelier = 10
 	// long is the time of a test beyond which its subtests run one by one.
 	long = 2 * time.Second
@@ -235,7 +235,7 @@ func parentOf(name string) string {
 // with each result, one at a time. When ctx is done, it leaves out the remaining mutants.
 func Run(ctx context.Context, all []Mutant, tests []Test, places Places, report func(Result)) {
 	var reporting sync.Mutex
-	noticers := map[string]string{} // by function: By of the last result
+	noticers := map[string]string{} // by function: the tests that noticed its last mutant
 	places.each(len(all), func(i int, environment []string) {
 		function := all[i].File + " " + all[i].Function
 		reporting.Lock()

@@ -27,7 +27,7 @@ func TestCerts(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(30 * time.Second) // a replica looks again a second after another one has written
 	suiteConfig, reporterConfig := GinkgoConfiguration()
-	suiteConfig.FailFast = flag.Lookup("test.failfast").Value.String() == "true"
+	suiteConfig.FailFast = suiteConfig.FailFast || flag.Lookup("test.failfast").Value.String() == "true"
 	RunSpecs(t, "certs", suiteConfig, reporterConfig)
 }
 

@@ -407,19 +407,20 @@ func (r *networkReader) readEndpoint() {
 		}
 		n.Value, n.Block = host, netip.PrefixFrom(address, address.BitLen())
 	}
-	if isVariable {
-		r.shareAddress(a, &n, source)
+	if isVariable && !r.shareAddress(a, &n, source) {
+		return
 	}
 	r.networks = append(r.networks, n)
 }
 
 // shareAddress makes the endpoint the address of a variable.
-func (r *networkReader) shareAddress(a ask, n *ClusterNetwork, variable string) {
+func (r *networkReader) shareAddress(a ask, n *ClusterNetwork, variable string) bool {
 	n.SameAs = purposeVariable(variable)
 	source := r.find(n.SameAs)
 	switch {
 	case source == nil:
 		r.fail(field.Invalid(a.path, a.text, fmt.Sprintf("names variable %q, which gets no address: add %s=<IPClass> to %s", variable, variable, v1alpha1.AnnotationVariables)))
+		return false
 	case n.Block.IsValid() && source.Block.IsValid() && n.Block != source.Block:
 		r.fail(field.Invalid(n.Purpose.path(), n.Value, fmt.Sprintf("differs from %s, whose address it is: leave one of them out", source.Purpose.path())))
 	case n.Block.IsValid():
@@ -430,4 +431,5 @@ func (r *networkReader) shareAddress(a ask, n *ClusterNetwork, variable string) 
 	case source.Block.IsValid():
 		n.SetBlock(source.Block)
 	}
+	return true
 }

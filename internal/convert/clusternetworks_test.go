@@ -94,20 +94,23 @@ func TestNetworksOfAnnotations(t *testing.T) {
 			namespace: map[string]string{pods: "p", variables: "vip=vips", endpoint: "variable:vip"},
 			want:      "pods/0 p", warning: "Clusters with a spec.topology",
 		},
-		"nothing asked":                 {cluster: Cluster{}, err: "has no effect without a class"},
-		"three classes":                 {cluster: Cluster{Annotations: map[string]string{pods: "a,b,c"}}, err: "one for each address family"},
-		"no class":                      {cluster: Cluster{Annotations: map[string]string{pods: "a,"}}, err: `metadata.annotations[ipam.cadastre.dev/pods]: Invalid value: ""`},
-		"no length":                     {cluster: Cluster{Annotations: map[string]string{pods: "a/x"}}, err: "no valid prefix length"},
-		"a length beyond IPv6":          {cluster: Cluster{Annotations: map[string]string{pods: "a/129"}}, err: "no valid prefix length"},
-		"fewer blocks than classes":     {cluster: Cluster{Pods: []string{"10.0.0.0/16"}, Annotations: map[string]string{pods: "a,b"}}, err: "has 1 block where metadata.annotations[ipam.cadastre.dev/pods] names 2 classes"},
-		"a block with host bits":        {cluster: Cluster{Pods: []string{"10.0.0.1/16"}, Annotations: map[string]string{pods: "a"}}, err: `spec.clusterNetwork.pods.cidrBlocks[0]: Invalid value: "10.0.0.1/16"`},
-		"no topology":                   {cluster: Cluster{Annotations: map[string]string{variables: "a=b"}}, err: "has no spec.topology"},
-		"a variable without class":      {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "vip"}}, err: "names no variable and class"},
-		"a variable twice":              {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "a=b,a=c"}}, err: "for the second time"},
-		"a variable that is a number":   {cluster: Cluster{Variables: map[string]any{"a": 1.0}, Annotations: map[string]string{variables: "a=b"}}, err: "is not a string"},
-		"many variables":                {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: strings.Repeat("a=b,", 17)}}, err: "more than 16"},
-		"a port that is none":           {cluster: Cluster{Annotations: map[string]string{endpoint: "vips:0"}}, err: "no valid port"},
-		"an endpoint of no variable":    {cluster: Cluster{Variables: topology, Annotations: map[string]string{endpoint: "variable:vip:6443"}}, err: `add vip=<IPClass>`},
+		"nothing asked":               {cluster: Cluster{}, err: "has no effect without a class"},
+		"three classes":               {cluster: Cluster{Annotations: map[string]string{pods: "a,b,c"}}, err: "one for each address family"},
+		"no class":                    {cluster: Cluster{Annotations: map[string]string{pods: "a,"}}, err: `metadata.annotations[ipam.cadastre.dev/pods]: Invalid value: ""`},
+		"no length":                   {cluster: Cluster{Annotations: map[string]string{pods: "a/x"}}, err: "no valid prefix length"},
+		"a length beyond IPv6":        {cluster: Cluster{Annotations: map[string]string{pods: "a/129"}}, err: "no valid prefix length"},
+		"fewer blocks than classes":   {cluster: Cluster{Pods: []string{"10.0.0.0/16"}, Annotations: map[string]string{pods: "a,b"}}, err: "has 1 block where metadata.annotations[ipam.cadastre.dev/pods] names 2 classes"},
+		"a block with host bits":      {cluster: Cluster{Pods: []string{"10.0.0.1/16"}, Annotations: map[string]string{pods: "a"}}, err: `spec.clusterNetwork.pods.cidrBlocks[0]: Invalid value: "10.0.0.1/16"`},
+		"no topology":                 {cluster: Cluster{Annotations: map[string]string{variables: "a=b"}}, err: "has no spec.topology"},
+		"a variable without class":    {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "vip"}}, err: "names no variable and class"},
+		"a variable twice":            {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: "a=b,a=c"}}, err: "for the second time"},
+		"a variable that is a number": {cluster: Cluster{Variables: map[string]any{"a": 1.0}, Annotations: map[string]string{variables: "a=b"}}, err: "is not a string"},
+		"many variables":              {cluster: Cluster{Variables: topology, Annotations: map[string]string{variables: strings.Repeat("a=b,", 17)}}, err: "more than 16"},
+		"a port that is none":         {cluster: Cluster{Annotations: map[string]string{endpoint: "vips:0"}}, err: "no valid port"},
+		"an endpoint of no variable": {
+			cluster: Cluster{Variables: topology, Annotations: map[string]string{pods: "p", endpoint: "variable:vip:6443"}},
+			want:    "pods/0 p", err: `add vip=<IPClass>`,
+		},
 		"an endpoint beside a variable": {cluster: Cluster{Host: "10.6.0.8", Variables: map[string]any{"vip": "10.6.0.7"}, Annotations: map[string]string{variables: "vip=v", endpoint: "variable:vip"}}, err: "differs from"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +118,8 @@ func TestNetworksOfAnnotations(t *testing.T) {
 			if test.err == "" && (err != "" || got != test.want) {
 				t.Errorf("got  %s, error %q\nwant %s", got, err, test.want)
 			}
-			if test.err != "" && !strings.Contains(err, test.err) {
-				t.Errorf("got the error %q, want %q", err, test.err)
+			if test.err != "" && (!strings.Contains(err, test.err) || test.want != "" && got != test.want) {
+				t.Errorf("got  %s, error %q\nwant %s, error %q", got, err, test.want, test.err)
 			}
 			if warned := strings.Join(warnings, "\n"); !strings.Contains(warned, test.warning) || (warned != "") != (test.warning != "") {
 				t.Errorf("got the warnings %q, want %q", warned, test.warning)

@@ -57,8 +57,6 @@ func TestCapacityIsOfRecordedBlocks(t *testing.T) {
 	want("held as two blocks", 16, 28)
 }
 
-// TestCapacityCountsPoolContents stores blocks in withheld space too, whose addresses are counted twice,
-// for each way in which the pool becomes known.
 func TestCapacityIsKnownWhileBlockOfForgottenPoolIsHeld(t *testing.T) {
 	l := newListedLedger(t)
 	l.Describe(rangesPool("1", "10.9.0.0/29"))
@@ -69,6 +67,8 @@ func TestCapacityIsKnownWhileBlockOfForgottenPoolIsHeld(t *testing.T) {
 	}
 }
 
+// TestCapacityCountsPoolContents stores blocks in withheld space too, whose addresses are counted twice,
+// for each way in which the pool becomes known.
 func TestCapacityCountsPoolContents(t *testing.T) {
 	l := newLedger(1)
 	check := func(when, want string, utilized float64) {

@@ -148,7 +148,7 @@ func (l *Ledger) checkUnclaimed(ask Ask, b *poolView) error {
 // records, so that the requests of this process refuse each other before they are recorded.
 func (l *Ledger) checkLimits(ask Ask, b *poolView) error {
 	counted, extra := ipam.Usage{}, ask.usageIn(b)
-	if ask.Block.IsValid() {
+	if ask.Holder.IsPool() && ask.Block.IsValid() {
 		a := account{project: ask.Project, pool: ask.Pool}
 		counted, extra = l.ownUsage(ask.Holder, a, nil), l.ownUsage(ask.Holder, a, nil, ask.blocks()...)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/ipam/space"
 )
 
 func TestLagIsThatOfOldestUnseenRecord(t *testing.T) {
@@ -55,6 +56,22 @@ func TestAccountsCoverOnlyLimitedUsage(t *testing.T) {
 	}
 	if lists := l.Stats().Lists; lists != 1 {
 		t.Errorf("%d lists were counted, want 1", lists)
+	}
+}
+
+// TestRetainedBlockOfOtherClassIsNotCountedForClaim makes a claim again, with another class and block, whose
+// former block is retained.
+func TestRetainedBlockOfOtherClassIsNotCountedForClaim(t *testing.T) {
+	former, other := setRecordProject("red", allocation("a", "1", "1", "10.0.0.0/28")), setRecordProject("red", allocation("b", "2", "1", "10.0.0.16/30"))
+	former.Spec.ClassName, former.Spec.State, other.Spec.ClassName = "gold", v1alpha1.AllocationRetained, "silver"
+	l := newListedLedger(t, former, other)
+	again := ask("a")
+	again.Record.Name, again.Block, again.Project, again.Class = "again", netip.MustParsePrefix("10.0.0.64/30"), "red", "silver"
+	again.ClassLimit = ipam.Limit{Addresses: ipam.Maximum{Set: true, Count: space.CountOf64(8)}}
+	mustHold(t, l, again).Drop()
+	again.Block = netip.MustParsePrefix("10.0.0.64/29")
+	if _, err := l.Hold(again); !isLimit(err) {
+		t.Errorf("more than the limit: %v", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func (q *poolQueues) demand(class string) []ipam.Wants {
 	counted := map[*waiter]bool{}
 	for _, in := range []target{{class: class}, {}} {
 		for p := range q.targets[in] {
-			if p.wants.Account.Class == class && !p.Request.Block.IsValid() && p.isQueued() {
+			if p.wants.Account.Class == class && p.wants.Provisioner != "" && !p.Request.Block.IsValid() && p.isQueued() {
 				counted[p] = true
 			}
 		}

@@ -43,7 +43,7 @@ func (c *Controller) holds(ctx context.Context, reader client.Reader, record ipa
 }
 
 // isOwn reports whether a record is what a pool holds by its spec, or has what it held before an edit
-// and the edit is not recorded yet.
+// and the edit is not recorded yet. Every record is one of a pool with ranges that cannot be read.
 func (c *Controller) isOwn(obj v1alpha1.Pool, record ipam.Record) bool {
 	spec := obj.PoolSpec()
 	if ipam.PoolKind(obj.PoolKind()).IsInCluster() { // its controller releases what it gives up

@@ -180,7 +180,10 @@ func readCluster(ctx context.Context, reader client.Reader, name types.Namespace
 // findNetworks finds the blocks that the Cluster has: those that the webhook noted, and those that its
 // annotations ask for.
 func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
-	cluster := fieldsOf(s.cluster)
+	cluster, err := fieldsOf(s.cluster)
+	if err != nil {
+		return err
+	}
 	noted := convert.ParseNetworks(cluster.Annotations[v1alpha1.AnnotationNetworksFilled])
 	for _, n := range noted {
 		if n.Class != "" && cluster.Has(n) {
@@ -211,9 +214,9 @@ func (c *Controller) findNetworks(ctx context.Context, s *scope) error {
 }
 
 // fieldsOf returns the fields of a Cluster that have its networks.
-func fieldsOf(cluster *clusterv1.Cluster) convert.Cluster {
-	object, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster) // it can convert each typed object
-	return convert.ClusterOf(ipam.Name{Namespace: cluster.Namespace, Name: cluster.Name}, object)
+func fieldsOf(cluster *clusterv1.Cluster) (convert.Cluster, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster)
+	return convert.ClusterOf(ipam.Name{Namespace: cluster.Namespace, Name: cluster.Name}, object), err
 }
 
 // eventAction is the action of the events of a Cluster.

@@ -52,7 +52,10 @@ func (c *Controller) release(ctx context.Context, s *scope) (reconcile.Result, e
 		return reconcile.Result{}, err
 	}
 	if cluster != nil {
-		fields := fieldsOf(cluster)
+		fields, err := fieldsOf(cluster)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
 		kept, left = slices.DeleteFunc(kept, fields.Uses), slices.DeleteFunc(left, fields.Uses)
 	}
 	for _, claim := range kept {
