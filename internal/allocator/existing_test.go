@@ -292,3 +292,21 @@ func TestPreviewOfRetainedAddressHasCurrentGateway(t *testing.T) {
 		}
 	})
 }
+
+// TestTakeOverIsWrittenOnceForVersionOfHolder takes over a record twice.
+func TestTakeOverIsWrittenOnceForVersionOfHolder(t *testing.T) {
+	runNamedOnReplica(t, "twice", func(t *testing.T, a *Allocator, api *steady) {
+		order := orderFromPools(claimOrder("x", 30), openSecondPool(a, api, t))
+		order.HolderUID = "1"
+		record, err := a.Allocate(t.Context(), order)
+		must(t, err)
+		for version, isWritten := range map[string]bool{"": true, "7": false} {
+			order.HolderVersion = version
+			first, err := a.takeOver(t.Context(), record, order)
+			must(t, err)
+			if record, err = a.takeOver(t.Context(), first, order); err != nil || (record.Version != first.Version) != isWritten {
+				t.Errorf("for version %q of the holder: the record has version %s after %s, %v", version, record.Version, first.Version, err)
+			}
+		}
+	})
+}

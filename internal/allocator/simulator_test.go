@@ -58,7 +58,7 @@ func TestSimulatorAnswersFromListedState(t *testing.T) {
 	}
 	snapshot := newSnapshot(build.Pool("p"), "10.0.0.0/31")
 	own := snapshot.Records[0]
-	snapshot.Records, snapshot.Waiting = append(snapshot.Records, held), []v1alpha1.IPClaim{*waits}
+	snapshot.Records, snapshot.Waiting = []ipam.Record{held, own}, []v1alpha1.IPClaim{*waits}
 	for _, c := range []struct {
 		waiters []queue.Waiter
 		want    map[string]string
@@ -74,6 +74,9 @@ func TestSimulatorAnswersFromListedState(t *testing.T) {
 			if got := verdicts(sim.Consider(orderFor(t, sim, name), 1)); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s: got %q, want %q", name, got, want)
 			}
+		}
+		if got := sim.Catalog.RecordOfPool(ipam.PoolNamed("p")); got != own.Name {
+			t.Errorf("the own record of the pool is %s, want %s", got, own.Name)
 		}
 		sim.Ledger.Load([]ipam.Record{own}, nil)
 		if n := sim.Ledger.Records(ipam.PoolNamed("p")); n != 0 {

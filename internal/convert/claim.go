@@ -175,10 +175,10 @@ func isPhase(c metav1.Condition) bool {
 	return slices.Contains([]string{v1alpha1.ConditionPending, v1alpha1.ConditionBound, v1alpha1.ConditionExhausted}, c.Type)
 }
 
-// isStored reports whether a condition is among others, whatever its status and times.
+// isStored reports whether a condition of the same type and message is among others.
 func isStored(c metav1.Condition, in []metav1.Condition) bool {
 	stored := meta.FindStatusCondition(in, c.Type)
-	return stored != nil && stored.Reason == c.Reason && stored.Message == c.Message
+	return stored != nil && stored.Message == c.Message
 }
 
 // conditions returns the conditions of a claim, without times: Ready, and the phase.

@@ -294,6 +294,17 @@ func TestPoolRefuses(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
+func TestBlocksOfPoolThatCannotBeReadAreUnknown(t *testing.T) {
+	pool := &v1alpha1.IPPool{}
+	pool.Spec.CIDR, pool.Spec.Occupies = "10.0.0.0/24", v1alpha1.OccupiesRanges
+	for text, want := range map[string]int{"10.0.0.4-10.0.0.6": 2, "here": 0} {
+		pool.Spec.Ranges = []string{text}
+		if got := BlocksOf(pool); len(got) != want {
+			t.Errorf("%s: got %v, want %d blocks", text, got, want)
+		}
+	}
+}
+
 func TestPoolReferenceInvertsPoolKey(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ref  v1alpha1.PoolReference

@@ -191,7 +191,7 @@ func checkedOut(t *testing.T) string {
 	}
 	archive, err := git("archive", previous)
 	suite.Must(t, err)
-	dir := filepath.Join(root, "bin", previous) // Go's build cache knows it the next time
+	dir := filepath.Join(root, "bin", previous)                     // Go's build cache knows it the next time
 	extracted, err := os.MkdirTemp(filepath.Dir(dir), previous+"-") //nolint:usetesting // on the file system of dir
 	suite.Must(t, err)
 	defer func() { _ = os.RemoveAll(extracted) }()
