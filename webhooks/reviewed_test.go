@@ -29,7 +29,9 @@ func newReviewer(handle func(ctx context.Context, req admission.Request) admissi
 func sendReview(ctx context.Context, t *testing.T, hook http.Handler, body string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	hook.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	hook.ServeHTTP(w, req)
 	if w.Code != http.StatusOK {
 		return w.Code, nil
 	}

@@ -2,6 +2,7 @@ package ipaddressclaim
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -359,5 +360,23 @@ func TestRecordIsHeldByAddressOrClaim(t *testing.T) {
 				t.Errorf("held: %t, want %t; %v", held, test.want, err)
 			}
 		})
+	}
+}
+
+func TestAddressesOfInClusterPoolsAreIndexed(t *testing.T) {
+	address := func(kind, text string) *ipamv1.IPAddress {
+		a := &ipamv1.IPAddress{}
+		a.Spec.Address, a.Spec.PoolRef = text, ipamv1.IPPoolReference{APIGroup: "ipam.cluster.x-k8s.io", Kind: kind, Name: "p"}
+		return a
+	}
+	other := address("IPPool", "10.0.0.9")
+	other.Spec.PoolRef.APIGroup = v1alpha1.GroupVersion.Group
+	for want, a := range map[string]*ipamv1.IPAddress{"[10.0.0.9]": address("InClusterIPPool", "10.0.0.9"), "[]": other} {
+		if got := fmt.Sprint(indexedAddress(a)); got != want {
+			t.Errorf("%s of a %s is indexed as %s, want %s", a.Spec.Address, a.Spec.PoolRef.Kind, got, want)
+		}
+	}
+	if got := indexedAddress(address("InClusterIPPool", "x")); got != nil {
+		t.Errorf("an invalid address is indexed as %v", got)
 	}
 }

@@ -307,3 +307,11 @@ func attachReplica(r replica.Replica, c *Controller) *Controller {
 	c.Ledger, c.Catalog, c.Queue, c.Metrics = r.Ledger, r.Catalog, r.Queue, r.Metrics
 	return c
 }
+
+func TestDemandIsClearedWithoutProvisioner(t *testing.T) {
+	class := &v1alpha1.IPClass{}
+	class.Status.Demand = []v1alpha1.ClassDemand{{PrefixLength: 28, Claims: 1}}
+	if result := (&Controller{}).countDemand(class, ipam.Class{}); class.Status.Demand != nil || result.RequeueAfter > 0 {
+		t.Errorf("the demand is %v, and it is counted again after %s", class.Status.Demand, result.RequeueAfter)
+	}
+}

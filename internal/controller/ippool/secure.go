@@ -117,7 +117,6 @@ func (c *Controller) takeOverFormer(ctx context.Context, s *scope) (err error) {
 // releaseFormer releases the own records that the pool had before it was edited, once no block of the pool
 // needs them. What only they have is withheld already.
 func (c *Controller) releaseFormer(ctx context.Context, s *scope, release func(context.Context, ipam.Record) error, parts ...ipam.Pool) error {
-	s.former = 0
 	state := c.Catalog.PoolState(s.pool)
 	if s.pool.Key.Kind.IsInCluster() && state.Record.HolderUID == s.pool.Spec.UID { // no part if others have some of it
 		state.Former = append(state.Former, state.Record)

@@ -279,3 +279,14 @@ func changedPools(e *pools) {
 	clusters.Enqueued("child", "parent")
 	locals.Enqueued()
 }
+
+func TestRemedyForTakenBlockDependsOnWhatPoolHolds(t *testing.T) {
+	block := netip.MustParsePrefix("10.0.0.0/24")
+	ranges := &scope{pool: ipam.Pool{Occupied: space.NewRanges(block, []space.Range{space.RangeOf(block)})}}
+	if got := ifTaken(ranges); !strings.HasPrefix(got, "leave it out of the ranges") || !strings.HasSuffix(got, "nothing is handed out before") {
+		t.Errorf("for ranges it is %q", got)
+	}
+	if got := ifTaken(&scope{}); !strings.HasPrefix(got, "have one of the two released") {
+		t.Errorf("for a CIDR it is %q", got)
+	}
+}
