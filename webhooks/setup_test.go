@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -82,7 +83,8 @@ func TestWebhooksBoundObjectsThatTheyJudge(t *testing.T) {
 		server := setUp(t, Options{InCluster: c.isInCluster, Operator: operator, Metrics: metrics.New(clock.RealClock{})})
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, http.NoBody)
 		handler, _ := server.Handler(req)
-		_, response := sendReview(t.Context(), t, handler, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":"team","operation":"CREATE","object":`+c.object+`}}`)
+		body := bodyOf(t, admissionv1.AdmissionRequest{UID: "1", Namespace: "team", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(c.object)}})
+		_, response := sendReview(t.Context(), t, handler, string(body))
 		if response.Allowed != c.want || strings.Contains(c.object, large) && !c.want && !strings.Contains(response.Result.Message, "Too long") {
 			t.Errorf("%s: the answer is %+v, want that it is allowed: %t", name, response, c.want)
 		}

@@ -7,36 +7,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
 
-// before returns a client that calls do before each call, which has no effect and fails if do
-// does.
-func newClientBefore(do func() error) client.WithWatch {
-	return interceptor.NewClient(admin, interceptor.Funcs{
-		Get: func(ctx context.Context, to client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if err := do(); err != nil {
-				return err
-			}
-			return to.Get(ctx, k, o, opts...)
-		},
-		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if err := do(); err != nil {
-				return err
-			}
-			return to.Patch(ctx, o, p, opts...)
-		},
-		Apply: func(ctx context.Context, to client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			if err := do(); err != nil {
-				return err
-			}
-			return to.Apply(ctx, o, opts...)
-		},
-	})
-}
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+)
 
 // newClientRefusing returns a client that fails to patch objects of a type while refusing is true.
 func newClientRefusing[T client.Object](err error, refusing *bool) client.WithWatch {
@@ -55,7 +31,7 @@ var _ = DescribeTable("A pass fails if a call to the API server fails, and the n
 		for call := 1; ; call++ {
 			By(fmt.Sprintf("failing call %d", call))
 			calls := 0
-			through := newClientBefore(func() error {
+			through := build.Before(admin, func() error {
 				if calls++; calls == call {
 					return apierrors.NewServiceUnavailable(fmt.Sprint("call ", call))
 				}

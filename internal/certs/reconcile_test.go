@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 var _ = Describe("A replica with its own certificate", func() {
@@ -161,8 +163,8 @@ var _ = Describe("A replica with its own certificate", func() {
 				}
 				return nil
 			}
-			slow := w.replica(newClientBefore(overtake))
-			slow.reader = newClientBefore(overtake)
+			slow := w.replica(build.Before(admin, overtake))
+			slow.reader = build.Before(admin, overtake)
 
 			mustPass(ctx, slow)
 			Expect(calls).To(BeNumerically(">=", call))

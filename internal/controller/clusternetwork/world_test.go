@@ -1,7 +1,6 @@
 package clusternetwork
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		must.Succeed(t, w.store.Create(t.Context(), obj))
 	}
 	w.controller = &Controller{
-		Client: w.failable(interceptor.NewClient(w.store, w.cache())), Live: w.failable(w.store), Clock: w.clock, Grace: grace, Events: w.recorder,
+		Client: build.Before(interceptor.NewClient(w.store, w.cache()), w.count), Live: build.Before(w.store, w.count), Clock: w.clock, Grace: grace, Events: w.recorder,
 		sightings: map[types.NamespacedName]map[types.UID]sighting{},
 	}
 	return w
@@ -97,43 +96,13 @@ func (w *world) cache() interceptor.Funcs {
 	}
 }
 
-// failable returns a client that counts its calls, of which one fails.
-func (w *world) failable(store client.WithWatch) client.WithWatch {
-	count := func() error {
-		if w.calls++; w.calls == w.failing {
-			return errCut
-		}
-		return nil
+// count counts a call, and returns the error of the one that is to fail.
+func (w *world) count() error {
+	if w.calls++; w.calls == w.failing {
+		return errors.New("the connection is cut")
 	}
-	return interceptor.NewClient(store, interceptor.Funcs{
-		Get: func(ctx context.Context, store client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			return cmp.Or(count(), store.Get(ctx, key, obj, opts...))
-		},
-		List: func(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return cmp.Or(count(), store.List(ctx, list, opts...))
-		},
-		Create: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := count(); err != nil {
-				return err
-			}
-			return store.Create(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, store client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := count(); err != nil {
-				return err
-			}
-			return store.Patch(ctx, obj, patch, opts...)
-		},
-		Delete: func(ctx context.Context, store client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			if err := count(); err != nil {
-				return err
-			}
-			return store.Delete(ctx, obj, opts...)
-		},
-	})
+	return nil
 }
-
-var errCut = errors.New("the connection is cut")
 
 // reconcile reconciles the Cluster, and returns the time after which it is due again.
 func (w *world) reconcile() time.Duration {
