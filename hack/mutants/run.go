@@ -31,6 +31,8 @@ const (
 	// The tests that noticed the last mutant of a function come before those that take more than a
 	// tenth of their time.
 	likelier = 10
+	// stopping is the time that a suite has to stop its control plane when it is ended.
+	stopping = 10 * time.Second
 	// long is the time of a test beyond which its subtests run one by one.
 	long = 2 * time.Second
 )
@@ -203,7 +205,7 @@ func (b Binary) run(ctx context.Context, names []string, env ...string) ([]byte,
 	run.Dir, run.Env = b.Dir, append(os.Environ(), env...)
 	var out bytes.Buffer
 	run.Stdout, run.Stderr = &out, &out
-	run.WaitDelay = time.Second
+	run.Cancel, run.WaitDelay = func() error { return run.Process.Signal(os.Interrupt) }, stopping
 	err := run.Run()
 	return out.Bytes(), err
 }
