@@ -174,9 +174,11 @@ func TestRegistrationFailureIsReported(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// brittleManager implements a manager without an API server. After some additions one fails.
+// brittleManager implements a manager without an API server. After some additions, of indexes too, one
+// fails.
 type brittleManager struct {
 	manager.Manager
+	inCluster  bool
 	succeeding int
 	added      []manager.Runnable
 }
@@ -187,6 +189,17 @@ func (m *brittleManager) Add(r manager.Runnable) error {
 		return errBroken
 	}
 	m.added = append(m.added, r)
+	return nil
+}
+
+// GetFieldIndexer implements manager.Manager.
+func (m *brittleManager) GetFieldIndexer() client.FieldIndexer { return m }
+
+// IndexField implements client.FieldIndexer.
+func (m *brittleManager) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	if m.succeeding--; m.succeeding == -1 {
+		return errBroken
+	}
 	return nil
 }
 
@@ -209,8 +222,17 @@ func (m *brittleManager) setUp(t *testing.T) error {
 	r := replica.New(replica.Options{Ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}})})
 	return Setup(m, Options{
 		Ledger: r.Ledger, Catalog: r.Catalog, Queue: r.Queue, Allocator: r.Allocator, Metrics: r.Metrics, History: r.History,
-		Live: m.GetAPIReader(), Workers: 2, AddressClaims: cache.ResourceEventHandlerFuncs{},
+		Live: m.GetAPIReader(), Workers: 2, AddressClaims: cache.ResourceEventHandlerFuncs{}, Targets: convert.Targets{InCluster: m.inCluster},
 	})
+}
+
+// TestPoolsOfInClusterProviderAreReconciledIfEnabled counts the controllers.
+func TestPoolsOfInClusterProviderAreReconciledIfEnabled(t *testing.T) {
+	plain, inCluster := &brittleManager{succeeding: 100}, &brittleManager{succeeding: 100, inCluster: true}
+	suite.Must(t, errors.Join(plain.setUp(t), inCluster.setUp(t)))
+	if more := len(inCluster.added) - len(plain.added); more != 2 {
+		t.Errorf("%d more controllers, want one for each of the two kinds", more)
+	}
 }
 
 // TestSetupReportsFirstFailure makes each addition to the manager fail, one at a time: first when the
@@ -218,7 +240,7 @@ func (m *brittleManager) setUp(t *testing.T) error {
 func TestSetupReportsFirstFailure(t *testing.T) {
 	const few = 3 // controllers at least
 	for n := range 100 {
-		m := &brittleManager{succeeding: n}
+		m := &brittleManager{succeeding: n, inCluster: true}
 		if err := m.setUp(t); errors.Is(err, errBroken) != (m.succeeding < 0) {
 			t.Fatalf("with %d additions it returns %v", n, err)
 		}
