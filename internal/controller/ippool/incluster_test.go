@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,8 @@ func severalRecords(e *pools) {
 	e.globalReady("nodes", recordOf(addresses[:64]...), recordOf(addresses[64:]...))
 	e.editedGlobal("nodes", addresses[1:]...)
 	e.globalReady("nodes", recordOf(addresses[1:65]...), recordOf(addresses[65:]...))
+	e.Passes(time.Second)
+	e.World.Reconciled(e.globals(), global("nodes")).Ready().After(0)
 	e.World.Reconciled(e.globals(), global("nodes")).Ready().Wrote()
 }
 
@@ -149,6 +152,8 @@ func lostRecordLeftOut(e *pools) {
 	e.Created(global("nodes", "10.0.0.0/28"))
 	e.globalReady("nodes", "default[10.0.0.0/30 10.0.0.8/29]")
 	e.states("nodes", v1alpha1.ConditionAllocated, "lost")
+	e.Passes(time.Second)
+	e.World.Reconciled(e.globals(), global("nodes")).Ready().After(recheck)
 	e.Collected(convert.HolderOfPool(ipam.PoolNamed("lost")))
 	e.globalReady("nodes", "default[10.0.0.0/30 10.0.0.6/31 10.0.0.8/29]")
 	e.Recorded(own("lost", "10.0.0.8/30"))

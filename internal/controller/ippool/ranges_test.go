@@ -213,6 +213,11 @@ func remadeOtherwise(e *pools) {
 	e.Retried("nodes").Wrote("patch IPAllocation")
 	e.Reconciled("nodes").Free("4").Ready()
 	e.holds("nodes", "10.0.0.0/29", "10.0.0.0/30")
+	for _, record := range e.RecordsOf(holder("nodes")) {
+		if want := record.Block.Bits() == 29; record.Adopted != want {
+			e.t.Errorf("%s is adopted: %t, want %t", record.Block, record.Adopted, want)
+		}
+	}
 	e.Collected(story.Claim("removed"))
 	e.Reconciled("nodes").Ready()
 	e.holds("nodes", "10.0.0.0/30")

@@ -3,6 +3,7 @@ package ippool
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
@@ -181,6 +183,48 @@ func refusedPool(e *pools) {
 func invalidPool(e *pools) {
 	e.Created(build.Pool("p").CIDR("10.0.0.0/24").Ranges("10.0.1.0-10.0.1.9").Obj())
 	e.Reconciled("p").In(v1alpha1.PoolPending, "").NotReady(v1alpha1.ReasonInvalid).Wrote("patch IPPool/status")
+}
+
+// ownRecord returns an own record of a pool.
+func ownRecord(name, block string, pool ipam.Pool) ipam.Record {
+	return ipam.Record{
+		Name: ipam.Name{Namespace: story.System, Name: name}, UID: name, Block: netip.MustParsePrefix(block), Pool: pool.Home,
+		Holder: convert.HolderOfPool(pool.Key), HolderUID: pool.Spec.UID, Purpose: ipam.PurposePool, State: ipam.StateBound,
+	}
+}
+
+// storedNodes returns the pool nodes as it is stored.
+func storedNodes(ranges string) *scope {
+	obj := nodes(ranges)
+	obj.UID = "nodes"
+	pool, _ := convert.Pool(obj)
+	return &scope{obj: obj, pool: pool, part: pool}
+}
+
+// TestFormerRecordIsReleasedOnce makes two passes before the view shows the release.
+func TestFormerRecordIsReleasedOnce(t *testing.T) {
+	s, released := storedNodes("10.0.0.0/30"), 0
+	c := attachReplica(replica.WithRecords(t, replica.Options{}, ownRecord("former", "10.0.0.0/29", s.pool)), &Controller{})
+	for range 2 {
+		err := c.releaseFormer(t.Context(), s, func(context.Context, ipam.Record) error { released++; return nil })
+		if err != nil || released != 1 {
+			t.Fatalf("released %d times, with %v", released, err)
+		}
+	}
+}
+
+// TestFailureToGiveUpIsReported lets the record of an edit lose that no other block needs.
+func TestFailureToGiveUpIsReported(t *testing.T) {
+	s := storedNodes("10.0.0.0/29")
+	rival := s.pool
+	rival.Key = ipam.PoolNamed("vips")
+	broken := errors.New("broken")
+	r := replica.WithRecords(t, replica.Options{Client: build.Before(fake.NewClientBuilder().Build(), func() error { return broken })},
+		ownRecord("former", "10.0.0.0/30", s.pool), ownRecord("rival", "10.0.0.4/30", rival), ownRecord("lost", "10.0.0.0/29", s.pool))
+	err := attachReplica(r, &Controller{}).securePart(t.Context(), s)
+	if !errors.Is(err, broken) || s.retry != recheck {
+		t.Errorf("got %v, and it is tried again after %s", err, s.retry)
+	}
 }
 
 func TestSoonestIgnoresUnsetTimes(t *testing.T) {
