@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 // TestAddressClaimReadsNewPoolLive uses a pool that no cache has shown yet.
@@ -18,5 +19,18 @@ func TestAddressClaimReadsNewPoolLive(t *testing.T) {
 	claim := `{"metadata":{"name":"a","namespace":"team"},"spec":{"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPPool","name":"late"}}}`
 	if answer := s.answer(t, review("IPAddressClaim", claim, "", 0)); !strings.HasPrefix(answer, "allowed") || strings.Contains(answer, "granted") {
 		t.Errorf("a claim of a pool that all may use is answered: %s", answer)
+	}
+}
+
+// TestAddressClaimOfKnownPoolReadsNothingLive fails all live reads.
+func TestAddressClaimOfKnownPoolReadsNothingLive(t *testing.T) {
+	s := newStage(t)
+	s.services.Live = build.Before(s.store, func() error {
+		t.Error("it reads live")
+		return nil
+	})
+	claim := `{"metadata":{"name":"a","namespace":"team"},"spec":{"poolRef":{"apiGroup":"ipam.cadastre.dev","kind":"IPPool","name":"p"}}}`
+	if answer := s.answer(t, review("IPAddressClaim", claim, "", 0)); !strings.HasPrefix(answer, "allowed") {
+		t.Errorf("it is answered: %s", answer)
 	}
 }

@@ -1,11 +1,13 @@
 package webhooks
 
 import (
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -61,6 +63,40 @@ func setUp(t *testing.T, options Options) *http.ServeMux {
 	must(t, err)
 	Setup(mgr, options)
 	return server.WebhookMux()
+}
+
+// endlessBody implements a body that is not sent to its end before the test ends. It sends the test a value
+// when it is read.
+type endlessBody struct {
+	t    *testing.T
+	read chan<- struct{}
+}
+
+// Read implements io.Reader.
+func (b endlessBody) Read([]byte) (int, error) {
+	b.read <- struct{}{}
+	<-b.t.Context().Done()
+	return 0, io.EOF
+}
+
+// TestClustersKeepNoOtherRequestFromBeingRead lets Clusters take all bytes in flight that they may.
+func TestClustersKeepNoOtherRequestFromBeingRead(t *testing.T) {
+	server, read := setUp(t, Options{Metrics: metrics.New(clock.RealClock{})}), make(chan struct{})
+	const cluster = "/mutate-cluster-x-k8s-io-v1beta2-cluster"
+	var reviews sync.WaitGroup
+	t.Cleanup(reviews.Wait)
+	for range 4 {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, cluster, endlessBody{t, read})
+		req.ContentLength = largeBytes / 4
+		reviews.Go(func() { server.ServeHTTP(httptest.NewRecorder(), req) })
+		<-read
+	}
+	for path, want := range map[string]int{cluster: http.StatusTooManyRequests, "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim": http.StatusBadRequest} {
+		handler, _ := server.Handler(httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
+		if code, _ := sendReview(t.Context(), t, handler, strings.Repeat(" ", largeBytes/4)); code != want {
+			t.Errorf("%s: the answer is %d, want %d", path, code, want)
+		}
+	}
 }
 
 // TestWebhooksBoundObjectsThatTheyJudge sends objects beyond the bounds, and pools with an invalid address.
