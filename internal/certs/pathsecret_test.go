@@ -25,6 +25,7 @@ func viewAtBirth(previous ...string) pathView {
 
 func TestNextReplacesPathSecretWhenKnownOrOld(t *testing.T) {
 	pending := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, previous: []string{otherSecret}}, birth)
+	late := pathView{}.follow(pathSecrets{current: oldSecret, since: birth, injected: birth.Add(pathInterval)}, birth.Add(pathInterval))
 	for name, test := range map[string]struct {
 		view     pathView
 		now      time.Duration // since birth
@@ -41,6 +42,7 @@ func TestNextReplacesPathSecretWhenKnownOrOld(t *testing.T) {
 		"the two configurations differ, and lost": {present: []string{oldSecret, "", otherSecret}, cause: causeMissing, previous: []string{oldSecret, otherSecret}},
 		"an hour is over":                         {view: viewAtBirth(), now: pathLife, cause: causeAge, previous: []string{oldSecret}},
 		"a request is not answered":               {view: viewAtBirth(), now: pathInterval, exposed: causeUnanswered, cause: causeUnanswered, previous: []string{oldSecret}},
+		"the first was injected late, and leaks":  {view: late, now: pathInterval, exposed: causeUnanswered, cause: causeUnanswered, previous: []string{oldSecret}},
 		"one is not answered soon after another":  {view: viewAtBirth(), now: pathInterval - 1, exposed: causeUnanswered, injected: true},
 		"one configuration has the former":        {view: pending, now: pathLife, exposed: causeStart, present: []string{oldSecret, otherSecret}, previous: []string{otherSecret}},
 		"both configurations have it now":         {view: pending, now: time.Minute, present: []string{oldSecret}, previous: []string{otherSecret}, injected: true},
