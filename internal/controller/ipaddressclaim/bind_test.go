@@ -2,16 +2,19 @@ package ipaddressclaim
 
 import (
 	"cmp"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
 // TestGatewayOfRecordPrecedesGatewayOfPool covers a pool whose gateway was edited after an address was
@@ -107,5 +110,18 @@ func TestChangedMetadataIsNoticed(t *testing.T) {
 				t.Errorf("the metadata are the same: %t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+// TestAddressInStatusIsLookedForLive uses a claim whose record is lost.
+func TestAddressInStatusIsLookedForLive(t *testing.T) {
+	there := fake.NewClientBuilder().WithScheme(schemeOf(t, ipamv1.AddToScheme)).WithObjects(address("a", "10.0.0.4")).Build()
+	c := attachReplica(emptyAllocator(t), &Controller{Live: there})
+	for name, want := range map[string]error{"": nil, "a": errNotSeen} {
+		s := &scope{name: ipam.Name{Namespace: story.Team, Name: "a"}, claim: claim("a").Obj()}
+		s.claim.Status.AddressRef.Name = name
+		if err := c.checkNew(t.Context(), s); !errors.Is(err, want) {
+			t.Errorf("the status names %q: got %v, want %v", name, err, want)
+		}
 	}
 }

@@ -75,6 +75,7 @@ func TestAddressClaims(t *testing.T) {
 		"an address that is not recorded yet is given to no in-cluster claim": unrecordedAddress,
 		"an in-cluster claim's own address is not in its way":                 shownLate,
 		"a claim of an in-cluster pool, of which a call fails":                inClusterFails,
+		"a claim that the in-cluster provider serves":                         servedByProvider,
 		"an address of another in-cluster pool is given to no claim":          unrecordedElsewhere,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newAddressStory(t, plane)) })

@@ -2,6 +2,7 @@ package ipaddressclaim
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -57,11 +58,31 @@ func shownLate(e *addresses) {
 	if labels := story.Stored(e.World, address("a", "")).Labels; len(labels) != 0 {
 		e.t.Errorf("the IPAddress has the labels %v, and its claim none", labels)
 	}
+	owners := story.Stored(e.World, address("a", "")).OwnerReferences
+	if i := slices.IndexFunc(owners, func(ref metav1.OwnerReference) bool { return ref.Kind == "GlobalInClusterIPPool" }); i < 0 || owners[i].APIVersion != incluster.GroupVersion.String() {
+		e.t.Errorf("the IPAddress has the owners %v, want its pool among them", owners)
+	}
 	s := &scope{name: ipam.Name{Namespace: story.Team, Name: "a"}, claim: e.stored("a"), record: e.record("a")}
 	pool, _ := e.Catalog.Pool(s.record.Pool)
 	if err := e.controller.checkUnused(e.t.Context(), s, pool); err != nil {
 		e.t.Errorf("the claim's own IPAddress is in the way: %v", err)
 	}
+}
+
+// servedByProvider expects that addresses of the in-cluster provider are recorded while it runs, and that
+// it alone serves claims.
+func servedByProvider(e *addresses) {
+	e.controller.IsProviderRunning = func() bool { return true }
+	e.inClusterPool("nodes", "10.0.0.4/30")
+	e.Created(inClusterClaim("a", "nodes").Obj(), inClusterClaim("b", "nodes").Obj())
+	e.Reconciled("a").Wrote().After(providerRetry)
+	served := address("a", "10.0.0.4")
+	served.Spec.PoolRef = inClusterClaim("", "nodes").Obj().Spec.PoolRef
+	twice := address("b", "10.0.0.4")
+	twice.Spec.PoolRef = served.Spec.PoolRef
+	e.Created(served, twice)
+	e.Reconciled("a").Wrote("create IPAllocation").After(0)
+	e.Retried("b").Wrote()
 }
 
 // inClusterFails makes each call fail for a claim of an in-cluster pool.
