@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -59,9 +58,9 @@ type Controller struct {
 	Within  kubeutil.Namespaces
 	Events  events.EventRecorder
 
-	mu sync.Mutex
-	// sightings has the claims of each Cluster that were seen to be left over.
-	sightings map[types.NamespacedName]map[types.UID]sighting
+	// sightings has the claims of each Cluster that were seen to be left over: a map of each sighting
+	// by the UID of the claim.
+	sightings sync.Map
 }
 
 // sighting holds the version of a claim, and the time when it was first seen to be left over.
@@ -89,7 +88,6 @@ func requestOfClaim(_ context.Context, claim client.Object) []reconcile.Request 
 
 // SetupWithManager registers the controller. The API server must serve Clusters.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
-	c.sightings = map[types.NamespacedName]map[types.UID]sighting{}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.IPClaim{}, byCluster, indexedCluster); err != nil {
 		return err
 	}
@@ -98,9 +96,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("clusternetwork").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(changed)).
-		Watches(&v1alpha1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(requestOfClaim), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return !isKept(e.ObjectNew) },
-		})).
+		Watches(&v1alpha1.IPClaim{}, handler.EnqueueRequestsFromMapFunc(requestOfClaim), builder.WithPredicates(predicate.Funcs{UpdateFunc: mayNeedPass})).
 		WatchesRawSource(backoff).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: backoff.Limiter()}).
 		Complete(c.Within.Limit(backoff.Passes(tracing.Passes(c.Tracer, "clusternetwork", c))))

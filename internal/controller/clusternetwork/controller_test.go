@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
@@ -37,8 +38,8 @@ func TestClusterOwnsClaim(t *testing.T) {
 				"an attempt": func(c *v1alpha1.IPClaim) { c.Annotations[v1alpha1.AnnotationAttempt] = "2" }, "a deletion": func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) },
 			} {
 				changed := got.DeepCopy()
-				if edit(changed); isKept(changed) != (name == "nothing") {
-					t.Errorf("with %s changed, it is kept: %v", name, isKept(changed))
+				if edit(changed); mayNeedPass(event.UpdateEvent{ObjectNew: changed}) == (name == "nothing") {
+					t.Errorf("with %s changed, it needs a pass: %v", name, name == "nothing")
 				}
 			}
 			if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster" || got.OwnerReferences[0].Kind != "Cluster" {
@@ -120,9 +121,11 @@ func TestLeftoverIsDeletedAfterGracePeriod(t *testing.T) {
 	if delay := w.reconcile(); delay != 0 || w.claim() != nil {
 		t.Errorf("the claim is %+v, due again after %s", w.claim(), delay)
 	}
-	if w.reconcile(); len(w.controller.sightings) > 0 {
-		t.Errorf("after it is deleted, there are %v", w.controller.sightings)
-	}
+	w.reconcile()
+	w.controller.sightings.Range(func(cluster, _ any) bool {
+		t.Errorf("after it is deleted, claims of %s are noted", cluster)
+		return true
+	})
 }
 
 // TestLeftoverOfNextAttemptStays shows the controller a claim that another attempt uses since.

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -31,11 +32,12 @@ func addOwner(claim *v1alpha1.IPClaim, cluster *clusterv1.Cluster) bool {
 	return true
 }
 
-// isKept reports whether a claim is as own leaves it: an update to that needs no pass, which would find
-// the other claims of the same Cluster as they were before they were written.
-func isKept(claim client.Object) bool {
-	return claim.GetDeletionTimestamp().IsZero() && claim.GetAnnotations()[v1alpha1.AnnotationAttempt] == "" &&
-		controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork) && len(claim.GetOwnerReferences()) > 0
+// mayNeedPass reports whether a claim that was updated is not as keep leaves it. A pass for an update to
+// that would find the other claims of the same Cluster as they were before they were written.
+func mayNeedPass(update event.UpdateEvent) bool {
+	claim := update.ObjectNew
+	return !claim.GetDeletionTimestamp().IsZero() || claim.GetAnnotations()[v1alpha1.AnnotationAttempt] != "" ||
+		!controllerutil.ContainsFinalizer(claim, v1alpha1.FinalizerClusterNetwork) || len(claim.GetOwnerReferences()) == 0
 }
 
 // release lets claims go whose block the Cluster does not have: it removes the finalizer, so that they can be
@@ -101,19 +103,15 @@ func (c *Controller) removeFinalizer(ctx context.Context, claim *v1alpha1.IPClai
 // withoutRecent returns the claims that have been left over, in the same version, for the grace period,
 // and the time until the next one has been; 0 if there is none.
 func (c *Controller) withoutRecent(cluster types.NamespacedName, claims []*v1alpha1.IPClaim) (due []*v1alpha1.IPClaim, delay time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	former, now := c.sightings[cluster], c.Clock.Now()
-	delete(c.sightings, cluster)
+	before, _ := c.sightings.LoadAndDelete(cluster)
+	former, _ := before.(map[types.UID]sighting)
+	sightings, now := map[types.UID]sighting{}, c.Clock.Now()
 	for _, claim := range claims {
 		seen, ok := former[claim.UID]
 		if !ok || seen.version != claim.ResourceVersion {
 			seen = sighting{version: claim.ResourceVersion, at: now}
 		}
-		if c.sightings[cluster] == nil {
-			c.sightings[cluster] = map[types.UID]sighting{}
-		}
-		c.sightings[cluster][claim.UID] = seen
+		sightings[claim.UID] = seen
 		if remaining := c.Grace - now.Sub(seen.at); remaining > 0 {
 			if delay == 0 || remaining < delay {
 				delay = remaining
@@ -121,6 +119,9 @@ func (c *Controller) withoutRecent(cluster types.NamespacedName, claims []*v1alp
 			continue
 		}
 		due = append(due, claim)
+	}
+	if len(sightings) > 0 {
+		c.sightings.Store(cluster, sightings)
 	}
 	return due, delay
 }

@@ -64,7 +64,6 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.controller = &Controller{
 		Client: build.Before(interceptor.NewClient(w.store, w.cache()), w.count), Live: build.Before(w.store, w.count), Clock: w.clock, Grace: grace, Events: w.recorder,
-		sightings: map[types.NamespacedName]map[types.UID]sighting{},
 	}
 	return w
 }
