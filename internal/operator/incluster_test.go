@@ -1,12 +1,15 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,18 +20,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 // TestProviderState tells one story: each step changes the cluster, and expects a state.
 func TestProviderState(t *testing.T) {
 	clock := clocktesting.NewFakeClock(began)
-	var failure error
+	var failure, listFailure error
 	store := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if failure != nil {
-				return failure
-			}
-			return c.Get(ctx, key, obj, opts...)
+			return cmp.Or(failure, c.Get(ctx, key, obj, opts...))
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return cmp.Or(listFailure, c.List(ctx, list, opts...))
 		},
 	})
 	changes := 0
@@ -75,6 +80,7 @@ func TestProviderState(t *testing.T) {
 		{"until it has expired", func() { clock.Step(time.Second) }, providerServing, false},
 		{"another process has it", func() { renew("b") }, providerLeading, true},
 		{"that gives it up", func() { renew("") }, providerServing, false},
+		{"the endpoints cannot be listed", func() { listFailure = errors.New("no answer") }, providerServing, false},
 	} {
 		before, changesBefore := p.current(), changes
 		step.do()
@@ -83,6 +89,44 @@ func TestProviderState(t *testing.T) {
 		}
 		if (before != step.want) != (changes == changesBefore+1) {
 			t.Fatalf("%s: %d changes are notified", step.name, changes-changesBefore)
+		}
+	}
+}
+
+// TestProviderIsLookedForUntilTheEnd lets the provider start later.
+func TestProviderIsLookedForUntilTheEnd(t *testing.T) {
+	clock, changed := clocktesting.NewFakeClock(began), make(chan struct{})
+	store := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	p := newProvider(store, "capi", clock, func() { changed <- struct{}{} }, logr.Discard())
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.run(ctx) })
+	<-changed
+	suite.Must(t, store.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: providerLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")},
+	}))
+	clock.Step(providerInterval)
+	<-changed
+	if !p.isRunning() {
+		t.Errorf("the state is %s", p.current())
+	}
+	stop()
+	running.Wait()
+}
+
+// TestRepeatedFailureToLookIsLoggedOnce expects the number of lines so far after each look.
+func TestRepeatedFailureToLookIsLoggedOnce(t *testing.T) {
+	var failure error
+	lines, first, second := 0, errors.New("first"), errors.New("second")
+	store := build.Before(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), func() error { return failure })
+	p := newProvider(store, "capi", clocktesting.NewFakeClock(began), func() {}, funcr.New(func(_, _ string) { lines++ }, funcr.Options{}))
+	for i, look := range []struct {
+		failure error
+		lines   int
+	}{{first, 1}, {first, 1}, {second, 2}, {second, 2}, {nil, 3}, {second, 4}} {
+		failure = look.failure
+		if p.look(t.Context()); lines != look.lines {
+			t.Errorf("after look %d: %d lines, want %d", i, lines, look.lines)
 		}
 	}
 }

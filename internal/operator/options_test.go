@@ -93,6 +93,7 @@ func TestFlagAliasesSetSameOption(t *testing.T) {
 }
 
 func TestInvalidFlagsAreRefusedAtStart(t *testing.T) {
+	const forAll = "--in-cluster-pools is for all namespaces and labels, as IPAddresses that are not reconciled would be handed out again: leave out --namespace and --watch-filter"
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -102,11 +103,12 @@ func TestInvalidFlagsAreRefusedAtStart(t *testing.T) {
 		"a shorter grace": {[]string{"--orphan-grace=64s"},
 			"--orphan-grace=1m4s is shorter than a request to create a claim can last: set 1m5s or more"},
 		"in-cluster pools without the gate": {[]string{"--in-cluster-pools"}, "--in-cluster-pools needs pools that occupy their ranges: set --feature-gates=PoolRanges=true, too, when no replica of an older version is left"},
-		"in-cluster pools of one namespace": {[]string{"--in-cluster-pools", "--feature-gates=PoolRanges=true", "--namespace=team"},
-			"--in-cluster-pools is for all namespaces and labels, as IPAddresses that are not reconciled would be handed out again: leave out --namespace and --watch-filter"},
-		"no grace at all":  {[]string{"--orphan-grace=0"}, "--orphan-grace=0s is shorter than a request to create a claim can last: set 1m5s or more"},
-		"the other family": {[]string{"--default-ip-family=IPv6"}, ""},
-		"a collector":      {[]string{"--tracing-endpoint=https://collector:4317", "--tracing-sampling-rate-per-million=1000000"}, ""},
+		"in-cluster pools":                  {[]string{"--in-cluster-pools", "--feature-gates=PoolRanges=true"}, ""},
+		"in-cluster pools of one namespace": {[]string{"--in-cluster-pools", "--feature-gates=PoolRanges=true", "--namespace=team"}, forAll},
+		"in-cluster pools of one label":     {[]string{"--in-cluster-pools", "--feature-gates=PoolRanges=true", "--watch-filter=blue"}, forAll},
+		"no grace at all":                   {[]string{"--orphan-grace=0"}, "--orphan-grace=0s is shorter than a request to create a claim can last: set 1m5s or more"},
+		"the other family":                  {[]string{"--default-ip-family=IPv6"}, ""},
+		"a collector":                       {[]string{"--tracing-endpoint=https://collector:4317", "--tracing-sampling-rate-per-million=1000000"}, ""},
 		"a collector without scheme": {[]string{"--tracing-endpoint=collector:4317"},
 			`--tracing-endpoint="collector:4317" is not the address of a collector: set one such as https://collector.example.com:4317, or http:// for a connection without TLS`},
 		"more than all traces":                 {[]string{"--tracing-sampling-rate-per-million=1000001"}, "--tracing-sampling-rate-per-million=1000001 is out of range: set 0 to 1000000"},
@@ -125,5 +127,12 @@ func TestInvalidFlagsAreRefusedAtStart(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestOptionsWithoutFlagsHaveDefaultFeatures uses options that no flags were bound to.
+func TestOptionsWithoutFlagsHaveDefaultFeatures(t *testing.T) {
+	if got, want := (&Options{}).isEnabled(PoolRanges), newFeatures().Enabled(PoolRanges); got != want {
+		t.Errorf("PoolRanges is on: %t, want %t", got, want)
 	}
 }

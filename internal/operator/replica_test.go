@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,14 +84,16 @@ func startReplica(t *testing.T) *running {
 	t.Helper()
 	webhooks, probes := freeAddress(t), freeAddress(t)
 	r := &running{
-		World:    suite.Start(t, cluster.Options{ClusterAPICRDs: true, Webhooks: []string{webhooks}}),
+		World: suite.Start(t, cluster.Options{
+			ClusterAPICRDs: true, Webhooks: []string{webhooks}, Manifests: filepath.Join(suite.ModuleRoot(t), "config", "overlays", "in-cluster-pools"),
+		}),
 		registry: prometheus.NewRegistry(), history: filepath.Join(t.TempDir(), "history"),
 		ready: make(chan struct{}), ended: make(chan error, 1),
 	}
 	_, port, err := net.SplitHostPort(webhooks)
 	suite.Must(t, err)
 	r.options = parseOptions(t, "--health-addr="+probes, "--diagnostics-address=0", "--webhook-bind-host=127.0.0.1", "--webhook-port="+port,
-		"--history-file="+r.history)
+		"--history-file="+r.history, "--in-cluster-pools", "--in-cluster-provider-namespace=provider", "--feature-gates=PoolRanges=true")
 	r.spans, err = collector.Start(false)
 	suite.Must(t, err)
 	t.Cleanup(r.spans.Stop)
@@ -132,8 +135,10 @@ func TestReplica(t *testing.T) {
 	}
 	suite.Steps(t, perTest,
 		suite.Step[*running]{Name: "answers probes", Run: (*running).answersProbes},
+		suite.Step[*running]{Name: "keeps its secrets apart", Run: (*running).keepsSecrets},
 		suite.Step[*running]{Name: "serves both kinds of claims", Run: (*running).serves},
 		suite.Step[*running]{Name: "serves a claim that waited", Run: (*running).servesWaiting},
+		suite.Step[*running]{Name: "leaves a pool to the in-cluster provider", Run: (*running).yieldsToProvider},
 		suite.Step[*running]{Name: "exports its metrics", Run: (*running).exports},
 		suite.Step[*running]{Name: "has its registry alone", Run: (*running).isAlone},
 		suite.Step[*running]{Name: "leads under its version", Run: (*running).leads},
@@ -155,6 +160,16 @@ func (r *running) answersProbes() {
 	}
 }
 
+func (r *running) keepsSecrets() {
+	for name, key := range map[string]string{certificateSecret: corev1.TLSCertKey, pathSecret: "current"} {
+		secret := &corev1.Secret{}
+		suite.Must(r, r.Get(r.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: name}, secret))
+		if len(secret.Data[key]) == 0 {
+			r.Errorf("the Secret %s has no %s", name, key)
+		}
+	}
+}
+
 // serves expects an IPClaim to be served in the answer to its create, an IPAddressClaim by the
 // controllers, and both in the history.
 func (r *running) serves() {
@@ -166,6 +181,10 @@ func (r *running) serves() {
 	r.Await("the IPAddressClaim is served", func(ctx context.Context) bool {
 		return r.Get(ctx, client.ObjectKeyFromObject(address), address) == nil && address.Status.AddressRef.Name != ""
 	})
+	writtenByOperator := func(fields metav1.ManagedFieldsEntry) bool { return fields.Manager == "cadastre-controller-manager" }
+	if !slices.ContainsFunc(address.ManagedFields, writtenByOperator) {
+		r.Errorf("the IPAddressClaim was written by %+v", address.ManagedFields)
+	}
 	host, err := os.Hostname()
 	suite.Must(r, err)
 	r.Await("the history has both", func(context.Context) bool {
@@ -185,9 +204,28 @@ func (r *running) servesWaiting() {
 	r.Bound(waits)
 }
 
+// yieldsToProvider lets the in-cluster provider start while its pools are served.
+func (r *running) yieldsToProvider() {
+	pool := build.InClusterPool("team", "machines", 24, "10.2.0.0/29")
+	isFor := func(reason string) func(context.Context) bool {
+		return func(ctx context.Context) bool {
+			err := r.Get(ctx, client.ObjectKeyFromObject(pool), pool)
+			ready := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionReady)
+			return err == nil && ready != nil && ready.Reason == reason
+		}
+	}
+	r.Created(pool)
+	r.Await("the pool is served", isFor(v1alpha1.ReasonReady))
+	r.Namespace(r.options.InClusterNamespace)
+	r.Created(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.options.InClusterNamespace, Name: providerLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("provider"), LeaseDurationSeconds: new(int32(600))},
+	})
+	r.Await("the pool is left to the provider", isFor(v1alpha1.ReasonProviderRunning))
+}
+
 func (r *running) exports() {
 	series := map[string]int{
-		metrics.Claims: 2, metrics.Protected: 3, metrics.CertificateExpiry: 1, metrics.Build: 1, metrics.PoolCapacity: 2,
+		metrics.Claims: 2, metrics.Protected: 3, metrics.CertificateExpiry: 1, metrics.Build: 1, metrics.PoolCapacity: 3, metrics.InClusterProvider: 1,
 	}
 	r.Await(fmt.Sprintf("as many time series are exported: %v", series), func(context.Context) bool {
 		for name, count := range series {
@@ -278,7 +316,7 @@ func (r *running) removesFinalizers() {
 	})
 	suite.Must(r, RemoveFinalizers(r.Context(), config, r.options, &report))
 	const want = `nothing new is handed out, by the ValidatingAdmissionPolicy cadastre-removal
-removed ipam.cadastre.dev/held from 5 of kind IPAllocation
+removed ipam.cadastre.dev/held from 6 of kind IPAllocation
 removed ipam.cadastre.dev/release-address from 1 of kind IPAddressClaim
 removed ipam.cadastre.dev/pool from 2 of kind IPPool
 removed ipam.cadastre.dev/protect-address from 1 of kind IPAddress

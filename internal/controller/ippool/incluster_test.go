@@ -29,6 +29,7 @@ func TestInClusterPools(t *testing.T) {
 		"a pool of several records that is edited, of which a call fails":   severalFails,
 		"a pool of several records that is made again while it is edited":   severalReplaced,
 		"a pool in another routing domain, of which a call fails":           movedFails,
+		"a deleted pool, of which a call fails":                             deletedGlobalFails,
 		"a pool that exchanges all of its addresses, of which a call fails": exchangedFails,
 	} {
 		t.Run(name, func(t *testing.T) { tell(newPoolStory(t, plane)) })
@@ -107,9 +108,15 @@ func servedByProvider(e *pools) {
 	e.controller.IsProviderRunning = func() bool { return runs }
 	e.Created(global("nodes", "10.0.0.0/31"))
 	e.World.Reconciled(e.globals(), global("nodes")).NotReady(v1alpha1.ReasonProviderRunning)
-	if status := story.Stored(e.World, global("nodes")).PoolStatus(); status.Capacity != nil {
-		e.t.Errorf("its capacity is %+v", status.Capacity)
+	if status := story.Stored(e.World, global("nodes")).PoolStatus(); status.Capacity != nil || !meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionExhausted) {
+		e.t.Errorf("its status is %+v", status)
 	}
+	e.inUse("nodes", "a", "10.0.0.0/31")
+	e.World.Reconciled(e.globals(), global("nodes")).NotReady(v1alpha1.ReasonProviderRunning)
+	if conditions := story.Stored(e.World, global("nodes")).PoolStatus().Conditions; !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionExhausted) {
+		e.t.Errorf("without any address left, its conditions are %+v", conditions)
+	}
+	e.Collected(story.Claim("a"))
 	e.Deleted(global("nodes"))
 	e.World.Reconciled(e.globals(), global("nodes"))
 	story.Stored(e.World, global("nodes")) // it is protected
@@ -227,6 +234,19 @@ func severalReplaced(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {
 		obj, addresses := e.numberedGlobal(n), odd(n, 80)
 		return e.globalInterruption(obj.Name, func() { e.Replaced(obj) }, recordOf(addresses[:64]...), recordOf(addresses[64:]...))
+	})
+}
+
+// deletedGlobalFails makes each call fail for a pool that is deleted.
+func deletedGlobalFails(e *pools) {
+	e.Failing(func(n int) story.Interruption {
+		name, addresses := fmt.Sprintf("d%d", n), fmt.Sprintf("10.%d.0.4/30", n)
+		e.Created(global(name, addresses))
+		e.globalReady(name, "default["+addresses+"]")
+		e.Deleted(global(name))
+		i := e.globalInterruption(name, nil)
+		i.Check = func() { e.Gone(global(name)) }
+		return i
 	})
 }
 
