@@ -65,31 +65,24 @@ func setUp(t *testing.T, options Options) *http.ServeMux {
 	return server.WebhookMux()
 }
 
-// endlessBody implements a body that is not sent to its end before the test ends. It sends the test a value
-// when it is read.
-type endlessBody struct {
-	t    *testing.T
-	read chan<- struct{}
-}
-
-// Read implements io.Reader.
-func (b endlessBody) Read([]byte) (int, error) {
-	b.read <- struct{}{}
-	<-b.t.Context().Done()
-	return 0, io.EOF
-}
-
-// TestClustersKeepNoOtherRequestFromBeingRead lets Clusters take all bytes in flight that they may.
-func TestClustersKeepNoOtherRequestFromBeingRead(t *testing.T) {
-	server, read := setUp(t, Options{Metrics: metrics.New(clock.RealClock{})}), make(chan struct{})
+// TestReviewsOfClustersLeaveBytesForOthers lets Clusters take all bytes in flight that they may.
+func TestReviewsOfClustersLeaveBytesForOthers(t *testing.T) {
+	server := setUp(t, Options{Metrics: metrics.New(clock.RealClock{})})
 	const cluster = "/mutate-cluster-x-k8s-io-v1beta2-cluster"
 	var reviews sync.WaitGroup
-	t.Cleanup(reviews.Wait)
+	defer reviews.Wait()
 	for range 4 {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, cluster, endlessBody{t, read})
+		body, unsent := io.Pipe()
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, cluster, body)
 		req.ContentLength = largeBytes / 4
-		reviews.Go(func() { server.ServeHTTP(httptest.NewRecorder(), req) })
-		<-read
+		reviews.Go(func() {
+			server.ServeHTTP(httptest.NewRecorder(), req)
+			_ = body.Close()
+		})
+		if _, err := unsent.Write([]byte(" ")); err != nil { // else it is read, and waits for more
+			t.Fatal("it is answered before it is read")
+		}
+		defer func() { _ = unsent.Close() }()
 	}
 	for path, want := range map[string]int{cluster: http.StatusTooManyRequests, "/mutate-ipam-cadastre-dev-v1alpha1-ipclaim": http.StatusBadRequest} {
 		handler, _ := server.Handler(httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))

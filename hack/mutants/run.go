@@ -31,7 +31,7 @@ const (
 	// The tests that noticed the last mutant of a function come before those that take more than a
 	// tenth of their time.
 	likelier = 10
-	// stopping is the time that a suite has to stop its control plane when it is ended.
+	// stopping is the time that a suite of Ginkgo has to stop its control plane when it is interrupted.
 	stopping = 10 * time.Second
 	// long is the time of a test beyond which its subtests run one by one.
 	long = 2 * time.Second

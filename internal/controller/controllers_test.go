@@ -174,8 +174,8 @@ func TestRegistrationFailureIsReported(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// brittleManager implements a manager without an API server. After some additions, of indexes too, one
-// fails.
+// brittleManager implements a manager without an API server. Some additions of runnables and indexes
+// succeed, and the next one fails.
 type brittleManager struct {
 	manager.Manager
 	inCluster  bool

@@ -1,11 +1,11 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -30,10 +30,16 @@ func TestProviderState(t *testing.T) {
 	var failure, listFailure error
 	store := interceptor.NewClient(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			return cmp.Or(failure, c.Get(ctx, key, obj, opts...))
+			if failure != nil {
+				return failure
+			}
+			return c.Get(ctx, key, obj, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return cmp.Or(listFailure, c.List(ctx, list, opts...))
+			if listFailure != nil {
+				return listFailure
+			}
+			return c.List(ctx, list, opts...)
 		},
 	})
 	changes := 0
@@ -95,23 +101,27 @@ func TestProviderState(t *testing.T) {
 
 // TestProviderIsLookedForUntilTheEnd lets the provider start later.
 func TestProviderIsLookedForUntilTheEnd(t *testing.T) {
-	clock, changed := clocktesting.NewFakeClock(began), make(chan struct{})
-	store := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-	p := newProvider(store, "capi", clock, func() { changed <- struct{}{} }, logr.Discard())
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { p.run(ctx) })
-	<-changed
-	suite.Must(t, store.Create(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: providerLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")},
-	}))
-	clock.Step(providerInterval)
-	<-changed
-	if !p.isRunning() {
-		t.Errorf("the state is %s", p.current())
-	}
-	stop()
-	running.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		clock, store := clocktesting.NewFakeClock(began), fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+		p := newProvider(store, "capi", clock, func() {}, logr.Discard())
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.run(ctx) })
+		expect := func(want providerState) {
+			t.Helper()
+			if synctest.Wait(); p.current() != want {
+				t.Errorf("the state is %s, want %s", p.current(), want)
+			}
+		}
+		expect(providerAbsent)
+		suite.Must(t, store.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: providerLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")},
+		}))
+		clock.Step(providerInterval)
+		expect(providerLeading)
+		stop()
+		running.Wait()
+	})
 }
 
 // TestRepeatedFailureToLookIsLoggedOnce expects the number of lines so far after each look.

@@ -135,7 +135,7 @@ func TestReplica(t *testing.T) {
 	}
 	suite.Steps(t, perTest,
 		suite.Step[*running]{Name: "answers probes", Run: (*running).answersProbes},
-		suite.Step[*running]{Name: "keeps its secrets apart", Run: (*running).keepsSecrets},
+		suite.Step[*running]{Name: "stores two Secrets", Run: (*running).storesSecrets},
 		suite.Step[*running]{Name: "serves both kinds of claims", Run: (*running).serves},
 		suite.Step[*running]{Name: "serves a claim that waited", Run: (*running).servesWaiting},
 		suite.Step[*running]{Name: "leaves a pool to the in-cluster provider", Run: (*running).yieldsToProvider},
@@ -160,7 +160,7 @@ func (r *running) answersProbes() {
 	}
 }
 
-func (r *running) keepsSecrets() {
+func (r *running) storesSecrets() {
 	for name, key := range map[string]string{certificateSecret: corev1.TLSCertKey, pathSecret: "current"} {
 		secret := &corev1.Secret{}
 		suite.Must(r, r.Get(r.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: name}, secret))

@@ -58,8 +58,8 @@ type Controller struct {
 	Within  kubeutil.Namespaces
 	Events  events.EventRecorder
 
-	// sightings has the claims of each Cluster that were seen to be left over: a map of each sighting
-	// by the UID of the claim.
+	// sightings has the claims of each Cluster that were seen to be left over: a map[types.UID]sighting,
+	// which only the pass over the Cluster uses.
 	sightings sync.Map
 }
 

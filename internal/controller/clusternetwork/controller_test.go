@@ -38,8 +38,9 @@ func TestClusterOwnsClaim(t *testing.T) {
 				"an attempt": func(c *v1alpha1.IPClaim) { c.Annotations[v1alpha1.AnnotationAttempt] = "2" }, "a deletion": func(c *v1alpha1.IPClaim) { c.DeletionTimestamp = new(metav1.Now()) },
 			} {
 				changed := got.DeepCopy()
-				if edit(changed); mayNeedPass(event.UpdateEvent{ObjectNew: changed}) == (name == "nothing") {
-					t.Errorf("with %s changed, it needs a pass: %v", name, name == "nothing")
+				edit(changed)
+				if got, want := mayNeedPass(event.UpdateEvent{ObjectNew: changed}), name != "nothing"; got != want {
+					t.Errorf("with %s changed, it needs a pass: %t, want %t", name, got, want)
 				}
 			}
 			if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster" || got.OwnerReferences[0].Kind != "Cluster" {

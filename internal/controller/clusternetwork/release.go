@@ -32,8 +32,8 @@ func addOwner(claim *v1alpha1.IPClaim, cluster *clusterv1.Cluster) bool {
 	return true
 }
 
-// mayNeedPass reports whether a claim that was updated is not as keep leaves it. A pass for an update to
-// that would find the other claims of the same Cluster as they were before they were written.
+// mayNeedPass reports whether a claim that was updated is not as keep writes it. A pass after each write of
+// keep could read the other claims of the Cluster as they were before.
 func mayNeedPass(update event.UpdateEvent) bool {
 	claim := update.ObjectNew
 	return !claim.GetDeletionTimestamp().IsZero() || claim.GetAnnotations()[v1alpha1.AnnotationAttempt] != "" ||

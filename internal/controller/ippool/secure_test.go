@@ -213,7 +213,7 @@ func TestFormerRecordIsReleasedOnce(t *testing.T) {
 	}
 }
 
-// TestFailureToGiveUpIsReported lets the record of an edit lose that no other block needs.
+// TestFailureToGiveUpIsReported gives the record of an edit a rival.
 func TestFailureToGiveUpIsReported(t *testing.T) {
 	s := storedNodes("10.0.0.0/29")
 	rival := s.pool
