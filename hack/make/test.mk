@@ -69,6 +69,7 @@ move-at-length: $(assets) build bin/test-manager capi bin/providers/in-cluster
 
 RUNS ?=
 BUSY ?= 4
+AT_ONCE ?= 1
 SUITES ?=
 # The suites that `make stress` runs 20 times, and the others 5 times.
 core := /(internal/controller/[a-z]+|e2e/(integration|contract|security)|chaos/(torture|model|model/pools))$$
@@ -89,7 +90,7 @@ stress: $(assets) build bin/test-manager programs ## Run the suites again and ag
 	  echo "stress: $$suite"
 	  cd $$directory
 	  go test -c -o $$log.test .
-	  $(patient) $$stress -p 1 -count $(or $(RUNS),$$runs) -timeout 60m -o $$log. $$log.test -test.short || failed=1
+	  $(patient) $$stress -p $(AT_ONCE) -count $(or $(RUNS),$$runs) -timeout 60m -o $$log. $$log.test -test.short || failed=1
 	done
 	echo "stress: the tests that failed, and how often; $$out has what their runs printed"
 	find $$out -name '*.[0-9]*' -exec sed 's/\x1b\[[0-9;]*m//g' {} + | grep -oE '^ *(--- FAIL: [^ ]+|\[FAIL\] .*|panic: .*)' | sort | uniq -c || true
