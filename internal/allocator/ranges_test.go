@@ -29,6 +29,11 @@ func TestRangesAreOccupiedOnlyIfFeatureIsOn(t *testing.T) {
 			t.Errorf("while it is on: %v", err)
 		}
 		a.PoolRanges = false
+		whole := rangesOf("10.9.0.0/30")
+		whole.Occupied = nil
+		if _, err := a.PoolOrder(whole); err != nil {
+			t.Errorf("a pool that occupies its CIDR: %v", err)
+		}
 		_, err := a.PoolOrder(rangesOf("10.9.0.0/30"))
 		policy, ok := errors.AsType[*ipam.PolicyError](err)
 		if !ok || policy.Field != "spec.occupies" {
