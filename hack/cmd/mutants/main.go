@@ -48,7 +48,7 @@ func run(args []string) error {
 	flags.StringVar(&o.only, "only", "", "A regular expression: only mutants of which File, function or change matches it.")
 	flags.BoolVar(&o.list, "list", false, "List the mutants, and run nothing.")
 	flags.StringVar(&o.survivorsOf, "survivors-of", "", "A report: only mutants that no test noticed there.")
-	flags.IntVar(&o.atATime, "at-a-time", runtime.NumCPU(), "How many mutants are run at a time.")
+	flags.IntVar(&o.atATime, "at-a-time", 2*runtime.NumCPU(), "How many mutants are run at a time: tests of controllers wait as long as they work.")
 	flags.BoolVar(&o.controlPlanes, "control-planes", false, "Start a control plane for each of those, which the tests of controllers use.")
 	flags.StringVar(&o.tests, "tests", "", "Packages, separated by commas, whose tests judge too, and of which nothing is changed.")
 	if err := flags.Parse(args); err != nil {
