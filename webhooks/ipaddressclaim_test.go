@@ -22,7 +22,7 @@ func TestAddressClaimReadsNewPoolLive(t *testing.T) {
 	}
 }
 
-// TestAddressClaimOfKnownPoolReadsNothingLive fails all live reads.
+// TestAddressClaimOfKnownPoolReadsNothingLive allows no live read.
 func TestAddressClaimOfKnownPoolReadsNothingLive(t *testing.T) {
 	s := newStage(t)
 	s.services.Live = build.Before(s.store, func() error {

@@ -185,10 +185,18 @@ type brittleManager struct {
 
 // Add implements manager.Manager.
 func (m *brittleManager) Add(r manager.Runnable) error {
+	if err := m.count(); err != nil {
+		return err
+	}
+	m.added = append(m.added, r)
+	return nil
+}
+
+// count counts an addition, and returns the error of the one that fails.
+func (m *brittleManager) count() error {
 	if m.succeeding--; m.succeeding == -1 {
 		return errBroken
 	}
-	m.added = append(m.added, r)
 	return nil
 }
 
@@ -197,10 +205,7 @@ func (m *brittleManager) GetFieldIndexer() client.FieldIndexer { return m }
 
 // IndexField implements client.FieldIndexer.
 func (m *brittleManager) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
-	if m.succeeding--; m.succeeding == -1 {
-		return errBroken
-	}
-	return nil
+	return m.count()
 }
 
 // setUp sets up all controllers.

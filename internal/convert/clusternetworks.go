@@ -413,7 +413,7 @@ func (r *networkReader) readEndpoint() {
 	r.networks = append(r.networks, n)
 }
 
-// shareAddress makes the endpoint the address of a variable.
+// shareAddress makes the endpoint the address of a variable. It returns false if the variable gets none.
 func (r *networkReader) shareAddress(a ask, n *ClusterNetwork, variable string) bool {
 	n.SameAs = purposeVariable(variable)
 	source := r.find(n.SameAs)

@@ -193,8 +193,8 @@ func ownRecord(name, block string, pool ipam.Pool) ipam.Record {
 	}
 }
 
-// storedNodes returns the pool nodes as it is stored.
-func storedNodes(ranges string) *scope {
+// newNodesScope returns the data of a pass over the pool nodes.
+func newNodesScope(ranges string) *scope {
 	obj := nodes(ranges)
 	obj.UID = "nodes"
 	pool, _ := convert.Pool(obj)
@@ -203,7 +203,7 @@ func storedNodes(ranges string) *scope {
 
 // TestFormerRecordIsReleasedOnce makes two passes before the view shows the release.
 func TestFormerRecordIsReleasedOnce(t *testing.T) {
-	s, released := storedNodes("10.0.0.0/30"), 0
+	s, released := newNodesScope("10.0.0.0/30"), 0
 	c := attachReplica(replica.WithRecords(t, replica.Options{}, ownRecord("former", "10.0.0.0/29", s.pool)), &Controller{})
 	for range 2 {
 		err := c.releaseFormer(t.Context(), s, func(context.Context, ipam.Record) error { released++; return nil })
@@ -215,7 +215,7 @@ func TestFormerRecordIsReleasedOnce(t *testing.T) {
 
 // TestFailureToGiveUpIsReported gives the record of an edit a rival.
 func TestFailureToGiveUpIsReported(t *testing.T) {
-	s := storedNodes("10.0.0.0/29")
+	s := newNodesScope("10.0.0.0/29")
 	rival := s.pool
 	rival.Key = ipam.PoolNamed("vips")
 	broken := errors.New("broken")
