@@ -163,6 +163,8 @@ func TestClaimUpdateKeepsDefaultedFields(t *testing.T) {
 		{name: "the status differs", kind: "IPClaim", how: updating, object: strings.TrimSuffix(filled, "}") + `,"status":{"phase":"Pending"}}`, old: addClaimStatus(filled)},
 		{name: "the allocation is that of another cluster", kind: "IPClaim", how: updating, object: strings.Replace(filled, `"allocationName":"`, `"allocationName":"other-`, 1), old: filled},
 		{name: "it had nothing", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: claimJSON(`{}`)},
+		{name: "the notes about its creator are left out", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: addNotes(claimJSON(`{}`))},
+		{name: "they are removed from its annotations", kind: "IPClaim", how: updating, object: strings.Replace(claimJSON(`{}`), `{"name"`, `{"annotations":{"x":"y"},"name"`, 1), old: addNotes(claimJSON(`{}`))},
 		{name: "the old is no JSON", kind: "IPClaim", how: updating, object: claimJSON(`{}`), old: `{`},
 	}.check(t, "claim-updated.txt", func(*testing.T, *stage) {})
 }
@@ -170,6 +172,11 @@ func TestClaimUpdateKeepsDefaultedFields(t *testing.T) {
 // withStatus returns an object with the status of a claim that is Bound.
 func addClaimStatus(object string) string {
 	return strings.TrimSuffix(object, "}") + `,"status":{"phase":"Bound","allocatedCIDR":"10.0.0.0/28"}}`
+}
+
+// addNotes returns an object with the notes that admission makes about the creator of one that waits.
+func addNotes(object string) string {
+	return strings.Replace(object, `{"name"`, `{"annotations":{"ipam.cadastre.dev/use-granted":"owned","ipam.cadastre.dev/requested-by":"alice"},"name"`, 1)
 }
 
 func poolJSON(name, spec string) string {
@@ -232,6 +239,7 @@ func TestPoolCreateAnswers(t *testing.T) {
 func TestPoolUpdateAnswers(t *testing.T) {
 	before := poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4"}`)
 	answers{
+		{name: "the notes about its creator are left out", kind: "LocalIPPool", how: updating, object: before, old: addNotes(before)},
 		{name: "nothing changes", kind: "IPPool", how: updating | validating, object: before, old: before},
 		{name: "it names classes now", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","classNames":["gold","nothing","six"]}`), old: before},
 		{name: "its ranges are outside", kind: "IPPool", how: updating | validating, object: poolJSON("q", `{"cidr":"10.9.0.0/16","ipFamily":"IPv4","ranges":["10.8.0.0/24"]}`), old: before},
@@ -323,6 +331,7 @@ func TestClusterAPIObjectAnswers(t *testing.T) {
 		{name: "a claim of another provider", kind: "IPAddressClaim", object: object(named, "example.com", "Pool", "p", "")},
 		{name: "a claim of a kind that there is not", kind: "IPAddressClaim", object: object(named, ours, "IPPol", "p", "")},
 		{name: "a claim of an address that is none", kind: "IPAddressClaim", object: object(`{"name":"a","annotations":{"ipam.cadastre.dev/address":"10.0.0.1/24"}}`, ours, "IPPool", "p", "")},
+		{name: "a claim, which leaves the notes about its creator out", kind: "IPAddressClaim", how: updating, object: object(named, ours, "IPPool", "owned", ""), old: addNotes(object(named, ours, "IPPool", "owned", ""))},
 		{name: "an address", kind: "IPAddress", object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
 		{name: "an address as a dry run", kind: "IPAddress", how: dry, object: object(named, ours, "IPPool", "p", at("10.0.0.7"))},
 		{name: "an address that another has", kind: "IPAddress", object: object(named, ours, "IPPool", "p", at("10.0.0.17"))},

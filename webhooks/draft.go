@@ -152,8 +152,11 @@ func (d *draft) putBack(old map[string]any, path ...string) error {
 }
 
 // restoreResponse returns the answer to an update: it restores the fields of spec of the older object, and
-// puts back those of the operator.
+// puts back those of the operator, among them the notes about the creator of an object that waits.
 func (d *draft) restoreResponse(oldText []byte, ofOperator [][]string, names ...string) admission.Response {
+	for _, name := range []string{v1alpha1.AnnotationUseGranted, v1alpha1.AnnotationRequestedBy} {
+		ofOperator = append(ofOperator, []string{"metadata", "annotations", name})
+	}
 	old := map[string]any{}
 	err := json.Unmarshal(oldText, &old)
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -20,10 +21,11 @@ import (
 //
 // +kubebuilder:webhook:path=/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=create,versions=v1beta2,name=create.ipaddressclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 // +kubebuilder:webhook:path=/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim,mutating=true,failurePolicy=fail,sideEffects=None,groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=create,versions=v1beta2,name=grant.ipaddressclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
+// +kubebuilder:webhook:path=/mutate-ipam-cluster-x-k8s-io-v1beta2-ipaddressclaim,mutating=true,failurePolicy=ignore,sideEffects=None,groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=update,versions=v1beta2,name=keep.ipaddressclaim.ipam.cadastre.dev,admissionReviewVersions=v1,timeoutSeconds=5,reinvocationPolicy=Never
 
 // addressClaimMutator implements a webhook that puts our finalizer on Cluster API's claims for our
-// pools, and notes whether their creator can use the pool of another project. Of Cluster API's
-// types it knows only the fields that it reads.
+// pools, and notes whether their creator can use the pool of another project. It restores the notes
+// when an update leaves them out. Of Cluster API's types it knows only the fields that it reads.
 type addressClaimMutator struct{ *services }
 
 // Handle implements admission.Handler.
@@ -31,6 +33,9 @@ func (m *addressClaimMutator) Handle(ctx context.Context, req admission.Request)
 	d, err := newDraft(req.Object.Raw)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.Operation == admissionv1.Update {
+		return d.restoreResponse(req.OldObject.Raw, nil)
 	}
 	obj := unstructured.Unstructured{Object: d.object}
 	claim := convert.AddressClaim{

@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,7 +42,7 @@ func (w *world) created(user, namespace, pool string) *late {
 }
 
 // waits creates one object of each kind, and waits until each says that it may not use
-// the pool, as if it did not exist.
+// the pool, as if it did not exist. Then it replaces each with its manifest, which leaves it as it is.
 func (w *world) waits(user, namespace, pool string) *late {
 	w.Helper()
 	l := w.created(user, namespace, pool)
@@ -51,6 +52,12 @@ func (w *world) waits(user, namespace, pool string) *late {
 		return says(l.claim.Status.Conditions, message) && says(l.alien.Status.Conditions, message) && says(l.child.Status.Conditions, message)
 	})
 	for _, obj := range l.all() {
+		suite.Must(w, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			suite.Must(w, w.Get(w.Context(), client.ObjectKeyFromObject(obj), obj))
+			obj.SetAnnotations(nil)
+			obj.SetFinalizers(nil)
+			return w.As(user).Update(w.Context(), obj)
+		}))
 		if requester := obj.GetAnnotations()[v1alpha1.AnnotationRequestedBy]; requester != user {
 			w.Errorf("%T names %q as its creator, want %q", obj, requester, user)
 		}

@@ -105,7 +105,7 @@ func TestChecksByWebhookAloneFailClosed(t *testing.T) {
 	want := map[string]string{
 		"create.ipclaim.ipam.cadastre.dev": "Ignore", "retry.ipclaim.ipam.cadastre.dev": "Fail", "create.ippool.ipam.cadastre.dev": "Fail", "create.localippool.ipam.cadastre.dev": "Fail",
 		"ipclass.ipam.cadastre.dev": "Fail", "default.ipclass.ipam.cadastre.dev": "Fail", "update.ipclass.ipam.cadastre.dev": "Ignore",
-		"grant.ipaddressclaim.ipam.cadastre.dev": "Fail", "create.ipaddressclaim.ipam.cadastre.dev": "Ignore",
+		"grant.ipaddressclaim.ipam.cadastre.dev": "Fail", "create.ipaddressclaim.ipam.cadastre.dev": "Ignore", "keep.ipaddressclaim.ipam.cadastre.dev": "Ignore",
 		"create.ipaddress.ipam.cadastre.dev": "Ignore", "mutating update.ipclaim.ipam.cadastre.dev": "Ignore",
 		"keep.ippool.ipam.cadastre.dev": "Ignore", "keep.localippool.ipam.cadastre.dev": "Ignore",
 		"update.ipclaim.ipam.cadastre.dev": "Fail", "update.ippool.ipam.cadastre.dev": "Fail", "update.localippool.ipam.cadastre.dev": "Fail",
