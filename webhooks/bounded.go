@@ -64,12 +64,13 @@ func (b boundedHandler) Handle(ctx context.Context, req admission.Request) admis
 
 // measurements holds the size of an object.
 type measurements struct {
-	// bytes is the size without managed fields, which differ with each user that writes; totalBytes is
-	// the size with them.
-	bytes, totalBytes                                int
-	labels, annotations, owners, finalizers, entries int
-	longest                                          int
-	deleted                                          bool
+	// bytes is the size without managed fields, which differ with each user that writes, and without
+	// finalizers, which controllers add to what is stored; totalBytes is the size with both.
+	bytes, totalBytes                       int
+	labels, annotations, owners, finalizers int
+	// entries and longest leave both out, too.
+	entries, longest int
+	deleted          bool
 }
 
 // measure returns the size of an object. If the text is not an object, it counts only the bytes:
@@ -91,24 +92,29 @@ func measure(text []byte) measurements {
 }
 
 func (m *measurements) addMetadata(name, value []byte) {
-	if string(name) == "managedFields" {
-		m.bytes -= len(`"managedFields":`) + len(value) + len(`,`)
+	key := string(name)
+	if key == "managedFields" || key == "finalizers" {
+		m.bytes -= len(name) + len(`"":,`) + len(value)
+	}
+	if key == "managedFields" {
 		return
 	}
 	c := count(value)
+	if key == "finalizers" {
+		m.finalizers = c.direct
+		return
+	}
 	m.entries += c.total
-	if string(name) != "annotations" {
+	if key != "annotations" {
 		m.longest = max(m.longest, c.longest)
 	}
-	switch string(name) {
+	switch key {
 	case "labels":
 		m.labels = c.direct
 	case "annotations":
 		m.annotations = c.direct
 	case "ownerReferences":
 		m.owners = c.direct
-	case "finalizers":
-		m.finalizers = c.direct
 	case "deletionTimestamp":
 		m.deleted = true
 	}

@@ -28,6 +28,10 @@ func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 	managed := func(object []byte) []byte {
 		return []byte(strings.Replace(string(object), `"metadata":{`, `"metadata":{"managedFields":[{"manager":"m"}],`, 1))
 	}
+	kept := func(object []byte) []byte {
+		return []byte(strings.Replace(string(object), `"metadata":{`, `"metadata":{"finalizers":["example.com/kept"],`, 1))
+	}
+	many := objectWithMetadata("", repeatItem(4096, `"#"`))
 	going := []byte(strings.Replace(string(labels(maxLabels+2)), `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`, 1))
 	const create, update, remove = admissionv1.Create, admissionv1.Update, admissionv1.Delete
 	var rows []messages.Row
@@ -42,7 +46,7 @@ func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 		"too many annotations":                     {operation: create, object: objectWithMetadata(`"annotations":{`+repeatItem(257, `"#":""`)+`}`, ""), refused: "metadata.annotations: Too many: 257: must have at most 256 items: remove some"},
 		"too many owners":                          {operation: create, object: objectWithMetadata(`"ownerReferences":[`+repeatItem(65, `{"uid":"#"}`)+`]`, ""), refused: "metadata.ownerReferences: Too many: 65: must have at most 64 items: remove some"},
 		"too many finalizers":                      {operation: create, object: objectWithMetadata(`"finalizers":[`+repeatItem(65, `"#"`)+`]`, ""), refused: "metadata.finalizers: Too many: 65: must have at most 64 items: remove some"},
-		"too many items":                           {operation: create, object: objectWithMetadata("", repeatItem(4096, `"#"`)), refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
+		"too many items":                           {operation: create, object: many, refused: "metadata and spec: Too many: 4097: must have at most 4096 items: remove some"},
 		"too long a name":                          {operation: create, object: objectWithMetadata(`"name":"`+strings.Repeat("x", 4097)+`"`, ""), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
 		"as long a name as allowed":                {operation: create, object: objectWithMetadata(`"name":"`+strings.Repeat("x", maxStringBytes)+`"`, "")},
 		"too long a value":                         {operation: create, object: objectWithMetadata("", `"`+strings.Repeat("x", 4097)+`"`), refused: "metadata and spec: Too long: have a name or a value of 4097 bytes, and each may have 4096: make it shorter"},
@@ -58,6 +62,9 @@ func TestObjectBeyondBoundsIsRefusedUnlessItWasBefore(t *testing.T) {
 		"an update of a long value":                {operation: update, object: objectWithMetadata("", `"`+strings.Repeat("x", 4097)+`"`), old: objectWithMetadata("", `"`+strings.Repeat("y", 4097)+`"`)},
 		"an update with a long status":             {operation: update, object: []byte(`{"status":{"message":"` + strings.Repeat("x", 4097) + `"}}`), old: []byte(`{}`)},
 		"an update with another writer":            {operation: update, object: managed(long(maxObjectBytes)), old: long(maxObjectBytes)},
+		"an update with another finalizer":         {operation: update, object: kept(long(maxObjectBytes)), old: long(maxObjectBytes)},
+		"a finalizer of an object of many items":   {operation: update, object: kept(many), old: many},
+		"an update with too many finalizers":       {operation: update, object: objectWithMetadata(`"finalizers":[`+repeatItem(65, `"#"`)+`]`, ""), old: within, refused: "metadata.finalizers"},
 		"an update that grows":                     {operation: update, object: long(maxObjectBytes + 1), old: long(maxObjectBytes), refused: "metadata and spec: Too long"},
 		"an update of a deleted object":            {operation: update, object: going, old: beyond},
 		"an update by the operator":                {operation: update, object: labels(maxLabels + 9), old: beyond, user: operator},
