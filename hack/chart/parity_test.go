@@ -39,6 +39,7 @@ func TestChartMatchesKustomize(t *testing.T) {
 		{kustomization: "config/overlays/prometheus", release: "cadastre", namespace: "cadastre-system", values: "metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true"},
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "metrics.podMonitor.enabled=true", more: []string{"config/prometheus/pod-monitor"}},
 		{kustomization: "config/default", release: "cadastre", namespace: "cadastre-system", values: "dashboards.enabled=true", more: []string{"config/dashboards"}},
+		{kustomization: "config/overlays/api-servers-only", release: "cadastre", namespace: "cadastre-system", values: "networkPolicy.apiServerCIDRs={192.0.2.10/32}"},
 		{kustomization: "config/overlays/hub-provisioner", release: "cadastre", namespace: "cadastre-system", values: east},
 	} {
 		t.Run(c.kustomization+" "+c.values, func(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/operator"
 	"github.com/cadastre-dev/cadastre/internal/testing/must"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
+	"github.com/cadastre-dev/cadastre/test/framework/helm"
 )
 
 // TestOperatorAcceptsEveryChartFlag sets all flags to values that are not their defaults, and parses
@@ -114,7 +116,7 @@ func TestValuesChangeRenderedChart(t *testing.T) {
 		{values: []string{"podDisruptionBudget.enabled=false"}, lost: "kind: PodDisruptionBudget"},
 		{values: []string{"podDisruptionBudget.minAvailable=50%"}, has: "minAvailable: 50%"},
 		{values: []string{"networkPolicy.enabled=false"}, lost: "kind: NetworkPolicy"},
-		{values: []string{"networkPolicy.apiServerCIDRs={192.0.2.10/32}"}, has: "cidr: \"192.0.2.10/32\""},
+		{values: []string{"networkPolicy.apiServerCIDRs={192.0.2.10/32}"}, has: "cidr: \"192.0.2.10/32\"", lost: "- port: webhook\n    - port: metrics"},
 		{values: []string{"serviceAccount.create=false"}, has: `serviceAccountName: "cadastre-controller-manager"`, lost: "kind: ServiceAccount\nmetadata"},
 		{values: []string{"serviceAccount.annotations.a=b"}, has: "annotations:\n    a: b"},
 		{usual: []string{"certManager.enabled=true"}, values: []string{"certManager.issuerRef.kind=ClusterIssuer", "certManager.issuerRef.name=corporate"}, has: "name: corporate", lost: "selfSigned"},
@@ -179,6 +181,25 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 	} {
 		if out, err := attempt(t, "cadastre", "cadastre-system", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %.100s, %v, want an error that names %s", values, out, err, want)
+		}
+	}
+}
+
+// TestNotesWarnIfEveryPodMayCallWebhooks reads what helm prints after an installation.
+func TestNotesWarnIfEveryPodMayCallWebhooks(t *testing.T) {
+	program, err := helm.New(suite.ModuleRoot(t), t.TempDir())
+	must.Succeed(t, err)
+	for values, warns := range map[string]bool{
+		"": true,
+		"networkPolicy.apiServerCIDRs={192.0.2.10/32}":                             false,
+		"networkPolicy.apiServerCIDRs={192.0.2.10/32},networkPolicy.enabled=false": true,
+		"flags.webhook-client-ca=/ca.crt":                                          false,
+	} {
+		out, err := program.Run(t.Context(), "install", "cadastre", filepath.Join(suite.ModuleRoot(t), Directory), "--dry-run=client", "--set="+values)
+		must.Succeed(t, err)
+		_, notes, _ := strings.Cut(out, "\nNOTES:\n")
+		if !strings.HasPrefix(notes, "Cadastre is installed") || strings.Contains(notes, "WARNING: every Pod") != warns {
+			t.Errorf("%s: want a warning: %t, the notes are\n%s", values, warns, notes)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 )
@@ -155,6 +156,26 @@ func readMetrics(text []byte) map[string]float64 {
 		}
 	}
 	return found
+}
+
+// checkRollbacks returns an error if a manager listed all objects of a kind again because it took the
+// store for an earlier one: nothing restores etcd here.
+func (w *World) checkRollbacks(ctx context.Context) error {
+	for _, m := range w.cluster.Managers {
+		if !m.Running() {
+			continue
+		}
+		found, err := w.metrics(ctx, m)
+		if err != nil {
+			return err
+		}
+		for name, count := range found {
+			if strings.HasPrefix(name, metrics.StoreRollbacks) && count > 0 {
+				return fmt.Errorf("%s of %s is %v, and must be 0", name, m.Name, count)
+			}
+		}
+	}
+	return nil
 }
 
 // leader returns the manager that leads; nil if none reports that it does.

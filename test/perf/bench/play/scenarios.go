@@ -42,7 +42,11 @@ func (w *World) Run(ctx context.Context) error {
 			continue
 		}
 		w.say("%s", scenario.name)
-		if err := scenario.play(ctx); err != nil {
+		err := scenario.play(ctx)
+		if err == nil {
+			err = w.checkRollbacks(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", scenario.name, err)
 		}
 	}
