@@ -35,15 +35,15 @@ func TestNextReplacesPathSecretWhenKnownOrOld(t *testing.T) {
 		previous []string
 		injected bool
 	}{
-		"nothing is wrong":                        {view: viewAtBirth(), now: pathLife - 1, injected: true},
+		"nothing is wrong":                        {view: viewAtBirth(), now: time.Hour - 1, injected: true},
 		"the Secret is new":                       {cause: causeMissing},
 		"the configurations have no path":         {present: []string{""}, cause: causeMissing},
 		"the Secret was lost":                     {present: []string{oldSecret}, cause: causeMissing, previous: []string{oldSecret}},
 		"the two configurations differ, and lost": {present: []string{oldSecret, "", otherSecret}, cause: causeMissing, previous: []string{oldSecret, otherSecret}},
-		"an hour is over":                         {view: viewAtBirth(), now: pathLife, cause: causeAge, previous: []string{oldSecret}},
-		"a request is not answered":               {view: viewAtBirth(), now: pathInterval, exposed: causeUnanswered, cause: causeUnanswered, previous: []string{oldSecret}},
+		"an hour is over":                         {view: viewAtBirth(), now: time.Hour, cause: causeAge, previous: []string{oldSecret}},
+		"a request is not answered":               {view: viewAtBirth(), now: 10 * time.Minute, exposed: causeUnanswered, cause: causeUnanswered, previous: []string{oldSecret}},
 		"the first was injected late, and leaks":  {view: late, now: pathInterval, exposed: causeUnanswered, cause: causeUnanswered, previous: []string{oldSecret}},
-		"one is not answered soon after another":  {view: viewAtBirth(), now: pathInterval - 1, exposed: causeUnanswered, injected: true},
+		"one is not answered soon after another":  {view: viewAtBirth(), now: 10*time.Minute - 1, exposed: causeUnanswered, injected: true},
 		"one configuration has the former":        {view: pending, now: pathLife, exposed: causeStart, present: []string{oldSecret, otherSecret}, previous: []string{otherSecret}},
 		"both configurations have it now":         {view: pending, now: time.Minute, present: []string{oldSecret}, previous: []string{otherSecret}, injected: true},
 		"no configuration exists":                 {view: pending, now: time.Minute, previous: []string{otherSecret}},
@@ -144,7 +144,7 @@ func TestNewReplicaKeepsGraceTimesOfSecret(t *testing.T) {
 		former Standing
 		seen   time.Duration
 	}{
-		"in the grace":                {now: pathGrace - time.Second, former: PathAccepted},
+		"in the grace":                {now: 59 * time.Second, former: PathAccepted},
 		"hours later":                 {now: 3 * time.Hour, former: PathOlder},
 		"its clock is an hour behind": {now: -time.Hour, former: PathAccepted, seen: -time.Hour},
 	} {

@@ -2,11 +2,14 @@ package loops
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +42,7 @@ const (
 )
 
 func writes() []write {
-	return append(append(claimWrites(), addressWrites()...), platformWrites()...)
+	return slices.Concat(claimWrites(), addressWrites(), clusterWrites(), platformWrites())
 }
 
 func claimWrites() []write {
@@ -62,6 +65,16 @@ func addressWrites() []write {
 		{does: "ipaddressclaim: patch IPAddressClaim", verb: "patch", group: capi, resource: "ipaddressclaims", prepare: servedAddressClaim, begin: deletedAddressClaim, says: ofAddressClaim, served: isAddressClaimGone},
 		{does: "ipaddressclaim: delete IPAddress", verb: "delete", group: capi, resource: "ipaddresses", prepare: servedAddressClaim, begin: deletedAddressClaim, says: ofAddressClaim, served: isAddressClaimGone},
 		{does: "ipaddressclaim: patch IPAddress", verb: "patch", group: capi, resource: "ipaddresses", prepare: servedAddressClaim, begin: deletedAddressClaim, says: ofAddressClaim, served: isAddressClaimGone},
+	}
+}
+
+// clusterWrites returns those for Clusters, which have no condition of the operator. A claim that a create of a
+// Cluster left is deleted after the grace, and is not here.
+func clusterWrites() []write {
+	return []write{
+		{does: "clusternetwork: create IPClaim", verb: "create", group: own, resource: "ipclaims", prepare: storedCluster, begin: networkedCluster, served: isNetworkHeld},
+		{does: "clusternetwork: patch IPClaim", verb: "patch", group: own, resource: "ipclaims", prepare: networkPool, begin: newCluster, served: isNetworkHeld},
+		{does: "clusternetwork: patch IPClaim of a deleted Cluster", verb: "patch", group: own, resource: "ipclaims", prepare: heldNetwork, begin: deletedCluster, served: isNetworkReleased},
 	}
 }
 
@@ -162,6 +175,56 @@ func (s *scene) addressClaim() *ipamv1.IPAddressClaim {
 func hasAddress(s *scene) bool         { return s.addressClaim().Status.AddressRef.Name != "" }
 func isAddressClaimGone(s *scene) bool { return s.addressClaim().Name == "" }
 func ofAddressClaim(s *scene) string   { return readyOf(s.addressClaim().Status.Conditions) }
+
+func (s *scene) cluster() *clusterv1.Cluster { return build.Cluster(s.name, s.name) }
+
+func networkPool(s *scene) {
+	pool := build.Pool(s.name).Domain(s.name).CIDR("10.0.0.0/24").Classes(s.name).Obj()
+	s.Created(build.Class(s.name).Length(28).Obj(), pool)
+	s.Ready(pool)
+}
+
+func newCluster(s *scene) {
+	s.Created(build.Networked(s.cluster(), map[string]string{v1alpha1.AnnotationPods: s.name}))
+}
+
+func storedCluster(s *scene) {
+	networkPool(s)
+	cluster := s.cluster()
+	cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.0.0.0/28"}
+	s.Created(cluster)
+}
+
+// networkedCluster has the block claimed that a Cluster states.
+func networkedCluster(s *scene) {
+	suite.Must(s, s.Patch(s.Context(), s.cluster(), build.Merge(fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`,
+		v1alpha1.LabelClusterNetworks, v1alpha1.ClusterNetworksEnabled, v1alpha1.AnnotationPods, s.name))))
+}
+
+func heldNetwork(s *scene) {
+	networkPool(s)
+	newCluster(s)
+	s.Await("the Cluster has its claim", func(context.Context) bool { return isNetworkHeld(s) })
+}
+
+func deletedCluster(s *scene) { s.Deleted(s.cluster()) }
+
+// networkClaims returns the claims of the Cluster. No garbage collector deletes them here.
+func (s *scene) networkClaims() []v1alpha1.IPClaim {
+	claims := &v1alpha1.IPClaimList{}
+	suite.Must(s, s.List(s.Context(), claims, client.InNamespace(s.name)))
+	return claims.Items
+}
+
+func isNetworkHeld(s *scene) bool {
+	claims := s.networkClaims()
+	return len(claims) == 1 && len(claims[0].OwnerReferences) == 1
+}
+
+func isNetworkReleased(s *scene) bool {
+	claims := s.networkClaims()
+	return len(claims) == 1 && len(claims[0].Finalizers) == 0
+}
 
 func newPool(s *scene)     { s.Created(s.pool().Obj()) }
 func deletedPool(s *scene) { s.Deleted(s.pool().Obj()) }

@@ -3,10 +3,13 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +27,21 @@ import (
 func (w *world) create(t *testing.T) {
 	w.as(t, "").plays("create", nil)
 	w.as(t, "alice").plays("create-tenant", nil)
+}
+
+// imports imports a table of which a row overlaps a pool: it is refused as a whole, or the row skipped.
+func (w *world) imports(t *testing.T) {
+	admin := w.as(t, "")
+	table := "kind,name,cidr\npool,imported,10.36.0.0/16\nclaim,inside,10.0.0.0/24\n"
+	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "addresses.csv"), []byte(table), 0o600))
+	for _, action := range []string{"", " --apply"} {
+		admin.runs("kubectl ipam import csv $DIR/addresses.csv -n team-a" + action).ends(command.ExitUnhealthy).says("line 3")
+	}
+	if err := w.Get(t.Context(), client.ObjectKey{Name: "imported"}, &v1alpha1.IPPool{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the pool of a refused import: %v", err)
+	}
+	admin.runs("kubectl ipam import csv $DIR/addresses.csv -n team-a --skip-problems --apply").ends(command.ExitDone)
+	w.Deleted(build.Pool("imported").Obj())
 }
 
 // pause pauses a pool and resumes it.

@@ -53,6 +53,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("version", w.version)
 	t.Run("cluster", w.clusterNetworks)
 	t.Run("hub", w.hub)
+	t.Run("import", w.imports)
 }
 
 func (w *world) fill() {

@@ -26,18 +26,26 @@ func hosts(n int, now *ipam.Network) *Snapshot {
 
 // hold adds a claim with a block of a pool.
 func (s *Snapshot) hold(pool, name, block string) *Claim {
-	key := ipam.Name{Namespace: "team", Name: name}
-	s.Records = append(s.Records, recordOf(name+"-record", block, ipam.PoolNamed(pool), convert.HolderOfClaim(key)))
-	s.Claims = append(s.Claims, Claim{Name: key, UID: "uid-" + name, Record: name + "-record", Bound: true, Block: block, Pool: ipam.PoolNamed(pool)})
+	return s.holdIn(ipam.PoolNamed(pool), ipam.Name{Namespace: "team", Name: name}, block)
+}
+
+func (s *Snapshot) holdIn(pool ipam.PoolKey, claim ipam.Name, block string) *Claim {
+	record := recordOf(claim.Name+"-record", block, pool, convert.HolderOfClaim(claim))
+	record.Name.Namespace = claim.Namespace
+	s.Records = append(s.Records, record)
+	s.Claims = append(s.Claims, Claim{Name: claim, UID: "uid-" + claim.Name, Record: record.Name.Name, Bound: true, Block: block, Pool: pool})
 	return &s.Claims[len(s.Claims)-1]
 }
 
 // domain adds a routing domain with a root pool of its name.
 func (s *Snapshot) domain(name, cidr string) {
-	home := ipam.DomainNamed(name, ipam.IPv4)
-	s.Pools = append(s.Pools, Pool{Pool: ipam.Pool{Key: ipam.PoolNamed(name), CIDR: netip.MustParsePrefix(cidr), Home: home}, UID: "uid-" + name, Recorded: cidr})
-	record := recordOf("ippool."+name, cidr, home, convert.HolderOfPool(ipam.PoolNamed(name)))
-	record.Purpose = ipam.PurposePool
+	s.root(ipam.PoolNamed(name), ipam.DomainNamed(name, ipam.IPv4), cidr)
+}
+
+func (s *Snapshot) root(pool, home ipam.PoolKey, cidr string) {
+	s.Pools = append(s.Pools, Pool{Pool: ipam.Pool{Key: pool, CIDR: netip.MustParsePrefix(cidr), Home: home}, UID: "uid-" + pool.Name, Recorded: cidr})
+	record := recordOf("ippool."+pool.Name, cidr, home, convert.HolderOfPool(pool))
+	record.Name.Namespace, record.Purpose = pool.Namespace, ipam.PurposePool
 	s.Records = append(s.Records, record)
 }
 
@@ -102,6 +110,15 @@ func TestJudgeComparesNetworksWithPools(t *testing.T) {
 			s.hold("lab", "x", "10.1.0.1/32")
 			return s
 		}, []string{"note BlockInSeveralDomains RoutingDomain default: 1 block overlaps with a block of another routing domain: 10.1.0.1/32 of IPClaim team/x in lab with 10.1.0.1/32 of IPClaim team/b in default: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs"}},
+		"one address in LocalIPPools of two namespaces": {func() *Snapshot {
+			s := &Snapshot{}
+			for _, namespace := range []string{"east", "west"} {
+				pool := ipam.LocalPoolNamed(namespace, "machines")
+				s.root(pool, ipam.LocalDomainNamed(namespace, "default", ipam.IPv4), "10.0.0.0/24")
+				s.holdIn(pool, ipam.Name{Namespace: namespace, Name: "m"}, "10.0.0.1/32")
+			}
+			return s
+		}, []string{"note BlockInSeveralDomains RoutingDomain east/default: 1 block overlaps with a block of another routing domain: 10.0.0.1/32 of IPClaim west/m in west/default with 10.0.0.1/32 of IPClaim east/m in east/default: that is as it should be if these networks are never connected; otherwise give their pools one routing domain, or other CIDRs"}},
 		"many addresses in many routing domains": {func() *Snapshot {
 			s := healthy()
 			for i := range 3 {
