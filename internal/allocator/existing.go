@@ -333,18 +333,20 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	return taken, err == nil // after a failure the caller looks for another block
 }
 
-// awaitRetained waits, for a short time, while an earlier claim of this name is gone and its record
-// not handled.
+// awaitRetained waits, for a short time, while IsRetaining.
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
-	isPending := func() bool {
-		return slices.ContainsFunc(a.formerRecords(order), func(r ipam.Record) bool {
-			return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.Ledger.IsLeaving(r.Name)
-		})
-	}
-	if !isPending() {
+	if !a.IsRetaining(order) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	a.Ledger.Await(ctx, order.keys(), func() bool { return !isPending() })
+	a.Ledger.Await(ctx, order.keys(), func() bool { return !a.IsRetaining(order) })
+}
+
+// IsRetaining reports whether an earlier claim of this name, or of the sticky key, is gone and its record
+// not handled, so that the claim can have its block soon.
+func (a *Allocator) IsRetaining(order Order) bool {
+	return slices.ContainsFunc(a.formerRecords(order), func(r ipam.Record) bool {
+		return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.Ledger.IsLeaving(r.Name)
+	})
 }

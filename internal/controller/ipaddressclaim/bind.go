@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,10 @@ func (c *Controller) protectClaim(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// retainTimeout is the age up to which a claim waits for the address of an earlier claim of its name or its
+// sticky key that is gone: the collection of orphans retains it within milliseconds, or, if it cannot, much later.
+const retainTimeout = 10 * time.Second
+
 // bind finds and records an address for a claim that has none (contract, "Normal
 // IPAddressClaim" 4).
 func (c *Controller) bind(ctx context.Context, s *scope) error {
@@ -54,11 +59,14 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err := c.requestGrant(ctx, s); err != nil {
 		return err
 	}
+	order := s.order()
+	if c.Allocator.IsRetaining(order) && c.Clock.Since(s.claim.CreationTimestamp.Time) < retainTimeout {
+		return fmt.Errorf("the address of an earlier claim is about to be retained: %w", ipam.ErrUnconfirmed)
+	}
 	resolution, err := c.Allocator.Resolve(ctx, s.request)
 	if err != nil {
 		return err
 	}
-	order := s.order()
 	order.Resolution = resolution
 	s.record, err = c.Allocator.Allocate(ctx, order)
 	return err

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -17,6 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
+	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 func TestAddressClaims(t *testing.T) {
@@ -35,6 +37,7 @@ func TestAddressClaims(t *testing.T) {
 		"a claim that waits is served when an address is released":            servedWhenReleased,
 		"a claim that asks for nothing valid any more loses its place":        invalidWaiter,
 		"a deleted claim is released when its address is unused":              deletedClaim,
+		"a sticky address that is not retained yet is awaited":                stickyAddressAwaited,
 		"an address that exists is adopted":                                   adoptedAddress,
 		"an address that was recorded twice has the record that is confirmed": recordedTwice,
 		"an address that exists is bound to its record that is retained":      blockKeptForLaterClaim(ipam.StateRetained),
@@ -247,6 +250,38 @@ func deletedClaim(e *addresses) {
 	e.Reconciled("a").Wrote("patch IPAddressClaim")
 	e.Gone(claim("a").Obj())
 	e.record("a") // is left to the collection of orphans
+}
+
+func stickyAddressAwaited(e *addresses) {
+	sticky := func(name string) *build.AddressClaimBuilder {
+		return claim(name).Pool("hosts").Annotation(v1alpha1.AnnotationSticky, "k")
+	}
+	e.Applied(hostPool().With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj(), sticky("a").Obj())
+	e.Reconciled("a").Served("10.0.0.2")
+	e.Deleted(claim("a").Obj())
+	for e.isStored("a") {
+		e.Reconciled("a")
+	}
+	e.Applied(sticky("b").Obj(), sticky("c").Obj())
+	e.Retried("b").Wrote()
+	e.Collected(holderNamed(story.Team, "a"))
+	e.Reconciled("b").Served("10.0.0.2")
+
+	e.Deleted(claim("b").Obj())
+	for e.isStored("b") {
+		e.Reconciled("b")
+	}
+	e.Retried("c").Wrote()
+	e.Passes(retainTimeout) // it cannot be retained
+	e.Reconciled("c").Served("10.0.0.3")
+}
+
+// isStored reports whether a claim exists.
+func (e *addresses) isStored(name string) bool {
+	e.t.Helper()
+	err := e.K8s.Get(e.t.Context(), client.ObjectKeyFromObject(claim(name).Obj()), &ipamv1.IPAddressClaim{})
+	suite.Must(e.t, client.IgnoreNotFound(err))
+	return err == nil
 }
 
 // addresses holds the verbs for claims of addresses.

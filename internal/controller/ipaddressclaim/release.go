@@ -15,6 +15,7 @@ import (
 	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/kubeutil"
+	"github.com/cadastre-dev/cadastre/internal/ledger"
 )
 
 // release releases the address of a claim that is being deleted (contract, "Deleted
@@ -36,12 +37,20 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
+	s.markLeaving(c.Ledger) // before the next claim of its sticky key can be seen
 	before := s.claim.DeepCopy()
 	isRemoved := controllerutil.RemoveFinalizer(s.claim, convert.ReleaseFinalizer(s.claim.Spec.PoolRef.APIGroup))
 	if !controllerutil.RemoveFinalizer(s.claim, incluster.FinalizerRelease) && !isRemoved {
 		return nil
 	}
 	return c.writeRemoval(ctx, &c.expectations.claims, before, s.claim, "claim")
+}
+
+// markLeaving notes that the records of a claim that is released are about to be released or retained.
+func (s *scope) markLeaving(view *ledger.Ledger) {
+	for _, record := range view.HeldBy(s.holder()) {
+		view.MarkLeaving(record.Name)
+	}
 }
 
 // readLiveCluster reads the Cluster of a claim again before its release begins, which cannot be

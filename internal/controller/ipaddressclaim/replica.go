@@ -118,9 +118,7 @@ func (r *Replica) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, err
 	}
 	if s.claim != nil && !s.claim.DeletionTimestamp.IsZero() && !isInUse(s.claim) {
-		for _, record := range r.Ledger.HeldBy(s.holder()) {
-			r.Ledger.MarkLeaving(record.Name)
-		}
+		s.markLeaving(r.Ledger)
 	}
 	if s.mayWait() && isUnserved(s.claim) && isServed(s.claim, r.Within, r.WatchFilter) {
 		r.Queue.Wait(s.waiter())
