@@ -68,11 +68,13 @@ func addressWrites() []write {
 	}
 }
 
-// clusterWrites returns those for Clusters, which have no condition of the operator. A claim that a create of a
-// Cluster left is deleted after the grace, and is not here.
+// clusterWrites returns those for Clusters, which have no condition of the operator. The claim of a given block
+// that was refused is created after the grace: until then its block stays recorded for it, as it can be stored
+// late. So is a claim deleted that a create of a Cluster left, which is not here.
 func clusterWrites() []write {
+	later := func(*scene) bool { return true }
 	return []write{
-		{does: "clusternetwork: create IPClaim", verb: "create", group: own, resource: "ipclaims", prepare: storedCluster, begin: networkedCluster, served: isNetworkHeld},
+		{does: "clusternetwork: create IPClaim", verb: "create", group: own, resource: "ipclaims", prepare: storedCluster, begin: networkedCluster, served: later},
 		{does: "clusternetwork: patch IPClaim", verb: "patch", group: own, resource: "ipclaims", prepare: networkPool, begin: newCluster, served: isNetworkHeld},
 		{does: "clusternetwork: patch IPClaim of a deleted Cluster", verb: "patch", group: own, resource: "ipclaims", prepare: heldNetwork, begin: deletedCluster, served: isNetworkReleased},
 	}

@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,7 +121,11 @@ func (w *world) pathsAreReplaced() {
 	creating.Go(func() {
 		for ; ctx.Err() == nil; made++ {
 			claim := build.Claim("victim", "").Generated("beside-").Pool("asked").Length(32).Obj()
-			if err := as.Create(ctx, claim); err != nil && ctx.Err() == nil {
+			err := as.Create(ctx, claim)
+			if apierrors.IsTooManyRequests(err) { // the machine is too busy to record its block in time
+				continue
+			}
+			if err != nil && ctx.Err() == nil {
 				w.Errorf("a create while the path is replaced: %v", err)
 			}
 			if err := as.Delete(ctx, claim); err != nil && ctx.Err() == nil {
@@ -174,7 +179,7 @@ func (w *world) manifestsLeavePathsAlone() {
 	suite.Must(w, w.ReinstallAs(w.Context(), "gitops"))
 	for name, after := range w.clientConfigs() {
 		if *after.Service.Path != *before[name].Service.Path || string(after.CABundle) != string(before[name].CABundle) {
-			w.Errorf("%s was changed: %+v", name, after)
+			w.Errorf("%s was changed: its path is %s, and was %s", name, *after.Service.Path, *before[name].Service.Path)
 		}
 	}
 	w.Created(build.Claim("victim", "applied").Pool("asked").Length(32).Obj())
