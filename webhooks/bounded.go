@@ -68,7 +68,7 @@ type measurements struct {
 	// finalizers, which controllers add to what is stored; totalBytes is the size with both.
 	bytes, totalBytes                       int
 	labels, annotations, owners, finalizers int
-	// entries and longest leave both out, too.
+	// entries and longest exclude both, too.
 	entries, longest int
 	deleted          bool
 }

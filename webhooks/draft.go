@@ -152,17 +152,16 @@ func (d *draft) putBack(old map[string]any, path ...string) error {
 }
 
 // restoreResponse returns the answer to an update: it restores the fields of spec of the older object, and
-// puts back those of the operator, among them the notes about the creator of an object that waits.
-func (d *draft) restoreResponse(oldText []byte, ofOperator [][]string, names ...string) admission.Response {
-	for _, name := range []string{v1alpha1.AnnotationUseGranted, v1alpha1.AnnotationRequestedBy} {
-		ofOperator = append(ofOperator, []string{"metadata", "annotations", name})
-	}
+// puts back those of the operator, and its annotations about the creator of an object that waits.
+func (d *draft) restoreResponse(oldText []byte, operatorFields [][]string, names ...string) admission.Response {
+	operatorFields = append(slices.Clone(operatorFields),
+		[]string{"metadata", "annotations", v1alpha1.AnnotationUseGranted}, []string{"metadata", "annotations", v1alpha1.AnnotationRequestedBy})
 	old := map[string]any{}
 	err := json.Unmarshal(oldText, &old)
 	if err == nil {
 		err = d.restore(old, names...)
 	}
-	for _, path := range ofOperator {
+	for _, path := range operatorFields {
 		if err == nil {
 			err = d.putBack(old, path...)
 		}

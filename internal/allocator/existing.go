@@ -333,7 +333,7 @@ func (a *Allocator) retake(ctx context.Context, order Order) (ipam.Record, bool)
 	return taken, err == nil // after a failure the caller looks for another block
 }
 
-// awaitRetained waits, for a short time, while IsRetaining.
+// awaitRetained waits until IsRetaining is false, for releaseTimeout at most.
 func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	if !a.IsRetaining(order) {
 		return
@@ -343,10 +343,11 @@ func (a *Allocator) awaitRetained(ctx context.Context, order Order) {
 	a.Ledger.Await(ctx, order.keys(), func() bool { return !a.IsRetaining(order) })
 }
 
-// IsRetaining reports whether an earlier claim of this name, or of the sticky key, is gone and its record
-// not handled, so that the claim can have its block soon.
+// IsRetaining reports whether a record that suits the order, of an earlier claim of this name or of the sticky
+// key, is about to be retained: the claim was deleted, and the record is still Bound.
 func (a *Allocator) IsRetaining(order Order) bool {
 	return slices.ContainsFunc(a.formerRecords(order), func(r ipam.Record) bool {
-		return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && a.Ledger.IsLeaving(r.Name)
+		isOwn := order.HolderUID != "" && r.HolderUID == order.HolderUID
+		return r.State == ipam.StateBound && (r.Reclaim == ipam.ReclaimRetain || r.Sticky != "") && !isOwn && order.isSatisfiedBy(r) && a.Ledger.IsLeaving(r.Name)
 	})
 }

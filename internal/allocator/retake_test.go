@@ -175,21 +175,29 @@ func TestClaimWaitsOnlyForRetainableRecord(t *testing.T) {
 		reclaim ipam.Reclaim
 		sticky  string
 		leaving bool
+		edit    func(o *Order, former *ipam.Record)
 		waits   bool
 	}{
-		"its policy is Retain":           {ipam.StateBound, ipam.ReclaimRetain, "", true, true},
-		"it has a sticky key":            {ipam.StateBound, ipam.ReclaimDelete, "k", true, true},
-		"it is released":                 {ipam.StateBound, ipam.ReclaimDelete, "", true, false},
-		"its claim stays":                {ipam.StateBound, ipam.ReclaimRetain, "", false, false},
-		"it has a key, its claim stays":  {ipam.StateBound, ipam.ReclaimDelete, "k", false, false},
-		"it is released, its own stays":  {ipam.StateBound, ipam.ReclaimDelete, "", false, false},
-		"it cools down, with the policy": {ipam.StateCooling, ipam.ReclaimRetain, "", true, false},
+		"its policy is Retain":           {ipam.StateBound, ipam.ReclaimRetain, "", true, nil, true},
+		"it has a sticky key":            {ipam.StateBound, ipam.ReclaimDelete, "k", true, nil, true},
+		"it is released":                 {ipam.StateBound, ipam.ReclaimDelete, "", true, nil, false},
+		"its claim stays":                {ipam.StateBound, ipam.ReclaimRetain, "", false, nil, false},
+		"it has a key, its claim stays":  {ipam.StateBound, ipam.ReclaimDelete, "k", false, nil, false},
+		"it is released, its own stays":  {ipam.StateBound, ipam.ReclaimDelete, "", false, nil, false},
+		"it cools down, with the policy": {ipam.StateCooling, ipam.ReclaimRetain, "", true, nil, false},
+		"the claim's UID is another":     {ipam.StateBound, ipam.ReclaimRetain, "", true, func(o *Order, _ *ipam.Record) { o.HolderUID = "next" }, true},
+		"it is the claim's own":          {ipam.StateBound, ipam.ReclaimRetain, "", true, func(o *Order, _ *ipam.Record) { o.HolderUID = "gone" }, false},
+		"it was never stamped":           {ipam.StateBound, ipam.ReclaimRetain, "", true, func(_ *Order, former *ipam.Record) { former.HolderUID = "" }, true},
+		"it has another length":          {ipam.StateBound, ipam.ReclaimRetain, "", true, func(o *Order, _ *ipam.Record) { o.Terms.Length = 27 }, false},
 	} {
 		runNamedOnReplica(t, name, func(t *testing.T, a *Allocator, api *steady) {
 			order := claimOrder("x", 28)
 			former := order.recordOf(parent(), netip.MustParsePrefix("10.0.0.0/28"))
 			former.Name.Name, former.HolderUID = "x-former", "gone"
 			former.State, former.Reclaim, former.Sticky = c.state, c.reclaim, c.sticky
+			if c.edit != nil {
+				c.edit(&order, &former)
+			}
 			former = api.stores(t, former)
 			if c.leaving {
 				a.Ledger.MarkLeaving(former.Name)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/allocator"
 	"github.com/cadastre-dev/cadastre/internal/authorize"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
@@ -40,8 +41,8 @@ func (c *Controller) protectClaim(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// retainTimeout is the age up to which a claim waits for the address of an earlier claim of its name or its
-// sticky key that is gone: the collection of orphans retains it within milliseconds, or, if it cannot, much later.
+// retainTimeout is the age up to which a claim waits for the address of a deleted claim of its name or its sticky
+// key, which is not retained for it yet. An older one gets another address.
 const retainTimeout = 10 * time.Second
 
 // bind finds and records an address for a claim that has none (contract, "Normal
@@ -59,17 +60,29 @@ func (c *Controller) bind(ctx context.Context, s *scope) error {
 	if err := c.requestGrant(ctx, s); err != nil {
 		return err
 	}
-	order := s.order()
-	if c.Allocator.IsRetaining(order) && c.Clock.Since(s.claim.CreationTimestamp.Time) < retainTimeout {
-		return fmt.Errorf("the address of an earlier claim is about to be retained: %w", ipam.ErrUnconfirmed)
-	}
 	resolution, err := c.Allocator.Resolve(ctx, s.request)
 	if err != nil {
 		return err
 	}
+	order := s.order()
 	order.Resolution = resolution
+	if c.awaitsRetained(s, order) {
+		return errNotSeen
+	}
 	s.record, err = c.Allocator.Allocate(ctx, order)
 	return err
+}
+
+// awaitsRetained reports whether the claim is to wait until the address of an earlier claim is retained. The
+// change of that record enqueues the claim.
+func (c *Controller) awaitsRetained(s *scope, order allocator.Order) bool {
+	if c.Clock.Since(s.claim.CreationTimestamp.Time) >= retainTimeout {
+		return false
+	}
+	if order.Sticky != "" { // before the view is asked, so that no change is missed
+		c.expectations.unretained.Store(s.name, ipam.Name{Namespace: s.name.Namespace, Name: order.Sticky})
+	}
+	return c.Allocator.IsRetaining(order)
 }
 
 // requestGrant asks whether the service account that created the claim can use its pool now.

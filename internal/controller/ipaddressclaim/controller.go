@@ -101,6 +101,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 // Reconcile implements reconcile.Reconciler. The request names a claim.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	lastRemoval := c.expectations.claims.last(ipam.Name(req.NamespacedName)) // before the cache is read, which ends it
+	c.expectations.unretained.Delete(ipam.Name(req.NamespacedName))
 	s, err := readScope(ctx, c.Client, req.NamespacedName, c.Targets)
 	if err != nil {
 		return reconcile.Result{}, err

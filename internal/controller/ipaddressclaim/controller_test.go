@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
@@ -18,7 +17,6 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
-	"github.com/cadastre-dev/cadastre/internal/testing/suite"
 )
 
 func TestAddressClaims(t *testing.T) {
@@ -258,30 +256,31 @@ func stickyAddressAwaited(e *addresses) {
 	}
 	e.Applied(hostPool().With(func(s *v1alpha1.IPPoolSpec) { s.AllowRetain = true }).Obj(), sticky("a").Obj())
 	e.Reconciled("a").Served("10.0.0.2")
-	e.Deleted(claim("a").Obj())
-	for e.isStored("a") {
-		e.Reconciled("a")
+	release := func(name string) {
+		e.t.Helper()
+		e.Deleted(claim(name).Obj())
+		for range 3 { // its IPAddress is deleted, then gone, and then the claim
+			e.Reconciled(name)
+		}
+		e.Gone(claim(name).Obj())
 	}
-	e.Applied(sticky("b").Obj(), sticky("c").Obj())
-	e.Retried("b").Wrote()
+	release("a")
+	e.Applied(sticky("b").Obj(), sticky("c").Obj(), sticky("other").Annotation(v1alpha1.AnnotationSticky, "other").Obj())
+	e.Reconciled("other").Served("10.0.0.3")
+	q := e.Started(e.controller.records())
+	for range 9 { // it is neither refused nor put into the queue
+		e.Reconciled("b").Wrote().HasEvents(0).After(cacheTimeout)
+	}
 	e.Collected(holderNamed(story.Team, "a"))
+	q.Enqueued("team/a", "team/b")
 	e.Reconciled("b").Served("10.0.0.2")
+	e.Reconciled("c").Served("10.0.0.4") // while b stays
 
-	e.Deleted(claim("b").Obj())
-	for e.isStored("b") {
-		e.Reconciled("b")
-	}
-	e.Retried("c").Wrote()
-	e.Passes(retainTimeout) // it cannot be retained
-	e.Reconciled("c").Served("10.0.0.3")
-}
-
-// isStored reports whether a claim exists.
-func (e *addresses) isStored(name string) bool {
-	e.t.Helper()
-	err := e.K8s.Get(e.t.Context(), client.ObjectKeyFromObject(claim(name).Obj()), &ipamv1.IPAddressClaim{})
-	suite.Must(e.t, client.IgnoreNotFound(err))
-	return err == nil
+	e.Applied(sticky("d").Obj())
+	release("b")
+	e.Reconciled("d").Wrote().After(cacheTimeout)
+	e.Passes(time.Minute) // it cannot be retained
+	e.Reconciled("d").Served("10.0.0.5")
 }
 
 // addresses holds the verbs for claims of addresses.

@@ -89,12 +89,20 @@ func (c *Controller) reportDeletedAddress(address client.Object) {
 }
 
 // records returns a source that enqueues a claim when its record was changed, is lost, or was made
-// by other code than this controller.
+// by other code than this controller, and the claims that wait for a record of their sticky key to be retained.
 func (c *Controller) records() source.Source {
 	return kubeutil.Listener(c.Ledger.Listen, func(q kubeutil.Queue, change ledger.Change) {
 		holder := change.Record.Holder
 		if holder.Kind == kind && (change.Kind != ledger.Added || !change.Record.IsStamped()) {
 			q.Add(kubeutil.RequestFor(holder.Namespace, holder.Name))
+		}
+		if sticky := change.Record.Sticky; sticky != "" && change.Kind != ledger.Added {
+			c.expectations.unretained.Range(func(name, key any) bool {
+				if key == (ipam.Name{Namespace: change.Record.Name.Namespace, Name: sticky}) {
+					q.Add(reconcile.Request{NamespacedName: types.NamespacedName(name.(ipam.Name))})
+				}
+				return true
+			})
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	s.markLeaving(c.Ledger) // before the next claim of its sticky key can be seen
+	s.markLeaving(c.Ledger) // before the next claim of its sticky key can see that it is gone
 	before := s.claim.DeepCopy()
 	isRemoved := controllerutil.RemoveFinalizer(s.claim, convert.ReleaseFinalizer(s.claim.Spec.PoolRef.APIGroup))
 	if !controllerutil.RemoveFinalizer(s.claim, incluster.FinalizerRelease) && !isRemoved {
@@ -49,7 +49,9 @@ func (c *Controller) release(ctx context.Context, s *scope) error {
 // markLeaving notes that the records of a claim that is released are about to be released or retained.
 func (s *scope) markLeaving(view *ledger.Ledger) {
 	for _, record := range view.HeldBy(s.holder()) {
-		view.MarkLeaving(record.Name)
+		if record.MayBeOf(string(s.claim.UID)) {
+			view.MarkLeaving(record.Name)
+		}
 	}
 }
 

@@ -241,8 +241,9 @@ func TestRecordOfUnusedDeletedClaimIsLeaving(t *testing.T) {
 		"deleted and in use": {func(c *ipamv1.IPAddressClaim) {
 			c.DeletionTimestamp, c.Finalizers = deleted, []string{"example.com/vm"}
 		}, false},
-		"not deleted": {func(*ipamv1.IPAddressClaim) {}, false},
-		"missing":     {nil, false},
+		"not deleted":                           {func(*ipamv1.IPAddressClaim) {}, false},
+		"deleted, of the same name as the next": {func(c *ipamv1.IPAddressClaim) { c.DeletionTimestamp, c.UID = deleted, "former" }, false},
+		"missing":                               {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := servedClaim()

@@ -68,9 +68,10 @@ func addressWrites() []write {
 	}
 }
 
-// clusterWrites returns those for Clusters, which have no condition of the operator. The claim of a given block
-// that was refused is created after the grace: until then its block stays recorded for it, as it can be stored
-// late. So is a claim deleted that a create of a Cluster left, which is not here.
+// clusterWrites returns the writes for Clusters, which have no condition of the operator. A claim that states its
+// block and was refused is created only after the grace: the refused one could be stored late, and its record
+// stays until then. The deletion of a claim that the create of a Cluster left also comes after the grace, and is
+// not tested here.
 func clusterWrites() []write {
 	later := func(*scene) bool { return true }
 	return []write{

@@ -29,19 +29,21 @@ func (w *world) create(t *testing.T) {
 	w.as(t, "alice").plays("create-tenant", nil)
 }
 
-// imports imports a table of which a row overlaps a pool: it is refused as a whole, or the row skipped.
+// imports imports a table of which a row has no pool: it is refused as a whole, or the row skipped.
 func (w *world) imports(t *testing.T) {
 	admin := w.as(t, "")
-	table := "kind,name,cidr\npool,imported,10.36.0.0/16\nclaim,inside,10.0.0.0/24\n"
+	table := "kind,name,cidr\npool,imported,172.20.0.0/16\nclaim,inside,10.0.0.0/24\n"
 	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "addresses.csv"), []byte(table), 0o600))
 	for _, action := range []string{"", " --apply"} {
-		admin.runs("kubectl ipam import csv $DIR/addresses.csv -n team-a" + action).ends(command.ExitUnhealthy).says("line 3")
+		admin.runs("kubectl ipam import csv $DIR/addresses.csv -n team-a" + action).ends(command.ExitUnhealthy).says("line 3").hides("line 2")
 	}
-	if err := w.Get(t.Context(), client.ObjectKey{Name: "imported"}, &v1alpha1.IPPool{}); !apierrors.IsNotFound(err) {
+	pool := &v1alpha1.IPPool{}
+	if err := w.Get(t.Context(), client.ObjectKey{Name: "imported"}, pool); !apierrors.IsNotFound(err) {
 		t.Errorf("reading the pool of a refused import: %v", err)
 	}
 	admin.runs("kubectl ipam import csv $DIR/addresses.csv -n team-a --skip-problems --apply").ends(command.ExitDone)
-	w.Deleted(build.Pool("imported").Obj())
+	suite.Must(t, w.Get(t.Context(), client.ObjectKey{Name: "imported"}, pool))
+	w.Deleted(pool)
 }
 
 // pause pauses a pool and resumes it.

@@ -119,7 +119,7 @@ func (w *world) pathsAreReplaced() {
 	var creating sync.WaitGroup
 	made := 0
 	creating.Go(func() {
-		for ; ctx.Err() == nil; made++ {
+		for ctx.Err() == nil {
 			claim := build.Claim("victim", "").Generated("beside-").Pool("asked").Length(32).Obj()
 			err := as.Create(ctx, claim)
 			if apierrors.IsTooManyRequests(err) { // the machine is too busy to record its block in time
@@ -128,6 +128,7 @@ func (w *world) pathsAreReplaced() {
 			if err != nil && ctx.Err() == nil {
 				w.Errorf("a create while the path is replaced: %v", err)
 			}
+			made++
 			if err := as.Delete(ctx, claim); err != nil && ctx.Err() == nil {
 				w.Errorf("its deletion: %v", err)
 			}
@@ -145,6 +146,9 @@ func (w *world) pathsAreReplaced() {
 	})
 	stop()
 	creating.Wait()
+	if made == 0 {
+		w.Errorf("no create was answered while the path was replaced")
+	}
 	w.Logf("%d creates while the path was replaced", made)
 }
 

@@ -169,6 +169,9 @@ func (w *World) checkRollbacks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if _, isKnown := found[metrics.StoreRollbacks+`{kind="IPAllocation"}`]; !isKnown {
+			return fmt.Errorf("%s does not report %s", m.Name, metrics.StoreRollbacks)
+		}
 		for name, count := range found {
 			if strings.HasPrefix(name, metrics.StoreRollbacks) && count > 0 {
 				return fmt.Errorf("%s of %s is %v, and must be 0", name, m.Name, count)
