@@ -32,7 +32,7 @@ func (w *world) create(t *testing.T) {
 // imports imports a table of which a row has no pool: it is refused as a whole, or the row skipped.
 func (w *world) imports(t *testing.T) {
 	admin := w.as(t, "")
-	table := "kind,name,cidr\npool,imported,172.20.0.0/16\nclaim,inside,10.0.0.0/24\n"
+	table := "kind,name,cidr\npool,imported,100.64.0.0/16\nclaim,inside,10.0.0.0/24\n"
 	suite.Must(t, os.WriteFile(filepath.Join(admin.dir, "addresses.csv"), []byte(table), 0o600))
 	for _, action := range []string{"", " --apply"} {
 		admin.runs("kubectl ipam import csv $DIR/addresses.csv -n team-a" + action).ends(command.ExitUnhealthy).says("line 3").hides("line 2")
