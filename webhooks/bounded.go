@@ -92,23 +92,20 @@ func measure(text []byte) measurements {
 }
 
 func (m *measurements) addMetadata(name, value []byte) {
-	key := string(name)
-	if key == "managedFields" || key == "finalizers" {
+	switch string(name) {
+	case "finalizers":
+		m.finalizers = count(value).direct
+		fallthrough
+	case "managedFields":
 		m.bytes -= len(name) + len(`"":,`) + len(value)
-	}
-	if key == "managedFields" {
 		return
 	}
 	c := count(value)
-	if key == "finalizers" {
-		m.finalizers = c.direct
-		return
-	}
 	m.entries += c.total
-	if key != "annotations" {
+	if string(name) != "annotations" {
 		m.longest = max(m.longest, c.longest)
 	}
-	switch key {
+	switch string(name) {
 	case "labels":
 		m.labels = c.direct
 	case "annotations":

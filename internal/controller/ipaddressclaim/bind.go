@@ -82,7 +82,11 @@ func (c *Controller) awaitsRetained(s *scope, order allocator.Order) bool {
 	if order.Sticky != "" { // before the view is asked, so that no change is missed
 		c.expectations.unretained.Store(s.name, ipam.Name{Namespace: s.name.Namespace, Name: order.Sticky})
 	}
-	return c.Allocator.IsRetaining(order)
+	isRetaining := c.Allocator.IsRetaining(order)
+	if !isRetaining {
+		c.expectations.unretained.Delete(s.name)
+	}
+	return isRetaining
 }
 
 // requestGrant asks whether the service account that created the claim can use its pool now.

@@ -267,6 +267,9 @@ func stickyAddressAwaited(e *addresses) {
 	release("a")
 	e.Applied(sticky("b").Obj(), sticky("c").Obj(), sticky("other").Annotation(v1alpha1.AnnotationSticky, "other").Obj())
 	e.Reconciled("other").Served("10.0.0.3")
+	if _, waits := e.controller.expectations.unretained.Load(ipam.Name{Namespace: story.Team, Name: "other"}); waits {
+		e.t.Error("a claim that is served is noted as one that waits")
+	}
 	q := e.Started(e.controller.records())
 	for range 9 { // it is neither refused nor put into the queue
 		e.Reconciled("b").Wrote().HasEvents(0).After(cacheTimeout)

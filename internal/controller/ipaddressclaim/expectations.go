@@ -37,7 +37,7 @@ type expectations struct {
 	// claimsWithoutPool names the IPAddresses whose pool is missing: any change of a pool or a class can bring
 	// that pool. A name is stored before the pool is looked for, so that no change is missed.
 	claimsWithoutPool sync.Map
-	// unretained has the namespace and sticky key of each claim that may wait for a record of that key to be
+	// unretained has the namespace and sticky key of each claim that waits for a record of that key to be
 	// retained, until its next pass.
 	unretained sync.Map
 }

@@ -162,7 +162,7 @@ func addressClaimOf(claim *ipamv1.IPAddressClaim) convert.AddressClaim {
 // kind is the kind of the claims, in Cluster API's group.
 const kind = "IPAddressClaim"
 
-// errNotSeen means that an object was made a moment ago, and is not in a cache or in the view yet.
+// errNotSeen means that an object was made or deleted a moment ago, and a cache or the view does not show all of that yet.
 // The claim is reconciled again soon.
 var errNotSeen = errors.New("the address is not in the cache yet")
 
