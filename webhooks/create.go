@@ -122,7 +122,8 @@ func (s *services) withGrant(ctx context.Context, user authenticationv1.UserInfo
 }
 
 // refreshed calls resolve. If an object is missing, it reads the objects of the request live, because
-// the caches may be behind, and calls resolve once more.
+// the caches may be behind, and calls resolve again. If then a pool is not ready because its own
+// record is on its way, it waits for that, and calls resolve a last time.
 func refreshed[T any](ctx context.Context, s *services, request ipam.Request, resolve func() (T, error)) (T, error) {
 	resolved, err := resolve()
 	if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
@@ -131,7 +132,11 @@ func refreshed[T any](ctx context.Context, s *services, request ipam.Request, re
 	if err := s.Catalog.Refresh(ctx, s.Live, request); err != nil {
 		return resolved, err
 	}
-	return resolve()
+	resolved, err = resolve()
+	if s.Catalog.AwaitRecords(ctx, err) {
+		return resolve()
+	}
+	return resolved, err
 }
 
 // previewOrAllocate records the block of an order. For a dry run it only returns the record that would

@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,6 +151,9 @@ const (
 	listTimeout = 2 * time.Second
 	// watchDelay bounds the time until the watch shows an object that was just created.
 	watchDelay = 50 * time.Millisecond
+	// recordDelay bounds the time until the watch of records shows the own record of a pool that has
+	// been ready.
+	recordDelay = time.Second
 )
 
 // Refresh reads live the objects that a request names, because caches may be behind. All requests
@@ -167,12 +171,36 @@ func (c *Catalog) Refresh(ctx context.Context, live client.Reader, req ipam.Requ
 			return err
 		}
 		class, _ := c.Class(req.Class)
-		if backing, _ := c.PoolsOf(req.Namespace(), class.Class); len(backing) > 0 {
+		if backing, _ := c.PoolsOf(req.Namespace(), class.Class); len(backing) > 0 && !slices.ContainsFunc(backing, hasNeverBeenReady) {
 			return nil
 		}
 	}
 	return c.listOrAwait(ctx, live)
 }
+
+// AwaitRecords waits, for at most recordDelay, until the ledger shows the own record of a pool that
+// has been ready: the record is stored, but the watch of records is behind that of pools. The pools are those
+// that are not ready by the error of a request. It reports whether one of them can hand out blocks now.
+func (c *Catalog) AwaitRecords(ctx context.Context, err error) (isOpen bool) {
+	var pools []ipam.Pool
+	var keys []ipam.PoolKey
+	for _, result := range ipam.PoolsOf(err) {
+		if pool, ok := c.Pool(result.Pool); ok && result.Verdict() == ipam.NotReady && !hasNeverBeenReady(pool) {
+			pools, keys = append(pools, pool), append(keys, pool.Key)
+		}
+	}
+	hasNoRecord := func(pool ipam.Pool) bool { return c.PoolState(pool).Record.UID == "" }
+	ctx, cancel := context.WithTimeout(ctx, recordDelay)
+	defer cancel()
+	c.ledger.Await(ctx, keys, func() bool {
+		isOpen = slices.ContainsFunc(pools, c.ledger.IsOpen)
+		return isOpen || !slices.ContainsFunc(pools, hasNoRecord)
+	})
+	return isOpen
+}
+
+// hasNeverBeenReady reports whether a pool has never handed out blocks, as far as is known.
+func hasNeverBeenReady(pool ipam.Pool) bool { return pool.OpenSince.IsZero() }
 
 func (c *Catalog) recordLivePool(obj v1alpha1.Pool) {
 	c.live.applyRead(obj, func() { c.recordPool(obj) })

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 	"github.com/cadastre-dev/cadastre/internal/ledger"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -175,6 +177,91 @@ func TestPoolUpdateIsApplied(t *testing.T) {
 			if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
 				t.Errorf("got:  %s\nwant: %s", g, w)
 			}
+		})
+	}
+}
+
+// TestRequestWaitsForOwnRecordOfReadyPool covers a watch of records that is behind that of pools.
+func TestRequestWaitsForOwnRecordOfReadyPool(t *testing.T) {
+	const late = 300 * time.Millisecond
+	pool := func(name, cidr string, edit func(*v1alpha1.IPPool)) *v1alpha1.IPPool {
+		obj := build.Versioned(build.Pool(name).CIDR(cidr).Classes("gold").Label("zone", "a").Obj(), "5")
+		obj.UID, obj.Status.FirstReadyTime = types.UID("uid-of-"+name), new(metav1.Unix(1, 0))
+		edit(obj)
+		return obj
+	}
+	ready := pool("p", "10.0.0.0/24", func(*v1alpha1.IPPool) {})
+	fresh := pool("p", "10.0.0.0/24", func(p *v1alpha1.IPPool) { p.Status.FirstReadyTime = nil })
+	pending := pool("z", "10.1.0.0/24", func(p *v1alpha1.IPPool) { p.Status.FirstReadyTime = nil })
+	paused := pool("z", "10.1.0.0/24", func(p *v1alpha1.IPPool) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationPaused, "true")
+	})
+	small := pool("a", "10.2.0.0/28", func(*v1alpha1.IPPool) {})
+	other := pool("z", "10.1.0.0/24", func(*v1alpha1.IPPool) {})
+	rival := pool("a", "10.0.0.0/24", func(*v1alpha1.IPPool) {})
+
+	claim := ipam.Name{Namespace: "team", Name: "c"}
+	byPool := ipam.Request{Claim: claim, Pool: ipam.PoolNamed("p"), Length: 26}
+	byClass := ipam.Request{Claim: claim, Class: "gold", Length: 26}
+	selects := ipam.Request{Claim: claim, Selects: func(labels map[string]string) bool { return labels["zone"] == "a" }, Length: 26}
+	for name, c := range map[string]struct {
+		request  ipam.Request // a child of the pool p without a claim
+		pools    []*v1alpha1.IPPool
+		recorded []*v1alpha1.IPPool
+		shown    time.Duration // p
+		waits    time.Duration
+		isOpen   bool
+	}{
+		"pool":                          {byPool, []*v1alpha1.IPPool{ready}, nil, late, late, true},
+		"class":                         {byClass, []*v1alpha1.IPPool{ready, pending}, nil, late, late, true},
+		"selector":                      {selects, []*v1alpha1.IPPool{ready}, nil, late, late, true},
+		"parent":                        {ipam.Request{}, []*v1alpha1.IPPool{ready}, nil, late, late, true},
+		"beside one never shown":        {byClass, []*v1alpha1.IPPool{ready, other}, nil, late, late, true},
+		"beside a paused pool":          {byClass, []*v1alpha1.IPPool{ready, paused}, []*v1alpha1.IPPool{paused}, late, late, true},
+		"beside a pool too small":       {selects, []*v1alpha1.IPPool{ready, small}, []*v1alpha1.IPPool{small}, late, late, true},
+		"never shown":                   {byPool, []*v1alpha1.IPPool{ready}, nil, time.Hour, recordDelay, false},
+		"shown in the meantime":         {byPool, []*v1alpha1.IPPool{ready}, nil, 0, 0, true},
+		"in conflict":                   {byPool, []*v1alpha1.IPPool{ready, rival}, []*v1alpha1.IPPool{rival, ready}, time.Hour, 0, false},
+		"never ready":                   {byPool, []*v1alpha1.IPPool{fresh}, nil, late, 0, false},
+		"no pool of the class is ready": {byClass, []*v1alpha1.IPPool{fresh, pending}, nil, late, 0, false},
+		"no such pool":                  {byPool, nil, nil, late, 0, false},
+		"no such class":                 {ipam.Request{Claim: claim, Class: "none"}, []*v1alpha1.IPPool{ready}, nil, late, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runInBubble(t, func(t *testing.T, catalog *Catalog) {
+				catalog.SetProject("team", "team")
+				catalog.SetClass(ClassEntry{Class: ipam.Class{Name: "gold", Family: ipam.IPv4, Lengths: ipam.Lengths{Max: 32}}})
+				for _, p := range c.pools {
+					catalog.onPoolUpdate(p)
+				}
+				show := func(p *v1alpha1.IPPool) {
+					catalog.ledger.PutRecord(ipam.Record{
+						Name: ipam.Name{Namespace: "system", Name: "ippool." + p.Name}, UID: "record-of-" + p.Name, Version: "6", Block: netip.MustParsePrefix(p.Spec.CIDR),
+						Pool:    ipam.PoolKey{Kind: ipam.PoolKindRoutingDomain, Name: "default", Family: ipam.IPv4},
+						Purpose: ipam.PurposePool, State: ipam.StateBound, Holder: convert.HolderOfPool(ipam.PoolNamed(p.Name)),
+					})
+				}
+				for _, p := range c.recorded {
+					show(p)
+				}
+				_, err := catalog.Resolve(c.request)
+				if c.request.Claim == (ipam.Name{}) {
+					_, err = catalog.ResolvePool(ipam.Pool{Key: ipam.PoolNamed("child"), Home: byPool.Pool, Length: 26})
+				}
+				if _, ok := errors.AsType[*ipam.MissingError](err); !ok {
+					t.Fatalf("it is resolved, or fails: %v", err)
+				}
+				began := time.Now()
+				if c.shown == 0 {
+					show(ready)
+				} else {
+					defer time.AfterFunc(c.shown, func() { show(ready) }).Stop()
+				}
+				isOpen := catalog.AwaitRecords(t.Context(), err)
+				if waited := time.Since(began); waited != c.waits || isOpen != c.isOpen {
+					t.Errorf("after %v a pool is open: %t; want %v, %t", waited, isOpen, c.waits, c.isOpen)
+				}
+			})
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -321,23 +322,38 @@ func TestMissingObjectIsReadLive(t *testing.T) {
 	}
 }
 
-// TestClassOfKnownPoolIsReadAlone covers a new class, and a new version of a known one.
-func TestClassOfKnownPoolIsReadAlone(t *testing.T) {
+// TestClassOfReadyPoolIsReadAlone covers a new class, and a new version of a known one. If no pool of
+// the class is known to have been ready, the pools are read too.
+func TestClassOfReadyPoolIsReadAlone(t *testing.T) {
 	former, present := build.Class("gold").Length(30).Obj(), build.Class("gold").Length(28).Obj()
 	former.ResourceVersion, present.ResourceVersion = "1", "7"
-	for name, known := range map[string]*v1alpha1.IPClass{"an unknown class": nil, "a known class": former} {
+	pool := build.Versioned(build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), "1")
+	ready := build.Versioned(pool.DeepCopy(), "2")
+	ready.Status.FirstReadyTime = new(metav1.Unix(1, 0))
+	for name, c := range map[string]struct {
+		class *v1alpha1.IPClass
+		pool  *v1alpha1.IPPool
+		lists int
+	}{
+		"an unknown class":      {nil, ready, 0},
+		"a known class":         {former, ready, 0},
+		"a pool without status": {former, pool, 3},
+	} {
 		t.Run(name, func(t *testing.T) {
-			runInBubble(t, func(t *testing.T, c *Catalog) {
-				c.onPoolUpdate(build.Versioned(build.Pool("p").CIDR("10.1.0.0/24").Classes("gold").Obj(), "1"))
-				if known != nil {
-					c.onClassUpdate(known)
+			runInBubble(t, func(t *testing.T, catalog *Catalog) {
+				catalog.onPoolUpdate(c.pool)
+				if c.class != nil {
+					catalog.onClassUpdate(c.class)
 				}
-				live := newReader(t, 0, present.DeepCopy())
-				if err := c.Refresh(t.Context(), live, ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "c"}, Class: "gold"}); err != nil {
+				live := newReader(t, 0, present.DeepCopy(), ready.DeepCopy())
+				if err := catalog.Refresh(t.Context(), live, ipam.Request{Claim: ipam.Name{Namespace: "ns", Name: "c"}, Class: "gold"}); err != nil {
 					t.Fatal(err)
 				}
-				if class, ok := c.Class("gold"); !ok || class.Length != 28 || class.Default || live.lists > 0 {
-					t.Errorf("after %d lists the class is %+v (%t), want /28 and no default after none", live.lists, class, ok)
+				if class, ok := catalog.Class("gold"); !ok || class.Length != 28 || class.Default || live.lists != c.lists {
+					t.Errorf("after %d lists the class is %+v (%t), want /28 and no default after %d", live.lists, class, ok, c.lists)
+				}
+				if p, _ := catalog.Pool(ipam.PoolNamed("p")); hasNeverBeenReady(p) {
+					t.Error("the pool is not known to have been ready")
 				}
 			})
 		})

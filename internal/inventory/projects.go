@@ -245,8 +245,9 @@ func (c *Catalog) ResolvePool(pool ipam.Pool) (Resolution, error) {
 	if err := allOfParent(res.Terms, parent); err != nil && pool.Occupied == nil {
 		return res, err
 	}
-	if err := c.PoolReady(parent); err != nil {
-		return res, missingError(v1alpha1.ReasonParentNotReady, "%s", err.Error())
+	if unready, ok := errors.AsType[*ipam.MissingError](c.PoolReady(parent)); ok {
+		unready.Reason = v1alpha1.ReasonParentNotReady
+		return res, ipam.WithPools(unready, []ipam.PoolResult{{Pool: parent.Key, Err: unready}})
 	}
 	if pool.Occupied != nil { // ranges have no length that the parent could bound
 		res.Pools = []ipam.Pool{parent}

@@ -51,6 +51,23 @@ func TestUnseenStoredRecordRestartsWatch(t *testing.T) {
 	}
 }
 
+func TestOwnRecordOfPoolWakesThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Options{Clock: clock.RealClock{}})
+		must(t, feed{l}.Replace(nil, "0"))
+		pool := ipam.Pool{Key: key, Home: home, CIDR: small, Family: ipam.IPv4}
+		l.Describe(pool)
+		began := time.Now()
+		defer time.AfterFunc(time.Second, func() { must(t, feed{l}.Add(poolRecord(key, small.String()))) }).Stop()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		l.Await(ctx, []ipam.PoolKey{key}, func() bool { return l.IsOpen(pool) })
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("it waited for %v, want no longer than the record takes", waited)
+		}
+	})
+}
+
 func TestRequestWaitsForPendingRelease(t *testing.T) {
 	const grace, deadline = time.Second, 5 * time.Second
 	other := ipam.PoolNamed("other")

@@ -43,8 +43,8 @@ type poolView struct {
 	cursor      netip.Addr
 	draws       int
 	gateways
-	// frees counts freed blocks. waiters are woken, without blocking, for them and for coming
-	// releases.
+	// frees counts freed blocks. waiters are woken, without blocking, for them, for coming releases,
+	// and for the own records of the pool.
 	frees   int
 	onFree  func(ipam.PoolKey, netip.Prefix) // nil until the pool view is in its ledger
 	waiters map[chan<- struct{}]struct{}

@@ -106,7 +106,7 @@ func rangesOf(entries iter.Seq[*entry]) []space.Range {
 }
 
 // updatePoolOf hands out the space of the pool whose own record has changed, as far as it is covered,
-// and confirms the records there.
+// confirms the records there, and wakes those that wait for the pool.
 func (l *Ledger) updatePoolOf(poolEntry *entry) {
 	if poolEntry.purpose() != ipam.PurposePool {
 		return
@@ -119,6 +119,7 @@ func (l *Ledger) updatePoolOf(poolEntry *entry) {
 		b.describe(l.withUncovered(b.pool, b.stated))
 	}
 	l.confirmBlocks(b)
+	b.wakeWaiters()
 }
 
 // withUncovered returns a pool that occupies its ranges with all addresses withheld that none of its
