@@ -5,8 +5,9 @@ TEST_TIMEOUT ?= 25m
 # How many packages are tested at a time: suites wait more than they work.
 SIDE_BY_SIDE ?= 4
 
-# The packages of `make test-others`: they need other programs than a control plane, or several, or measure.
-others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/chaos/hubs|test/e2e/(clusterctl|conformance|docs|hub|incluster|install|migrate|oncall|plugin|providers|tracing|ui|uibrowser))$$
+# The packages of `make test-others`: they need other programs than a control plane, or several, or
+# measure, or guard none of the main promises.
+others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/(lint/modules|netbox-provisioner)|test/chaos/hubs|test/e2e/(clusterctl|conformance|docs|hub|incluster|install|migrate|oncall|plugin|providers|provisioner|tracing|ui|uibrowser|uninstall))$$
 # The longest suites begin first.
 longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
 # The packages that are tested with the race detector, which needs a C compiler.

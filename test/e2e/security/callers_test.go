@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -111,15 +112,15 @@ func (w *world) onlyTheSecretIsAnswered() {
 }
 
 // pathsAreReplaced asks with a secret until it is not accepted any more, while claims are
-// created.
+// created: 20 in a second, as it takes a minute.
 func (w *world) pathsAreReplaced() {
 	ctx, stop := context.WithCancel(w.Context())
 	defer stop()
 	as := w.Client(cluster.NoRetry(w.Config()))
 	var creating sync.WaitGroup
-	made := 0
+	made, pace := 0, flowcontrol.NewTokenBucketRateLimiter(20, 1)
 	creating.Go(func() {
-		for ctx.Err() == nil {
+		for pace.Wait(ctx) == nil {
 			claim := build.Claim("victim", "").Generated("beside-").Pool("asked").Length(32).Obj()
 			err := as.Create(ctx, claim)
 			if apierrors.IsTooManyRequests(err) { // the machine is too busy to record its block in time
