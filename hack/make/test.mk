@@ -7,10 +7,10 @@ SIDE_BY_SIDE ?= 4
 
 # The packages of `make test-others`: they need other programs than a control plane, or several, or
 # measure, or guard none of the main promises.
-others := /(envtest|hack/.*|internal/testing/cluster|test/(framework|perf)/.*|test/(lint/modules|netbox-provisioner)|test/chaos/hubs|test/e2e/(clusterctl|conformance|docs|hub|incluster|install|migrate|oncall|plugin|providers|provisioner|tracing|ui|uibrowser|uninstall))$$
+others := /(envtest|hack/.*|internal/testing/cluster|web|test/(framework|perf)/.*|test/(lint/modules|netbox-provisioner)|test/chaos/hubs|test/e2e/(clusterctl|conformance|docs|hostile|hub|incluster|install|migrate|oncall|plugin|providers|provisioner|tracing|ui|uibrowser|uninstall))$$
 # The longest suites begin first.
 longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
-# The packages that are tested with the race detector, which needs a C compiler.
+# The packages that `make test-others` tests again, with the race detector, which needs a C compiler.
 raced := $(patsubst %,./%/...,internal/ledger internal/allocator cmd/kubectl-ipam/app/live)
 race := $(if $(shell command -v $${CC:-gcc}),-race)
 # Control planes take more memory, and less CPU time.
@@ -18,23 +18,22 @@ patient := CONTROL_PLANE_GOGC=400
 
 # tested lists those of the packages $(2) that have tests, by {{.$(1)}}.
 tested = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.$(1)}}{{end}}' $(2)
-unraced := grep -vxF -f <(go list $(raced))
 
 .PHONY: test
 test: $(assets) build bin/test-manager ## Run vet, the unit tests, and the suites that guard the main promises: about ten minutes.
 	@begin=$$SECONDS
 	go vet ./...
-	go test -short $(race) -timeout $(TEST_TIMEOUT) $(raced)
-	packages=$$($(call tested,ImportPath,./...) | $(unraced) | grep -vE '$(others)')
+	packages=$$($(call tested,ImportPath,./...) | grep -vE '$(others)')
 	$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) \
 	  $$(grep -E '$(longest)' <<<"$$packages") $$(grep -vE '$(longest)' <<<"$$packages")
 	echo "test: passed in $$((SECONDS - begin)) s"
 
 # Run the other tests, which need Cluster API's manager, Helm, cert-manager, Prometheus, other
-# providers, Chromium or Node; and the contract beside Cluster API's manager.
+# providers, Chromium or Node; the race detector; and the contract beside Cluster API's manager.
 .PHONY: test-others
 test-others: $(assets) build bin/test-manager programs
 	@begin=$$SECONDS
+	go test -short $(race) -timeout $(TEST_TIMEOUT) $(raced)
 	$(patient) go test -short -count=1 -p $(SIDE_BY_SIDE) -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,./...) | grep -E '$(others)')
 	$(patient) go test -count=1 -timeout $(TEST_TIMEOUT) ./test/e2e/contract
 	for module in $(modules); do
@@ -47,7 +46,7 @@ test-others: $(assets) build bin/test-manager programs
 test-large: $(assets) build bin/test-manager programs
 	@sized=$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd hack internal test webhooks | xargs -n1 dirname | sort -u | sed 's|^|./|' | grep -vE '/test/($(at_length))$$')
 	go test $(race) -timeout $(TEST_TIMEOUT) $(raced)
-	$(patient) go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,$$sized) | $(unraced))
+	$(patient) go test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $$($(call tested,ImportPath,$$sized) | grep -vxF -f <(go list $(raced)))
 
 .PHONY: test-all
 test-all: test test-others test-large ## Run all tests, then those at full size that are smaller in `make test`.
