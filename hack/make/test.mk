@@ -9,7 +9,7 @@ SIDE_BY_SIDE ?= 4
 # measure, or guard none of the main promises.
 others := /(envtest|hack/.*|internal/testing/cluster|web|test/(framework|perf)/.*|test/(lint/modules|netbox-provisioner)|test/chaos/hubs|test/e2e/(clusterctl|conformance|docs|hostile|hub|incluster|install|migrate|oncall|plugin|providers|provisioner|tracing|ui|uibrowser|uninstall))$$
 # The longest suites begin first.
-longest := /test/(e2e/(integration|restore|tenants|security)|chaos/replicas)$$
+longest := /test/(e2e/(contract|integration|lifecycle|restore|security|tenants)|chaos/(replicas|torture))$$
 # The packages that `make test-others` tests again, with the race detector, which needs a C compiler.
 raced := $(patsubst %,./%/...,internal/ledger internal/allocator cmd/kubectl-ipam/app/live)
 race := $(if $(shell command -v $${CC:-gcc}),-race)
