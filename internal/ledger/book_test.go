@@ -260,35 +260,30 @@ func TestViewAgainstTwin(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			compareWithTwin(t, seed)
+			w := &world{
+				ledger: newLedger(seed), random: rand.New(rand.NewPCG(seed, 1)),
+				objects: map[ipam.Name]*v1alpha1.IPAllocation{}, holds: map[ipam.Name]*Hold{}, claimed: map[ipam.Name]bool{},
+			}
+			must(t, feed{w.ledger}.Replace(recordList(), "0"))
+			for step := range 400 {
+				w.act(t, step)
+				if got, want := counts(w.ledger), twin(maps.Values(w.objects), maps.Values(w.holds)); got != want {
+					t.Fatalf("step %d: got %s, want %s", step, got, want)
+				}
+				if diff := cmp.Diff(w.usageByStanding(), w.ledger.Counts()[0].Held); diff != "" {
+					t.Fatalf("step %d: (-want +got)\n%s", step, diff)
+				}
+				if got, want := w.ledger.unclaimed, w.unclaimed(); !maps.Equal(got, want) {
+					t.Fatalf("step %d: unclaimed\ngot  %v\nwant %v", step, got, want)
+				}
+			}
+			for name := range w.claimed {
+				w.ledger.SetClaimed(name, false)
+			}
+			if len(w.ledger.claimedNames) > 0 {
+				t.Errorf("%v are remembered when no claim names a record", w.ledger.claimedNames)
+			}
 		})
-	}
-}
-
-func compareWithTwin(t *testing.T, seed uint64) {
-	t.Helper()
-	w := &world{
-		ledger: newLedger(seed), random: rand.New(rand.NewPCG(seed, 1)),
-		objects: map[ipam.Name]*v1alpha1.IPAllocation{}, holds: map[ipam.Name]*Hold{}, claimed: map[ipam.Name]bool{},
-	}
-	must(t, feed{w.ledger}.Replace(recordList(), "0"))
-	for step := range 400 {
-		w.act(t, step)
-		if got, want := counts(w.ledger), twin(maps.Values(w.objects), maps.Values(w.holds)); got != want {
-			t.Fatalf("step %d: got %s, want %s", step, got, want)
-		}
-		if diff := cmp.Diff(w.usageByStanding(), w.ledger.Counts()[0].Held); diff != "" {
-			t.Fatalf("step %d: (-want +got)\n%s", step, diff)
-		}
-		if got, want := w.ledger.unclaimed, w.unclaimed(); !maps.Equal(got, want) {
-			t.Fatalf("step %d: unclaimed\ngot  %v\nwant %v", step, got, want)
-		}
-	}
-	for name := range w.claimed {
-		w.ledger.SetClaimed(name, false)
-	}
-	if len(w.ledger.claimedNames) > 0 {
-		t.Errorf("%v are remembered when no claim names a record", w.ledger.claimedNames)
 	}
 }
 
