@@ -179,8 +179,9 @@ func (c *Catalog) Refresh(ctx context.Context, live client.Reader, req ipam.Requ
 }
 
 // AwaitRecords waits, for at most recordDelay, until the ledger shows the own record of a pool that
-// has been ready: the record is stored, but the watch of records is behind that of pools. The pools are those
-// that are not ready by the error of a request. It reports whether one of them can hand out blocks now.
+// has been ready: the record is stored, but the watch of records is behind that of pools. The pools
+// are those that are not ready by the error of a request. It reports whether one of them can hand
+// out blocks now.
 func (c *Catalog) AwaitRecords(ctx context.Context, err error) (isOpen bool) {
 	var pools []ipam.Pool
 	var keys []ipam.PoolKey
