@@ -81,7 +81,7 @@ func TestErrorMapsToStatusCode(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// ofAnswer returns the rows of an answer that is Cadastre's own: not of a refusal by the API
+// answerRows returns the rows of an answer that is Cadastre's own: not of a refusal by the API
 // server, nor of a request that was canceled.
 func answerRows(t *testing.T, response admission.Response, err error) []messages.Row {
 	t.Helper()

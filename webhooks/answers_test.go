@@ -15,7 +15,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/queue"
 )
 
-// furnished puts more of everything on the stage: pools of another project, visible and not, a
+// furnishStage puts more of everything on the stage: pools of another project, visible and not, a
 // claim that has 10.0.0.16/28 of the pool p, and a class that no pool backs.
 func furnishStage(t *testing.T, s *stage) {
 	t.Helper()
@@ -169,7 +169,7 @@ func TestClaimUpdateKeepsDefaultedFields(t *testing.T) {
 	}.check(t, "claim-updated.txt", func(*testing.T, *stage) {})
 }
 
-// withStatus returns an object with the status of a claim that is Bound.
+// addClaimStatus returns an object with the status of a claim that is Bound.
 func addClaimStatus(object string) string {
 	return strings.TrimSuffix(object, "}") + `,"status":{"phase":"Bound","allocatedCIDR":"10.0.0.0/28"}}`
 }

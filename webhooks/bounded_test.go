@@ -16,7 +16,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// withMetadata returns an object with this metadata and, in its spec, a list.
+// objectWithMetadata returns an object with this metadata and, in its spec, a list.
 func objectWithMetadata(metadata, items string) []byte {
 	return []byte(`{"metadata":{` + metadata + `},"spec":{"ranges":[` + items + `]}}`)
 }

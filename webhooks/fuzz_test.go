@@ -196,7 +196,7 @@ func (s *stage) check(t *testing.T, kind string, req admission.Request, edited [
 	}
 }
 
-// given returns the record that a holder names, and the block in its status.
+// recordAndBlockOf returns the record that a holder names, and the block in its status.
 func recordAndBlockOf(kind string, edited []byte) (record, block string) {
 	var obj struct {
 		Metadata struct{ Annotations map[string]string }

@@ -132,7 +132,7 @@ func TestPoolDeletionRefusalCountsAllHolders(t *testing.T) {
 	check("while three claims exist", 2, 1, maxOccupants+6-12)
 }
 
-// occupied returns a view with records of so many claims in the pool p.
+// ledgerWithClaims returns a view with records of so many claims in the pool p.
 func ledgerWithClaims(claims int) *ledger.Ledger {
 	view := ledger.New(ledger.Options{})
 	var records []ipam.Record

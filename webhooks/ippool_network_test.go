@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/replica"
 )
 
-// heldIn returns the record of an address of a pool, held by a claim in namespace a.
+// heldAddress returns the record of an address of a pool, held by a claim in namespace a.
 func heldAddress(pool ipam.PoolKey, name, addr, gateway string) ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "a", Name: name}, UID: name, Block: netip.MustParsePrefix(addr + "/32"), Pool: pool,

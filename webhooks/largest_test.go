@@ -37,7 +37,7 @@ const (
 	mostBytes, mostUnits = 16 << 20, 35
 )
 
-// filled returns as many of the items, with a number in place of #, as make a text of so many bytes.
+// repeatToSize returns as many of the items, with a number in place of #, as make a text of so many bytes.
 func repeatToSize(size int, item string) string {
 	text := make([]byte, 0, size+2*len(item))
 	before, after, numbered := strings.Cut(item, "#")
@@ -93,7 +93,7 @@ var shapes = map[string]func(kind string, size int) (metadata, spec string){
 	},
 }
 
-// annotated returns the largest size of the annotations in an object of so many bytes: of a stored
+// maxAnnotationSize returns the largest size of the annotations in an object of so many bytes: of a stored
 // object 256 KiB, quotes aside.
 func maxAnnotationSize(size int) int {
 	if size == stored {
@@ -138,7 +138,7 @@ func shapedObject(kind, shape string, size int, change string) []byte {
 	return []byte(`{"metadata":{` + join(`"name":"large","namespace":"team"`, metadata) + `},"spec":{` + join(specs[kind], spec, change) + `}}`)
 }
 
-// largest returns the requests with the largest objects that the API server sends to a webhook.
+// largestRequests returns the requests with the largest objects that the API server sends to a webhook.
 func largestRequests(hook hook, shape string) map[string]admissionv1.AdmissionRequest {
 	requests := map[string]admissionv1.AdmissionRequest{}
 	add := func(name string, operation admissionv1.Operation, object, old []byte) {
@@ -166,7 +166,7 @@ func largestRequests(hook hook, shape string) map[string]admissionv1.AdmissionRe
 	return requests
 }
 
-// served returns a handler as the server runs it.
+// serverHandler returns a handler as the server runs it.
 func serverHandler(handler admission.Handler) http.Handler {
 	return chain{refusals: refusals{metrics: metrics.New(clock.RealClock{})}, operator: operator, inFlight: newInFlight()}.wrap(handler)
 }
@@ -218,7 +218,7 @@ func cpuOf(t testing.TB, f func()) time.Duration {
 	return used() - before
 }
 
-// unit returns the time in which the library reads a megabyte.
+// megabyteTime returns the time in which the library reads a megabyte.
 func megabyteTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := []byte(`{"labels":{` + repeatToSize(8<<20, `"#":""`) + `}}`)

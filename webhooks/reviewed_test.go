@@ -20,12 +20,12 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// reviewing serves a handler, with the bounds of all webhooks.
+// newReviewer serves a handler, with the bounds of all webhooks.
 func newReviewer(handle func(ctx context.Context, req admission.Request) admission.Response) *reviewer {
 	return &reviewer{&admission.Webhook{Handler: admission.HandlerFunc(handle)}, newInFlight(), refusals{metrics: metrics.New(clock.RealClock{})}}
 }
 
-// sentTo sends a review, and returns the answer: an HTTP status, or that of the API server.
+// sendReview sends a review, and returns the answer: an HTTP status, or that of the API server.
 func sendReview(ctx context.Context, t *testing.T, hook http.Handler, body string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	w := httptest.NewRecorder()

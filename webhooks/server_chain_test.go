@@ -144,7 +144,7 @@ func TestHistoryHasRefusals(t *testing.T) {
 
 const traceOfCaller = "0af7651916cd43dd8448eb211c80319c"
 
-// answered runs a webhook with this answer, called with the header of a caller's trace, and returns
+// runTracedHook runs a webhook with this answer, called with the header of a caller's trace, and returns
 // its spans and the log entries of its handler.
 func runTracedHook(t *testing.T, header string, answer admission.Response) (spans []sdktrace.ReadOnlySpan, logged string) {
 	t.Helper()

@@ -49,7 +49,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// asked sends one request to the server, and returns the answer and the reason why the request was
+// sendRequest sends one request to the server, and returns the answer and the reason why the request was
 // cut off.
 func sendRequest(ctx context.Context, server webhook.Server, of *bare, target string, during func(context.Context)) (answer *deadlines, cut error) {
 	server.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

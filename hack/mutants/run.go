@@ -24,12 +24,12 @@ import (
 const (
 	// quick is the time up to which tests of one binary run together.
 	quick = 300 * time.Millisecond
-	// A test is ended after patience times its time without mutant, plus leastPatience: then a
-	// loop does not end any more, or a wait lasts for ever.
+	// patience times its time without mutant, plus leastPatience, ends a test: then a loop does not
+	// end any more, or a wait lasts for ever.
 	patience      = 10
 	leastPatience = 5 * time.Second
-	// The tests that noticed the last mutant of a function come before those that take more than a
-	// tenth of their time.
+	// likelier times as much as a test takes those may take that come before it because they noticed
+	// the last mutant of the function.
 	likelier = 10
 	// stopping is the time that a suite of Ginkgo has to stop its control plane when it is interrupted.
 	stopping = 10 * time.Second

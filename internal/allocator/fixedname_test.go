@@ -130,7 +130,7 @@ func newUnsyncedAllocator() *Allocator {
 	return newAllocator(testOptions{Ledger: ledger.New(ledger.Options{})})
 }
 
-// parent returns the pool that a replica of onReplica knows.
+// parent returns the pool that a replica of runOnReplica knows.
 func parent() ipam.Pool {
 	return ipam.Pool{Key: ipam.PoolNamed("parent"), Home: ipam.DomainNamed("default", ipam.IPv4), CIDR: netip.MustParsePrefix("10.0.0.0/16"), Family: ipam.IPv4, Strategy: ipam.StrategyFirstFit}
 }

@@ -106,7 +106,7 @@ func awaitNoPass(passes *passCount) {
 	}).Should(Succeed())
 }
 
-// running starts a manager as cmd/manager makes it, with a certificate that hands over after a
+// startCerts starts a manager as cmd/manager makes it, with a certificate that hands over after a
 // second. Only one of them is ever elected.
 func startCerts(user *rest.Config, port int32, passes *passCount) *Certs {
 	GinkgoHelper()
@@ -148,7 +148,7 @@ func startCerts(user *rest.Config, port int32, passes *passCount) *Certs {
 	return c
 }
 
-// reviewed creates a ConfigMap that both webhooks have to let through.
+// createReviewedObject creates a ConfigMap that both webhooks have to let through.
 func createReviewedObject(ctx context.Context) error {
 	return admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "reviewed-", Namespace: installed.Namespace, Labels: map[string]string{"webhooks": installed.Namespace},

@@ -72,7 +72,7 @@ func handshakeWith(pair *tls.Certificate, bundle []byte, name string, now time.T
 	return connection.Close()
 }
 
-// healthy returns a Secret as the operator leaves it, one overlap ago.
+// healthySecret returns a Secret as the operator leaves it, one overlap ago.
 func healthySecret(t *testing.T) map[string][]byte {
 	t.Helper()
 	data, _ := nextData(t, birth, nil, nil)

@@ -44,7 +44,7 @@ var _ = BeforeSuite(func() {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// served returns the certificate that a replica serves, or nil.
+// servedCertificate returns the certificate that a replica serves, or nil.
 func servedCertificate(c *Certs) *tls.Certificate {
 	certificate, err := c.GetCertificate(nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func servedCertificate(c *Certs) *tls.Certificate {
 	return certificate
 }
 
-// created makes objects that are deleted after the spec.
+// createObjects makes objects that are deleted after the spec.
 func createObjects(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {

@@ -308,7 +308,7 @@ func TestOrphansAreCollectedInWatchedNamespace(t *testing.T) {
 	}
 }
 
-// unconnected returns a manager that is never started.
+// newUnconnectedManager returns a manager that is never started.
 func newUnconnectedManager(t *testing.T) manager.Manager {
 	t.Helper()
 	scheme, err := cluster.Scheme()

@@ -14,7 +14,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/ipam"
 )
 
-// claimed returns the record of a claim.
+// claimRecord returns the record of a claim.
 func claimRecord() ipam.Record {
 	return ipam.Record{
 		Name: ipam.Name{Namespace: "team", Name: "c-12345678"}, UID: "1-2-3", Version: "42",

@@ -183,7 +183,7 @@ func expectWithheld(spec *v1alpha1.IPPoolSpec, cidr netip.Prefix, addr netip.Add
 	return addr == subnet.Addr() || addr.Is4() && !subnet.Contains(addr.Next())
 }
 
-// within reports whether an address lies in a range as it is written.
+// isInRange reports whether an address lies in a range as it is written.
 func isInRange(text string, addr netip.Addr) bool {
 	from, to, isRange := strings.Cut(text, "-")
 	if block, err := netip.ParsePrefix(text); err == nil {
@@ -195,7 +195,7 @@ func isInRange(text string, addr netip.Addr) bool {
 	return netip.MustParseAddr(from).Compare(addr) <= 0 && addr.Compare(netip.MustParseAddr(to)) <= 0
 }
 
-// interesting returns the addresses of a block to look at.
+// sampleAddresses returns the addresses of a block to look at.
 func sampleAddresses(cidr netip.Prefix, written []string) []netip.Addr {
 	var addrs []netip.Addr
 	if cidr.Addr().BitLen()-cidr.Bits() <= 10 {
@@ -334,7 +334,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// equal compares the content of the two objects.
+// equalContent compares the content of the two objects.
 func equalContent(a, b *v1alpha1.IPAllocation) bool {
 	x, y := a.Spec, b.Spec
 	if (x.PoolRef == nil) != (y.PoolRef == nil) || x.PoolRef != nil && *x.PoolRef != *y.PoolRef || !x.ReleaseAfter.Equal(y.ReleaseAfter) {
@@ -345,7 +345,7 @@ func equalContent(a, b *v1alpha1.IPAllocation) bool {
 		slices.Equal(a.Finalizers, b.Finalizers) && a.Annotations[v1alpha1.AnnotationAdopted] == b.Annotations[v1alpha1.AnnotationAdopted]
 }
 
-// familyIn returns the family of a text that is a block, and IPv4 of any other.
+// familyOfText returns the family of a text that is a block, and IPv4 of any other.
 func familyOfText(text string) v1alpha1.IPFamily {
 	if strings.Contains(text, ":") {
 		return v1alpha1.IPv6
@@ -353,7 +353,7 @@ func familyOfText(text string) v1alpha1.IPFamily {
 	return v1alpha1.IPv4
 }
 
-// printed returns a block as text, and an invalid block as the empty text.
+// formatBlock returns a block as text, and an invalid block as the empty text.
 func formatBlock(block netip.Prefix) string {
 	if !block.IsValid() {
 		return ""
@@ -361,7 +361,7 @@ func formatBlock(block netip.Prefix) string {
 	return block.String()
 }
 
-// optional returns a length; nil for -1.
+// optionalLength returns a length; nil for -1.
 func optionalLength(bits int16) *int32 {
 	if bits == -1 {
 		return nil
@@ -369,7 +369,7 @@ func optionalLength(bits int16) *int32 {
 	return new(int32(bits))
 }
 
-// listed splits a list, one entry a line.
+// splitLines splits a list, one entry a line.
 func splitLines(text string) []string {
 	if text == "" {
 		return nil

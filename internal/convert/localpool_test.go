@@ -11,7 +11,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/messages"
 )
 
-// bothKinds returns pools of one spec: cluster-scoped, and of the namespace team.
+// poolsOfBothKinds returns pools of one spec: cluster-scoped, and of the namespace team.
 func poolsOfBothKinds(spec v1alpha1.PoolSpec) (*v1alpha1.IPPool, *v1alpha1.LocalIPPool) {
 	return &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.IPPoolSpec{PoolSpec: spec}},
 		&v1alpha1.LocalIPPool{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p"}, Spec: v1alpha1.LocalIPPoolSpec{PoolSpec: spec}}

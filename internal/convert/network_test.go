@@ -144,7 +144,7 @@ func TestPoolNetwork(t *testing.T) {
 	messages.Golden(t, rows)
 }
 
-// written prints ranges as from-to.
+// formatRanges prints ranges as from-to.
 func formatRanges(ranges *space.Ranges) (texts []string) {
 	for r := range ranges.All() {
 		texts = append(texts, r.From.String()+"-"+r.To.String())

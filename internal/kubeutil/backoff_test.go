@@ -34,7 +34,7 @@ type passes struct {
 	at map[string][]time.Duration
 }
 
-// inPasses calls do in a bubble, with a controller that does nothing.
+// runPasses calls do in a bubble, with a controller that does nothing.
 func runPasses(t *testing.T, do func(*passes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &passes{
@@ -152,7 +152,7 @@ func TestFailedPassDoesNotCauseNextPass(t *testing.T) {
 	}
 }
 
-// patched runs a client that changes the object for a while.
+// runPatchingClient runs a client that changes the object for a while.
 func runPatchingClient(p *passes, req reconcile.Request) {
 	for range 100 {
 		time.Sleep(3 * time.Millisecond)

@@ -34,7 +34,7 @@ func TestMissingPathIsNotObjectNotFound(t *testing.T) {
 	}
 }
 
-// uncalled returns the error of an API server that could not call a webhook, over a connection that
+// webhookCallError returns the error of an API server that could not call a webhook, over a connection that
 // differs each time.
 func webhookCallError(port int) error {
 	return apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "default.ipaddress.ipam.cluster.x-k8s.io": failed to call webhook: Post "https://10.0.0.%d:443/secret?timeout=10s": context deadline exceeded`, port))

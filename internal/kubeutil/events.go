@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// A namespace has eventsBurst events at once, and eventsPerSecond from then on: each is a
-	// write, and a user that can create claims could cause any number of them.
+	// eventsBurst bounds the events of a namespace at once, and eventsPerSecond those from then on:
+	// each is a write, and a user that can create claims could cause any number of them.
 	eventsBurst     = 25
 	eventsPerSecond = 0.2
 	// noteLength is the largest length of the note of an event, in bytes (events.k8s.io/v1).

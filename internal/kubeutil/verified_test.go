@@ -77,7 +77,7 @@ func (h *history) source() *cache.ListWatch {
 	}
 }
 
-// shown returns the events of one watch, in short.
+// watchEvents returns the events of one watch, in short.
 func watchEvents(t *testing.T, s *VerifiedSource) []string {
 	t.Helper()
 	w, err := s.Watch(metav1.ListOptions{ResourceVersion: "0"})

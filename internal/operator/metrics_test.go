@@ -47,7 +47,7 @@ var (
 	shared = netip.MustParsePrefix("10.0.0.0/24")
 )
 
-// measured returns the measures of a ledger that a source feeds.
+// newTestMeasures returns the measures of a ledger that a source feeds.
 func newTestMeasures(t testing.TB, records ...ipam.Record) *measures {
 	t.Helper()
 	r := replica.WithRecords(t, replica.Options{Clock: clocktesting.NewFakePassiveClock(began)}, records...)
@@ -73,7 +73,7 @@ func record(name, block string, state ipam.State) ipam.Record {
 	}
 }
 
-// populated returns a registry of which every metric has a time series.
+// newPopulatedRegistry returns a registry of which every metric has a time series.
 func newPopulatedRegistry(t testing.TB) (*measures, *prometheus.Registry) {
 	t.Helper()
 	bound := record("bound", "10.0.0.128/26", ipam.StateBound)
@@ -276,7 +276,7 @@ func TestCountOfClaimsBeginsAgainAfterFailures(t *testing.T) {
 	})
 }
 
-// large returns the register of a large installation: so many pools with so many blocks each, a
+// newLargeRegistry returns the register of a large installation: so many pools with so many blocks each, a
 // limit on each tenth pool of which ten projects hold blocks, and so many waiting claims.
 func newLargeRegistry(t testing.TB, pools, blocks, waiting int) *prometheus.Registry {
 	t.Helper()
@@ -308,7 +308,7 @@ func newLargeRegistry(t testing.TB, pools, blocks, waiting int) *prometheus.Regi
 	return registry
 }
 
-// scraped answers one scrape in the format that Prometheus requests, and returns its size.
+// scrapeSize answers one scrape in the format that Prometheus requests, and returns its size.
 func scrapeSize(registry *prometheus.Registry) int {
 	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept-Encoding", "gzip")

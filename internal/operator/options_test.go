@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// parsed returns the options of a command line.
+// parseOptions returns the options of a command line.
 func parseOptions(t *testing.T, args ...string) Options {
 	t.Helper()
 	var o Options

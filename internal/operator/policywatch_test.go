@@ -33,7 +33,7 @@ func (i informer) GetStore() toolscache.Store {
 	return store
 }
 
-// inMemory returns a watch of the policies as shipped, of which all but the first have no binding.
+// newPolicyWatchInMemory returns a watch of the policies as shipped, of which all but the first have no binding.
 func newPolicyWatchInMemory(t testing.TB) *policyWatch {
 	t.Helper()
 	p := &policyWatch{}

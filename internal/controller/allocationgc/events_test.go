@@ -131,7 +131,7 @@ func deletedHolders(e *orphans) {
 	q.Enqueued()
 }
 
-// judgedKind registers the kind of a record's holder while the leader waits for it.
+// kindRegistered registers the kind of a record's holder while the leader waits for it.
 func kindRegistered(e *orphans) {
 	record := recordNamed("a", ipam.StateBound)
 	record.Pool, record.Block = ipam.PoolNamed("p"), story.Block("a", "p", "172.16.1.0/32").Block

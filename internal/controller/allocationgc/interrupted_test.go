@@ -41,7 +41,7 @@ func TestOrphanTakenOverIsNotCollected(t *testing.T) {
 	t.Run("the record of an earlier claim or pool is not kept by the next one of its name", func(t *testing.T) { recordsOfFormerHolders(newOrphans(t, plane)) })
 }
 
-// takenOver lets admission take a record over for a claim that was deleted and is restored: it
+// recordTakenOver lets admission take a record over for a claim that was deleted and is restored: it
 // names the record, and is stored up to a minute later.
 func recordTakenOver(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
@@ -130,7 +130,7 @@ func (e *orphans) written(claim *v1alpha1.IPClaim, record ipam.Record) {
 	}
 }
 
-// poolMadeAgain lets admission record the CIDR of a pool that is made again.
+// recreatedPool lets admission record the CIDR of a pool that is made again.
 func recreatedPool(e *orphans) {
 	e.Interrupted(func(n int) story.Interruption {
 		pool := build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
@@ -155,7 +155,7 @@ func recreatedPool(e *orphans) {
 	})
 }
 
-// ofEarlier restores a claim and a pool while no admission takes their records over. Their
+// recordsOfFormerHolders restores a claim and a pool while no admission takes their records over. Their
 // controllers record the blocks again once these records are gone.
 func recordsOfFormerHolders(e *orphans) {
 	record := e.orphan(1, "former")

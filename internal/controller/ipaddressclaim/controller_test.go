@@ -348,7 +348,7 @@ func (e *addresses) pause(paused bool) {
 	story.Edited(e.World, newCluster("fleet", false), func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 }
 
-// hosts returns a pool of host addresses, of which the first is the gateway's.
+// hostPool returns a pool of host addresses, of which the first is the gateway's.
 func hostPool() *build.PoolBuilder {
 	return build.Pool("hosts").CIDR("10.0.0.0/24").Network(24, "10.0.0.1")
 }
@@ -373,7 +373,7 @@ func allocation(record ipam.Record) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: record.Name.Namespace, Name: record.Name.Name}}
 }
 
-// fleet returns a Cluster.
+// newCluster returns a Cluster.
 func newCluster(name string, paused bool) *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: story.Team, Name: name}, Spec: clusterv1.ClusterSpec{Paused: &paused}}
 }

@@ -110,7 +110,7 @@ func changedClaims(e *addresses) {
 	q.Enqueued("team/a")
 }
 
-// askedAgain has claims name a pool of another project: of a service account without the right
+// rightAskedAgain has claims name a pool of another project: of a service account without the right
 // to, of one with the right, of another user, and of an unknown user. Only those of service accounts
 // are asked about again.
 func rightAskedAgain(e *addresses) {
@@ -155,7 +155,7 @@ func grantedFails(e *addresses) {
 	})
 }
 
-// theirs returns a pool of another project, which claims can name with the right.
+// foreignPool returns a pool of another project, which claims can name with the right.
 func foreignPool() *v1alpha1.IPPool {
 	return hostPool().With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" }).Obj()
 }
@@ -198,7 +198,7 @@ func unseenWhileReleased(e *addresses) {
 	e.Gone(claim("a").Obj())
 }
 
-// leftBehind leaves IPAddresses whose claims went without release. An IPAddress that a user makes
+// orphanedAddresses leaves IPAddresses whose claims went without release. An IPAddress that a user makes
 // for a later claim stays, and so does one whose block is another's.
 func orphanedAddresses(e *addresses) {
 	e.Applied(hostPool().Obj())

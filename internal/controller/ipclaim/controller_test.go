@@ -251,7 +251,7 @@ func conflictEvent(e *claims) {
 	e.Retried("b").Waiting(v1alpha1.ReasonConflict).Wrote().HasEvents(0)
 }
 
-// anothersRecord lets claims name records of other claims, of other blocks, or of an earlier claim
+// foreignRecord lets claims name records of other claims, of other blocks, or of an earlier claim
 // of the name, by any writer.
 func foreignRecord(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/16").Obj())
@@ -384,7 +384,7 @@ func (e *claims) record(name string) ipam.Record {
 	return records[0]
 }
 
-// restored returns a claim that names its block and its record, and was saved without it.
+// restoredClaim returns a claim that names its block and its record, and was saved without it.
 func restoredClaim(name, cidr string) *v1alpha1.IPClaim {
 	return claim(name).Pool("p").CIDR(cidr).With(func(s *v1alpha1.IPClaimSpec) { s.AllocationName = name + "-12345678" }).Obj()
 }

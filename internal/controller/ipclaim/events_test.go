@@ -142,7 +142,7 @@ func rightAskedAgain(e *claims) {
 	}
 }
 
-// remadePool has claims that were granted a pool of which another one of the same name exists now.
+// recreatedPool has claims that were granted a pool of which another one of the same name exists now.
 func recreatedPool(e *claims) {
 	e.Applied(foreignPool().Obj())
 	former, again, early := claim("former").Pool("p").Length(28).Obj(), claim("again").Pool("p").Length(28).Obj(), claim("early").Pool("p").Length(28).Obj()
@@ -167,7 +167,7 @@ func formerRequester(e *claims) {
 	}
 }
 
-// theirs returns a pool of another project, which claims can name with the right.
+// foreignPool returns a pool of another project, which claims can name with the right.
 func foreignPool() *build.PoolBuilder {
 	return build.Pool("p").CIDR("10.0.0.0/16").With(func(s *v1alpha1.IPPoolSpec) { s.Project = "theirs" })
 }
@@ -186,7 +186,7 @@ func waitingEvents(e *claims) {
 	e.World.HasEvents(claim("b").Obj(), "Warning ClassNotFound", "Warning PoolExhausted", "Normal Bound")
 }
 
-// storedAsWaiting stores a claim whose status admission has written, so that the controller has
+// storedWaitingClaim stores a claim whose status admission has written, so that the controller has
 // nothing to write.
 func storedWaitingClaim(e *claims) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/32").Obj(), claim("a").Pool("p").Length(32).Obj())

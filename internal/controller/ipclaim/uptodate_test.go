@@ -89,7 +89,7 @@ func boundClaim() (*v1alpha1.IPClaim, ipam.Record) {
 	return claim, record
 }
 
-// own returns the own record of the claims' pool.
+// ownRecord returns the own record of the claims' pool.
 func ownRecord() ipam.Record {
 	pool := ipam.PoolNamed("corporate")
 	return ipam.Record{

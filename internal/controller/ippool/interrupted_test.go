@@ -87,7 +87,7 @@ func (e *pools) interruption(name string, act func()) story.Interruption {
 	return story.Interruption{By: by, Object: pool(name), Act: act, Check: func() { e.Reconciled(name).Ready() }}
 }
 
-// numbered returns a pool that overlaps no other one.
+// numberedPool returns a pool that overlaps no other one.
 func numberedPool(n int) *v1alpha1.IPPool {
 	return build.Pool(fmt.Sprintf("p%d", n)).CIDR(fmt.Sprintf("10.%d.0.0/16", n)).Obj()
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/cadastre-dev/cadastre/internal/testing/story"
 )
 
-// markLeft lets a writer die that has marked the record of a pool which stays.
+// leftoverMark lets a writer die that has marked the record of a pool which stays.
 func leftoverMark(e *pools) {
 	e.Applied(build.Pool("p").CIDR("10.0.0.0/24").Obj())
 	e.Reconciled("p").Ready()
@@ -35,7 +35,7 @@ func leftoverMark(e *pools) {
 	}
 }
 
-// filledIn creates pools of which admission has written a part.
+// partlyFilledPool creates pools of which admission has written a part.
 func partlyFilledPool(e *pools) {
 	root := build.Pool("root").CIDR("10.0.0.0/24").Obj()
 	child := build.Pool("sub").Child("root", 26).With(func(s *v1alpha1.IPPoolSpec) { s.IPFamily = v1alpha1.IPv4 }).Obj()
@@ -69,7 +69,7 @@ func oldestChildFirst(e *pools) {
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 
-// lostBeforeWaiter removes the record of a child for whose block a younger child waits.
+// lostChildRecord removes the record of a child for whose block a younger child waits.
 func lostChildRecord(e *pools) {
 	e.Applied(build.Pool("parent").CIDR("10.0.0.0/24").Obj())
 	e.Recorded(story.Block("a", "parent", "10.0.0.128/25"))
@@ -81,7 +81,7 @@ func lostChildRecord(e *pools) {
 	e.Reconciled("child-a").In(v1alpha1.PoolReady, "10.0.0.0/25").Ready()
 }
 
-// askedAgain has pools of a namespace that name a pool of the platform: of a service account
+// rightAskedAgain has pools of a namespace that name a pool of the platform: of a service account
 // without the right to, of one with the right, of another user, and of an unknown user. Only those
 // of service accounts are asked about again.
 func rightAskedAgain(e *pools) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// fragmented returns 10.0.0.0/29 with .0, .1 and .6 in use: free are .2/31, .4/31 and .7.
+// newFragmentedSpace returns 10.0.0.0/29 with .0, .1 and .6 in use: free are .2/31, .4/31 and .7.
 func newFragmentedSpace() *Space {
 	s := New(netip.MustParsePrefix("10.0.0.0/29"))
 	s.Use(netip.MustParsePrefix("10.0.0.0/31"))

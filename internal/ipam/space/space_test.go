@@ -221,7 +221,7 @@ func TestNewPanicsOnInvalidCIDR(t *testing.T) {
 	New(netip.Prefix{})
 }
 
-// stairs uses the first address of a pool and, for every bit, the address that
+// newStairs uses the first address of a pool and, for every bit, the address that
 // differs from it in that bit alone: a trie with a node for every bit.
 func newStairs(cidr netip.Prefix) *Space {
 	s := New(cidr)
@@ -256,7 +256,7 @@ func TestTrieDepthIsBoundedByAddressBits(t *testing.T) {
 	}
 }
 
-// deeper returns the child with children, if one exists.
+// innerChild returns the child with children, if one exists.
 func innerChild(s *Space, at ref) ref {
 	n := &s.nodes[at]
 	if !n.full() && s.nodes[n.child[0]].full() {

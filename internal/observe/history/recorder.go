@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// The history takes refusalsBurst refusals of a namespace at once, and refusalsPerSecond
-	// after that. Otherwise a user who can create claims could push more important entries out
-	// of the file.
+	// refusalsBurst bounds the refusals of a namespace at once, and refusalsPerSecond those after
+	// that. Otherwise a user who can create claims could push more important entries out of the
+	// file.
 	refusalsBurst     = 25
 	refusalsPerSecond = 0.2
 	// waiting is the number of entries that can wait for a sink, and most is the number that a

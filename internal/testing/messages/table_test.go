@@ -16,7 +16,7 @@ import (
 // root is the root of the module.
 var root = os.DirFS("../../..")
 
-// collected returns the rows of all sources.
+// collectRows returns the rows of all sources.
 func collectRows(t *testing.T) []Row {
 	t.Helper()
 	answered, one := Answered(root)
@@ -151,7 +151,7 @@ func labels(prefix string, n int) []string {
 	return all
 }
 
-// ruled returns the rows of the rules, each of which a bad spec breaks.
+// ruleRows returns the rows of the rules, each of which a bad spec breaks.
 func ruleRows(t *testing.T) []Row {
 	t.Helper()
 	all, err := RulesOf(root)

@@ -64,7 +64,7 @@ func provider(t *testing.T, address string, rate int, log *lines) *Provider {
 	return p
 }
 
-// begin starts and ends so many spans below a parent, and returns the time that it took.
+// runSpans starts and ends so many spans below a parent, and returns the time that it took.
 func runSpans(ctx context.Context, p *Provider, spans int) time.Duration {
 	tracer, began := p.Tracer("test"), time.Now()
 	for n := range spans {
@@ -74,7 +74,7 @@ func runSpans(ctx context.Context, p *Provider, spans int) time.Duration {
 	return time.Since(began)
 }
 
-// from returns the context of a request whose caller has decided whether to sample.
+// callerContext returns the context of a request whose caller has decided whether to sample.
 func callerContext(t *testing.T, sampled bool) context.Context {
 	parent := trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, Remote: true}
 	return trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(parent).WithTraceFlags(trace.TraceFlags(0).WithSampled(sampled)))
@@ -160,7 +160,7 @@ func TestHangingCollectorBlocksNoCaller(t *testing.T) {
 	checkBlocksNoCaller(t, listener.Addr().String())
 }
 
-// holdsUpNobody ends ten times as many spans as the queue holds. The end of a span takes
+// checkBlocksNoCaller ends ten times as many spans as the queue holds. The end of a span takes
 // microseconds; one that waited for the collector would take 50 ms. Of hundreds of failures one is
 // logged, and at the end the number of lost spans.
 func checkBlocksNoCaller(t *testing.T, address string) {

@@ -20,7 +20,7 @@ const (
 	Claims  = "ipclaims"
 	Records = "ipallocations"
 	Pools   = "ippools"
-	// Cluster API's.
+
 	AddressClaims = "ipaddressclaims"
 	Addresses     = "ipaddresses"
 	Clusters      = "clusters"
