@@ -28,8 +28,8 @@ const (
 	// end any more, or a wait lasts for ever.
 	patience      = 10
 	leastPatience = 5 * time.Second
-	// likelier times as much as a test takes those may take that come before it because they noticed
-	// the last mutant of the function.
+	// likelier bounds how many times longer than another a test that noticed the last mutant of the
+	// function may take, and still come before it.
 	likelier = 10
 	// stopping is the time that a suite of Ginkgo has to stop its control plane when it is interrupted.
 	stopping = 10 * time.Second

@@ -116,7 +116,7 @@ func (f failpoint) changed(t *testing.T, root string) map[string]string {
 }
 
 // TestEveryFailpointCompiles compiles each package that a failpoint changes, so that one that the code
-// has outgrown is noticed at once.
+// has outgrown is noticed at once. At full size it also compiles them together.
 func TestEveryFailpointCompiles(t *testing.T) {
 	root := suite.ModuleRoot(t)
 	for _, f := range failpoints() {
@@ -128,6 +128,9 @@ func TestEveryFailpointCompiles(t *testing.T) {
 			}
 			for dir, edits := range inPackage {
 				failpoint{f.name, edits}.compile(t, root, "./"+dir)
+			}
+			if !testing.Short() {
+				f.compile(t, root, "./internal/controller/ippool")
 			}
 		})
 	}
