@@ -306,8 +306,11 @@ func (c *Controller) own(ctx context.Context, s *scope, n convert.ClusterNetwork
 		return err
 	}
 	err := c.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err == nil {
+	switch {
+	case err == nil:
 		s.note(n, claim)
+	case !apierrors.IsConflict(err) && !kubeutil.IsNotFound(err):
+		c.warn(s, v1alpha1.EventNetworkConflict, fmt.Sprintf("IPClaim %s cannot be made this Cluster's: change what refuses that: %v", claim.Name, err))
 	}
 	return kubeutil.IgnoreNotFound(err)
 }

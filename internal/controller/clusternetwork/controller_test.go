@@ -2,6 +2,7 @@ package clusternetwork
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -339,6 +341,8 @@ func TestClusterEvents(t *testing.T) {
 		"the claim waits":            {newCluster(), podsClaim(func(c *v1alpha1.IPClaim) { c.Spec.AllocationName = "" }), nil, "Warning NetworkConflict pods 10.64.0.0/20 is not held"},
 		"the claim is refused": {newCluster(), nil, apierrors.NewTooManyRequests("namespace team has reached its limit of 1 waiting claims: delete some, or wait until they are bound", 0),
 			"Warning NetworkConflict 10.64.0.0/20 cannot be claimed"},
+		"the claim cannot be changed": {newCluster(), podsClaim(), apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ipclaims"}, "prod-pods", errors.New("quiet hours")),
+			"Warning NetworkConflict IPClaim prod-pods-"},
 		"the annotations are invalid": {newCluster(existing, func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.AnnotationPods] = "a,b,c" }), nil, nil, "Warning NetworksInvalid metadata.annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {

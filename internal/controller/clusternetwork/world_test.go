@@ -44,7 +44,7 @@ type world struct {
 	recorder   *events.FakeRecorder
 	// isHidden reports whether the cache lacks the Cluster, and isStale whether it lacks the claims.
 	isHidden, isStale bool
-	// refusal is the error of the create of a claim.
+	// refusal is the error of the create, or the patch, of a claim.
 	refusal error
 	// calls counts the calls of the controller, of which the one of the number failing fails.
 	calls, failing int
@@ -91,6 +91,12 @@ func (w *world) cache() interceptor.Funcs {
 				claim.Spec.AllocationName = "a-12345678"
 			}
 			return store.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, store client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if w.refusal != nil {
+				return w.refusal
+			}
+			return store.Patch(ctx, obj, patch, opts...)
 		},
 	}
 }

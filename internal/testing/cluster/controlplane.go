@@ -274,9 +274,10 @@ type Audited struct {
 	ObjectRef struct {
 		APIGroup, Resource, Subresource, Namespace, Name string
 	}
-	RequestURI     string
-	ResponseStatus struct{ Code int }
-	Annotations    map[string]string
+	RequestURI               string
+	RequestReceivedTimestamp time.Time
+	ResponseStatus           struct{ Code int }
+	Annotations              map[string]string
 }
 
 // Forbidden reports whether the operator had no right to make the request.

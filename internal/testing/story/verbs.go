@@ -3,6 +3,7 @@ package story
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -45,11 +46,11 @@ func (w *World) Applied(objects ...client.Object) {
 
 // Created creates objects as if there were no admission. It fails the story if the order of two
 // of them, or of one and an earlier one, depends on the second in which they are created: see
-// inOrder.
+// checkOrder.
 func (w *World) Created(objects ...client.Object) {
 	w.t.Helper()
 	for _, obj := range objects {
-		w.inOrder(obj)
+		suite.Must(w.t, w.checkOrder(obj))
 		suite.Must(w.t, w.K8s.Create(w.t.Context(), obj))
 	}
 	w.Seen()
@@ -181,22 +182,23 @@ func (p *Plane) entitle(ctx context.Context) error {
 	})
 }
 
-// inOrder fails the story if the object comes, by its name, before one of the same order that
+// checkOrder returns an error if the object comes, by its name, before one of the same order that
 // was created earlier. Creation times are whole seconds, and the name decides between objects
 // of the same age: in any other order the older object would be the first only if a second
 // began in between.
-func (w *World) inOrder(obj client.Object) {
+func (w *World) checkOrder(obj client.Object) error {
 	w.t.Helper()
 	if orderOf(obj) == noOrder {
-		return
+		return nil
 	}
 	for _, earlier := range w.ordered {
 		if orderOf(earlier) == orderOf(obj) && compareNames(obj, earlier) < 0 && w.counts(earlier) {
-			w.t.Fatalf("%s %s is created after %s %s, which comes first by name if they are of the same second: rename one of them, so that the older one comes first",
+			return fmt.Errorf("%s %s is created after %s %s, which comes first by name if they are of the same second: rename one of them, so that the older one comes first",
 				kindOf(obj), client.ObjectKeyFromObject(obj), kindOf(earlier), client.ObjectKeyFromObject(earlier))
 		}
 	}
 	w.ordered = append(w.ordered, obj)
+	return nil
 }
 
 // order represents an order in which the operator puts objects, by their age and then by their

@@ -3,15 +3,22 @@ package loops
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
@@ -29,9 +36,13 @@ type write struct {
 	object string
 	// prepare makes the objects that exist before the write is refused, and begin causes the write.
 	prepare, begin func(*scene)
-	// says returns the message of the condition Ready; nil if none can be written, or the object is
-	// as good as before.
+	// says returns the message of the condition Ready, or of the events of a Cluster; nil if none can be
+	// written, or the object is gone, or as good as before.
 	says func(*scene) string
+	// writers is the number of controllers that make the write, if there are several.
+	writers int
+	// waits is the time that the write is delayed on purpose after the cause has ended.
+	waits time.Duration
 	// served reports whether the write has had its effect.
 	served func(*scene) bool
 }
@@ -42,7 +53,7 @@ const (
 )
 
 func writes() []write {
-	return slices.Concat(claimWrites(), addressWrites(), clusterWrites(), platformWrites())
+	return slices.Concat(claimWrites(), addressWrites(), clusterWrites(), platformWrites(), grantWrites(), keeperWrites())
 }
 
 func claimWrites() []write {
@@ -53,6 +64,7 @@ func claimWrites() []write {
 		{does: "ipclaim: patch IPAllocation", verb: "patch", group: own, resource: "ipallocations", prepare: boundClaim, begin: retainedClaim, served: record},
 		{does: "orphan: delete IPAllocation", verb: "delete", group: own, resource: "ipallocations", prepare: boundClaim, begin: deletedClaim, served: isReleased},
 		{does: "orphan: patch IPAllocation", verb: "patch", group: own, resource: "ipallocations", prepare: boundClaim, begin: deletedClaim, served: isReleased},
+		{does: "ipclaim, and orphan after the grace: patch IPClaim", verb: "patch", group: own, resource: "ipclaims", prepare: waitingClaim, begin: holderReleasedForGrace, writers: 2, served: isBound},
 	}
 }
 
@@ -70,14 +82,13 @@ func addressWrites() []write {
 
 // clusterWrites returns the writes for Clusters, which have no condition of the operator. A claim that states its
 // block and was refused is created only after the grace: the refused one could be stored late, and its record
-// stays until then. The deletion of a claim that the create of a Cluster left also comes after the grace, and is
-// not tested here.
+// stays until then.
 func clusterWrites() []write {
-	later := func(*scene) bool { return true }
 	return []write{
-		{does: "clusternetwork: create IPClaim", verb: "create", group: own, resource: "ipclaims", prepare: storedCluster, begin: networkedCluster, served: later},
-		{does: "clusternetwork: patch IPClaim", verb: "patch", group: own, resource: "ipclaims", prepare: networkPool, begin: newCluster, served: isNetworkHeld},
+		{does: "clusternetwork: create IPClaim", verb: "create", group: own, resource: "ipclaims", prepare: storedCluster, begin: networkedCluster, says: ofCluster, served: isNetworkHeld, waits: grace},
+		{does: "clusternetwork: patch IPClaim", verb: "patch", group: own, resource: "ipclaims", prepare: networkPool, begin: newCluster, says: ofCluster, served: isNetworkHeld},
 		{does: "clusternetwork: patch IPClaim of a deleted Cluster", verb: "patch", group: own, resource: "ipclaims", prepare: heldNetwork, begin: deletedCluster, served: isNetworkReleased},
+		{does: "clusternetwork: delete IPClaim of a Cluster that was not stored", verb: "delete", group: own, resource: "ipclaims", prepare: networkPool, begin: refusedCluster, served: hasNoClaims},
 	}
 }
 
@@ -89,8 +100,30 @@ func platformWrites() []write {
 		{does: "ippool: patch IPPool", verb: "patch", group: own, resource: "ippools", clusterScoped: true, prepare: childPool, begin: parentPool, says: ofPool, served: isReady},
 		{does: "ippool: patch status", verb: "patch", group: own, resource: "ippools", subresource: "status", clusterScoped: true, prepare: nothing, begin: newPool, served: isReady},
 		{does: "ippool: patch IPPool that is deleted", verb: "patch", group: own, resource: "ippools", clusterScoped: true, prepare: pool, begin: deletedPool, says: ofPool, served: isPoolGone},
+		{does: "ippool: patch IPPool without finalizer", verb: "patch", group: own, resource: "ippools", clusterScoped: true, prepare: pool, begin: poolWithoutFinalizer, says: ofPool, served: hasFinalizer},
+		{does: "ippool: patch IPAllocation of a pool that is deleted", verb: "patch", group: own, resource: "ipallocations", clusterScoped: true, prepare: pool, begin: deletedPool, says: ofPool, served: isPoolGone},
+		{does: "orphan: delete IPAllocation of a pool", verb: "delete", group: own, resource: "ipallocations", clusterScoped: true, prepare: pool, begin: deletedPool, served: isPoolReleased},
 		{does: "ipclass: patch status", verb: "patch", group: own, resource: "ipclasses", subresource: "status", clusterScoped: true, prepare: nothing, begin: newClass, served: isClassReady},
-		{does: "webhook-certificate: patch Secret", verb: "patch", resource: "secrets", object: certificate, prepare: nothing, begin: deletedCertificate, served: hasCertificate},
+	}
+}
+
+// grantWrites returns the writes that note that a service account may use a pool now.
+func grantWrites() []write {
+	return []write{
+		{does: "ipclaim: patch IPClaim with a grant", verb: "patch", group: own, resource: "ipclaims", prepare: claimWithoutRight, begin: right, served: isBound},
+		{does: "ipaddressclaim: patch IPAddressClaim with a grant", verb: "patch", group: capi, resource: "ipaddressclaims", prepare: addressClaimWithoutRight, begin: right, says: ofAddressClaim, served: hasAddress},
+		{does: "ippool: patch LocalIPPool with a grant", verb: "patch", group: own, resource: "localippools", prepare: localPoolWithoutRight, begin: right, says: ofLocalPool, served: isLocalPoolReady},
+	}
+}
+
+// keeperWrites returns the writes of the controllers of the webhooks' certificate and paths, which every replica
+// runs.
+func keeperWrites() []write {
+	nothing := func(*scene) {}
+	return []write{
+		{does: "webhook-certificate: patch Secret", verb: "patch", resource: "secrets", object: certificate, prepare: nothing, begin: deletedSecrets(certificate), served: hasSecret},
+		{does: "webhook-path: patch Secret", verb: "patch", resource: "secrets", object: paths, prepare: nothing, begin: deletedSecrets(paths), served: hasSecret},
+		{does: "webhook-certificate and webhook-path: patch configuration", verb: "patch", group: "admissionregistration.k8s.io", resource: "validatingwebhookconfigurations", object: configuration, prepare: nothing, begin: bothRefused, writers: 2, served: bothWritten},
 	}
 }
 
@@ -132,7 +165,20 @@ func waitingClaim(s *scene) {
 }
 
 func releasedHolder(s *scene) { s.Deleted(build.Claim(s.name, "holder").Obj()) }
-func deletedClaim(s *scene)   { s.Deleted(build.Claim(s.name, s.name).Obj()) }
+
+// holderReleasedForGrace waits until the record that was made for the waiting claim is given up: that is written into
+// the claim, too.
+func holderReleasedForGrace(s *scene) {
+	releasedHolder(s)
+	s.Await("its record is fenced", func(context.Context) bool {
+		return slices.ContainsFunc(s.requests()[s.before:], func(a cluster.Audited) bool {
+			return a.Verb == "get" && a.ObjectRef.Resource == "ipclaims" && a.ObjectRef.Name == s.name
+		})
+	})
+	s.before = len(s.requests())
+}
+
+func deletedClaim(s *scene) { s.Deleted(build.Claim(s.name, s.name).Obj()) }
 
 func retainedClaim(s *scene) {
 	suite.Must(s, s.Patch(s.Context(), build.Claim(s.name, s.name).Obj(), build.Merge(`{"spec":{"reclaimPolicy":"Retain"}}`)))
@@ -210,6 +256,34 @@ func heldNetwork(s *scene) {
 	s.Await("the Cluster has its claim", func(context.Context) bool { return isNetworkHeld(s) })
 }
 
+// refusedCluster has a Cluster created whose claim is stored, and which a policy refuses then. It waits until the
+// claim is to be deleted.
+func refusedCluster(s *scene) {
+	policy, binding := build.Refusal("cluster-"+s.name, v1alpha1.LabelClusterNetworks, s.name)
+	rule := &policy.Spec.MatchConstraints.ResourceRules[0].Rule
+	rule.APIGroups, rule.Resources = []string{clusterv1.GroupVersion.Group}, []string{"clusters"}
+	s.Created(policy, binding)
+	cluster := build.Networked(s.cluster(), map[string]string{v1alpha1.AnnotationPods: s.name})
+	s.Await("it is refused", func(ctx context.Context) bool { return s.Create(ctx, cluster.DeepCopy(), client.DryRunAll) != nil })
+	s.Await("it has a claim", func(ctx context.Context) bool {
+		return s.Create(ctx, cluster.DeepCopy()) != nil && len(s.networkClaims()) == 1
+	})
+	s.before = len(s.requests())
+	s.awaitRefusal()
+}
+
+// ofCluster returns the events of the Cluster.
+func ofCluster(s *scene) string {
+	events, notes := &eventsv1.EventList{}, ""
+	suite.Must(s, s.List(s.Context(), events, client.InNamespace(s.name)))
+	for _, event := range events.Items {
+		if event.Regarding.Kind == "Cluster" {
+			notes += event.Note + "; "
+		}
+	}
+	return notes
+}
+
 func deletedCluster(s *scene) { s.Deleted(s.cluster()) }
 
 // networkClaims returns the claims of the Cluster. No garbage collector deletes them here.
@@ -224,9 +298,27 @@ func isNetworkHeld(s *scene) bool {
 	return len(claims) == 1 && len(claims[0].OwnerReferences) == 1
 }
 
+func hasNoClaims(s *scene) bool { return len(s.networkClaims()) == 0 }
+
 func isNetworkReleased(s *scene) bool {
 	claims := s.networkClaims()
 	return len(claims) == 1 && len(claims[0].Finalizers) == 0
+}
+
+func poolWithoutFinalizer(s *scene) {
+	suite.Must(s, s.Patch(s.Context(), s.pool().Obj(), build.Merge(`{"metadata":{"finalizers":null}}`)))
+}
+
+func hasFinalizer(s *scene) bool {
+	return controllerutil.ContainsFinalizer(s.stored(), v1alpha1.FinalizerPool)
+}
+
+// isPoolReleased reports whether there is no record of the pool. The records of pools are in the operator's
+// namespace.
+func isPoolReleased(s *scene) bool {
+	all := &v1alpha1.IPAllocationList{}
+	suite.Must(s, s.List(s.Context(), all, client.InNamespace(cluster.Namespace)))
+	return !slices.ContainsFunc(all.Items, func(record v1alpha1.IPAllocation) bool { return record.Spec.ClaimRef.Name == s.name })
 }
 
 func newPool(s *scene)     { s.Created(s.pool().Obj()) }
@@ -254,14 +346,84 @@ func isClassReady(s *scene) bool {
 	return readyOf(class.Status.Conditions) != ""
 }
 
-const certificate = "cadastre-webhook-server-cert"
-
-func deletedCertificate(s *scene) {
-	s.Deleted(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: certificate}})
+// right gives the maker of the objects the right to use the pool, and waits until the operator asks for it again.
+func right(s *scene) {
+	use := rbacv1.PolicyRule{APIGroups: []string{own}, Resources: []string{"ippools"}, ResourceNames: []string{s.name}, Verbs: []string{"use"}}
+	s.Created(build.ClusterRole("use:"+s.name, use), build.ClusterBinding("use:"+s.name, "use:"+s.name, build.ServiceAccount(s.name, "maker")))
+	s.awaitRefusal()
 }
 
-func hasCertificate(s *scene) bool {
+// createdWithoutRight creates an object under a service account that may not use the pool.
+func (s *scene) createdWithoutRight(obj client.Object) {
+	pool := s.pool().With(func(spec *v1alpha1.IPPoolSpec) { spec.Project = "another" }).Obj()
+	s.Created(pool)
+	s.Ready(pool)
+	all := rbacv1.PolicyRule{APIGroups: []string{own, capi}, Resources: []string{"ipclaims", "ipaddressclaims", "localippools"}, Verbs: []string{"create"}}
+	s.Created(build.ClusterRole("create:"+s.name, all), build.ClusterBinding("create:"+s.name, "create:"+s.name, build.ServiceAccount(s.name, "maker")))
+	maker := s.As(serviceaccount.MakeUsername(s.name, "maker"), serviceaccount.MakeGroupNames(s.name)...)
+	s.Await(obj.GetName()+" is created", func(ctx context.Context) bool {
+		return client.IgnoreAlreadyExists(maker.Create(ctx, obj)) == nil
+	})
+}
+
+func claimWithoutRight(s *scene) {
+	s.createdWithoutRight(build.Claim(s.name, s.name).Pool(s.name).Length(30).Obj())
+}
+
+func addressClaimWithoutRight(s *scene) {
+	s.createdWithoutRight(build.AddressClaim(s.name, s.name).Pool(s.name).Obj())
+}
+
+func localPoolWithoutRight(s *scene) {
+	s.createdWithoutRight(build.Pool(s.name).Child(s.name, 31).In(s.name))
+}
+
+func (s *scene) localPool() *v1alpha1.LocalIPPool {
+	pool := &v1alpha1.LocalIPPool{}
+	suite.Must(s, s.Get(s.Context(), s.key(), pool))
+	return pool
+}
+
+func isLocalPoolReady(s *scene) bool { return s.localPool().Status.Phase == v1alpha1.PoolReady }
+func ofLocalPool(s *scene) string    { return readyOf(s.localPool().Status.Conditions) }
+
+const (
+	certificate   = "cadastre-webhook-server-cert"
+	paths         = "cadastre-webhook-path"
+	configuration = "cadastre-validating-webhook-configuration"
+)
+
+func deletedSecrets(names ...string) func(*scene) {
+	return func(s *scene) {
+		for _, name := range names {
+			s.Deleted(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}})
+		}
+	}
+}
+
+func hasSecret(s *scene) bool {
 	secret := &corev1.Secret{}
-	err := s.Get(s.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: certificate}, secret)
-	return !apierrors.IsNotFound(err) && len(secret.Data[corev1.TLSCertKey]) > 0
+	err := s.Get(s.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: s.write.object}, secret)
+	return !apierrors.IsNotFound(err) && len(secret.Data) > 0
+}
+
+// bothRefused replaces certificate and path, and waits until neither can be written into the configuration.
+func bothRefused(s *scene) {
+	deletedSecrets(certificate, paths)(s)
+	s.Await("both are refused", func(context.Context) bool { return s.writers(s.isRefused) == 2 })
+}
+
+func bothWritten(s *scene) bool {
+	return s.writers(func(a cluster.Audited) bool { return a.Verb == s.write.verb && a.ResponseStatus.Code == http.StatusOK }) == 2
+}
+
+// writers returns the number of controllers that have made such a request.
+func (s *scene) writers(such func(cluster.Audited) bool) int {
+	writers := sets.New[string]()
+	for _, a := range s.requests()[s.before:] {
+		if such(a) {
+			writers.Insert(writer(a))
+		}
+	}
+	return writers.Len()
 }
