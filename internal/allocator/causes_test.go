@@ -121,8 +121,8 @@ func TestStaleClaimWithRivalKeepsNamedRecord(t *testing.T) {
 				}
 				return
 			}
-			if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.isStored(mine) || s.written != 1 {
-				t.Errorf("got %v (%v), the record there: %t, the claim written to %d times", err, taken, s.isStored(mine), s.written)
+			if taken, ok := errors.AsType[*ipam.TakenError](err); !ok || s.isStored(mine) || len(s.written) != 1 {
+				t.Errorf("got %v (%v), the record there: %t, the claim written to: %s", err, taken, s.isStored(mine), s.written)
 			}
 		})
 	}

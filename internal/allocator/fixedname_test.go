@@ -37,9 +37,9 @@ type steady struct {
 	fails error // the error of create calls, which then create nothing
 	// refuses, if set, is called before every other call, and returns the error of that call.
 	refuses func(verb string, obj client.Object) error
-	// otherObjects holds the objects that are stored beside records, written how often they are changed.
+	// otherObjects holds the objects that are stored beside records, written the patches of them.
 	otherObjects []client.Object
-	written      int
+	written      []string
 	// lists and events pass once these are closed. down reports whether no watch can begin.
 	lists, events chan struct{}
 	down          bool
@@ -103,8 +103,9 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 		return err
 	}
 	if _, ok := obj.(*v1alpha1.IPAllocation); !ok {
-		c.written++
-		return nil
+		data, err := patch.Data(obj)
+		c.written = append(c.written, string(data))
+		return err
 	}
 	return c.server.patch(obj, patch)
 }

@@ -287,7 +287,7 @@ func (a *Allocator) patchRecord(ctx context.Context, before, after ipam.Record, 
 	base := convert.Allocation(before)
 	base.UID, base.ResourceVersion = "", "" // so that the patch names both
 	sentRevision := a.Ledger.Revision()
-	err := a.Client.Patch(ctx, obj, client.MergeFrom(base))
+	err := a.Client.Patch(ctx, obj, client.MergeFrom(base)) //nolint:forbidigo // the patch states the version
 	if err == nil && obj.ResourceVersion != before.Version {
 		err = a.Ledger.Acknowledge(obj.ResourceVersion, sentRevision)
 	}

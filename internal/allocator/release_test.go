@@ -18,6 +18,7 @@ import (
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/convert"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/testing/build"
 )
 
 var errCut = errors.New("connection reset")
@@ -162,6 +163,29 @@ func TestReleaseRemovesOnlyOwnFinalizer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReleaseLeavesFinalizerOfNextRecord expects a conflict if the record is replaced by another one of its name
+// between the last read and the write.
+func TestReleaseLeavesFinalizerOfNextRecord(t *testing.T) {
+	const theirs = "example.com/theirs"
+	runOnReplica(t, func(t *testing.T, a *Allocator, api *steady) {
+		record := api.stores(t, heldBlock("x", "10.0.0.0/28"), theirs, v1alpha1.FinalizerHeld)
+		var calls []string
+		api.refuses = func(verb string, _ client.Object) error {
+			if calls = append(calls, verb); slices.Equal(calls, []string{"delete", "patch", "get", "patch"}) {
+				must(t, api.server.patch(convert.Allocation(record), build.Merge(`{"metadata":{"finalizers":[]}}`)))
+				api.creates(t, record, theirs, v1alpha1.FinalizerHeld)
+			}
+			return nil
+		}
+		if err := a.Release(t.Context(), record); !apierrors.IsConflict(err) {
+			t.Errorf("got %v after %v, want a conflict", err, calls)
+		}
+		if stored := api.stored(record.Name); stored == nil || string(stored.UID) == record.UID || !slices.Contains(stored.Finalizers, v1alpha1.FinalizerHeld) {
+			t.Errorf("stored is %+v, want the next record, whole", stored)
+		}
+	})
 }
 
 func TestPoolRecordIsReleasedInTwoSteps(t *testing.T) {

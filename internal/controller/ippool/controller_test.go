@@ -40,6 +40,7 @@ func TestPools(t *testing.T) {
 		"a deleted pool is open again when a block is recorded before its end":            concurrentlyRecorded,
 		"a pool that is made again while its CIDR is recorded":                            missedReplaced,
 		"a pool that is edited while its CIDR is recorded":                                missedEdited,
+		"a pool that is edited while its finalizer is put back":                           unprotectedEdited,
 		"a deleted pool that is made again while it is released":                          deletedReplaced,
 		"a pool that admission missed, of which a call fails":                             missedFails,
 		"a pool without finalizer and UID in its record, of which a call fails":           admittedFails,

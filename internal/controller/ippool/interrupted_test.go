@@ -29,6 +29,17 @@ func missedEdited(e *pools) {
 	})
 }
 
+// unprotectedEdited adds the finalizer of another controller to a pool whose own one is put back.
+func unprotectedEdited(e *pools) {
+	e.Interrupted(func(n int) story.Interruption {
+		obj := numberedPool(n)
+		e.Applied(obj)
+		e.Reconciled(obj.Name).Ready()
+		story.Edited(e.World, obj, func(p *v1alpha1.IPPool) { p.Finalizers = nil })
+		return e.interruption(obj.Name, func() { story.Finalized(e.World, obj) })
+	})
+}
+
 // deletedReplaced removes a pool, and makes it again, while its finalizer is removed.
 func deletedReplaced(e *pools) {
 	e.Interrupted(func(n int) story.Interruption {

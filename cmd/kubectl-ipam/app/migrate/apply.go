@@ -204,7 +204,7 @@ func (r *run) save(ctx context.Context, j *journal) error {
 	if j.object != nil {
 		before := j.object.DeepCopy()
 		j.object.Data = data
-		if err := r.client.Patch(ctx, j.object, client.MergeFrom(before)); err != nil {
+		if err := r.client.Patch(ctx, j.object, client.MergeFrom(before)); err != nil { //nolint:forbidigo // only this run writes the journal
 			return fmt.Errorf("writing ConfigMap %s: %w", keyOf(j.object), err)
 		}
 		return nil

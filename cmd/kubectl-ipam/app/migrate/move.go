@@ -200,7 +200,7 @@ func (r *run) finish(ctx context.Context, e entry, claim *unstructured.Unstructu
 		if err := unstructured.SetNestedField(claim.Object, e.To.Address.GetName(), "status", "addressRef", "name"); err != nil {
 			return fmt.Errorf("writing status: %w", err)
 		}
-		if err := r.client.Status().Patch(ctx, claim, client.MergeFrom(before)); err != nil {
+		if err := r.client.Status().Patch(ctx, claim, client.MergeFrom(before)); err != nil { //nolint:forbidigo // one field
 			return fmt.Errorf("writing status.addressRef: %w", err)
 		}
 	}

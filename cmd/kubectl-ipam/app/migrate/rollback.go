@@ -110,7 +110,7 @@ func (r *run) changePools(ctx context.Context, what string, change func(*v1alpha
 		if !change(pp.pool) {
 			continue
 		}
-		if err := r.client.Patch(ctx, pp.pool, client.MergeFrom(before)); err != nil {
+		if err := r.client.Patch(ctx, pp.pool, client.MergeFrom(before)); err != nil { //nolint:forbidigo // one annotation
 			return fmt.Errorf(what+": %w", refOfPool(pp.pool), err)
 		}
 	}
