@@ -21,6 +21,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	incluster "github.com/cadastre-dev/cadastre/internal/incluster/v1alpha2"
+	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 )
 
@@ -116,6 +117,24 @@ func TestWebhooksBoundObjectsThatTheyJudge(t *testing.T) {
 		_, response := sendReview(t.Context(), t, handler, string(body))
 		if response.Allowed != c.want || strings.Contains(c.object, large) && !c.want && !strings.Contains(response.Result.Message, "Too long") {
 			t.Errorf("%s: the answer is %+v, want that it is allowed: %t", name, response, c.want)
+		}
+	}
+}
+
+// TestSubresourcesAreNotJudged expects that the API server sends no writes of a status, or of another subresource, to
+// a webhook: what is stored can be written to whatever its size.
+func TestSubresourcesAreNotJudged(t *testing.T) {
+	for _, configuration := range []string{manifests.MutatingWebhooks, manifests.ClusterWebhooks, manifests.ValidatingWebhooks} {
+		webhooks := manifests.Webhooks(configuration, manifests.Account{})
+		if len(webhooks) == 0 {
+			t.Errorf("%s has no webhooks", configuration)
+		}
+		for name, webhook := range webhooks {
+			for _, rule := range webhook.Rules {
+				if slices.ContainsFunc(rule.Resources, func(resource string) bool { return strings.ContainsAny(resource, "/*") }) {
+					t.Errorf("%s judges %q", name, rule.Resources)
+				}
+			}
 		}
 	}
 }

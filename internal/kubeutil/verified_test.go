@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -271,22 +272,51 @@ func TestRevisionsAreComparedAtMostOncePerSecond(t *testing.T) {
 	}
 	begin := clock.Now()
 	for n := range 3 {
-		watching := make(chan struct{})
-		go func() {
-			defer close(watching)
-			watchEvents(t, s)
-		}()
-		for !isClosed(watching) {
-			if clock.HasWaiters() {
-				clock.Step(10 * time.Millisecond)
-			}
-		}
+		watched(t, s, clock)
 		if took := clock.Since(begin); took < time.Duration(n)*comparedEvery {
 			t.Errorf("watch %d began after %v", n, took)
 		}
 	}
 	if took := clock.Since(begin); took > 2*comparedEvery+2*comparedJitter {
 		t.Errorf("three watches took %v", took)
+	}
+}
+
+// TestSourcesCompareAtDifferentTimes covers the sources of all kinds, whose watches end together when the connection
+// does.
+func TestSourcesCompareAtDifferentTimes(t *testing.T) {
+	delays := sets.New[time.Duration]()
+	for seed := range uint64(5) {
+		h, clock := &history{revision: 7}, clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+		s := NewVerifiedSource(h.source(), Verification{Clock: clock, Random: rand.New(rand.NewPCG(seed, 2))})
+		if _, err := s.List(metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		begin := clock.Now()
+		watched(t, s, clock)
+		delay := clock.Since(begin)
+		if delay > comparedJitter {
+			t.Errorf("a watch began after %v", delay)
+		}
+		delays.Insert(delay)
+	}
+	if delays.Len() < 4 {
+		t.Errorf("the watches of five sources began after %v", delays.UnsortedList())
+	}
+}
+
+// watched begins a watch, and lets time pass until it runs.
+func watched(t *testing.T, s *VerifiedSource, clock *clocktesting.FakeClock) {
+	t.Helper()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		watchEvents(t, s)
+	}()
+	for !isClosed(watching) {
+		if clock.HasWaiters() {
+			clock.Step(10 * time.Millisecond)
+		}
 	}
 }
 
