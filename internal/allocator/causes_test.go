@@ -143,6 +143,36 @@ func (s *apiServer) restore(revision int64) {
 	}
 }
 
+// TestViewMovesOnDuringWrite shows a later record to a replica before its own write is answered: the revision of the
+// write is below that of the view then, and the store has not gone back.
+func TestViewMovesOnDuringWrite(t *testing.T) {
+	for name, write := range map[string]func(*scene, ipam.Record) error{
+		"a create": func(s *scene, _ ipam.Record) error {
+			_, err := s.allocator.Allocate(s.t.Context(), s.order("x", 31))
+			return err
+		},
+		"a change": func(s *scene, kept ipam.Record) error {
+			return s.allocator.ApplyTransition(s.t.Context(), kept, ipam.Transition{State: ipam.StateRetained})
+		},
+	} {
+		runNamedScene(t, name, func(t *testing.T, s *scene) {
+			s.open()
+			kept := s.recorded(s.order("kept", 31), "10.0.0.6/31")
+			synctest.Wait()
+			s.afterWrite = func() {
+				s.recorded(s.order("later", 31), "10.0.0.4/31")
+				synctest.Wait()
+			}
+			if err := write(s, kept); err != nil {
+				t.Error(err)
+			}
+			if n := s.allocator.Ledger.Stats().Rollbacks; n != 0 || s.afterWrite != nil {
+				t.Errorf("counted %d times that the store has gone back", n)
+			}
+		})
+	}
+}
+
 // TestWriteBelowViewRevisionIsAbandoned lets the store go back while a replica
 // runs, whose watch shows nothing until the revision is as high as before. Another replica records
 // a block, which that watch never shows.

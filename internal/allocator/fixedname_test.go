@@ -35,6 +35,8 @@ import (
 type steady struct {
 	link
 	fails error // the error of create calls, which then create nothing
+	// afterWrite, if set, is called once: when a record has been created or changed, before the answer.
+	afterWrite func()
 	// refuses, if set, is called before every other call, and returns the error of that call.
 	refuses func(verb string, obj client.Object) error
 	// otherObjects holds the objects that are stored beside records, written the patches of them.
@@ -60,7 +62,15 @@ func (c *steady) Create(_ context.Context, obj client.Object, _ ...client.Create
 	if c.fails != nil {
 		return c.fails
 	}
+	defer c.answer()
 	return c.server.create(obj.(*v1alpha1.IPAllocation))
+}
+
+func (c *steady) answer() {
+	if call := c.afterWrite; call != nil {
+		c.afterWrite = nil
+		call()
+	}
 }
 
 func (c *steady) refused(verb string, obj client.Object) error {
@@ -107,6 +117,7 @@ func (c *steady) Patch(_ context.Context, obj client.Object, patch client.Patch,
 		c.written = append(c.written, string(data))
 		return err
 	}
+	defer c.answer()
 	return c.server.patch(obj, patch)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // TestRollbackDropsConfirmations records x while y has the block, and confirms
@@ -37,6 +38,23 @@ func TestRollbackDropsConfirmations(t *testing.T) {
 				t.Errorf("counted %d times", n)
 			}
 		})
+	}
+}
+
+// TestRevisionsAreComparedAsNumbers covers the revisions of a write, which is abandoned if its own is not above.
+func TestRevisionsAreComparedAsNumbers(t *testing.T) {
+	for _, c := range []struct {
+		version, sent string
+		gone          bool
+	}{
+		{"10", "9", false}, {"9", "10", true}, {"10", "10", true}, {"18446744073709551617", "18446744073709551616", false},
+		{"10", "", false}, {"unknown", "9", false},
+	} {
+		l := newListedLedger(t)
+		l.source = kubeutil.NewVerifiedSource(nil, kubeutil.Verification{})
+		if err := l.Acknowledge(c.version, c.sent); errors.Is(err, ipam.ErrUnconfirmed) != c.gone {
+			t.Errorf("%s after %q: got %v, want an error: %v", c.version, c.sent, err, c.gone)
+		}
 	}
 }
 
