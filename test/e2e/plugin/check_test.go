@@ -45,6 +45,7 @@ func TestCheckFindsInconsistencies(t *testing.T) {
 		w.Created(claim)
 		w.Served(claim)
 	}
+	w.changeGateway(t)
 	suite.Must(t, w.Managers[0].Stop())
 	w.unprotect()
 	w.forge()
@@ -73,6 +74,27 @@ func TestCheckFindsInconsistencies(t *testing.T) {
 	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "team-a", Name: "unreadable"}, &v1alpha1.IPClaim{}); err != nil {
 		t.Errorf("the claim that has the name of a record which was released: %v", err)
 	}
+}
+
+// changeGateway makes an address that a machine has the gateway of a pool, after two were handed out with the former
+// gateway. Then it takes that back.
+func (w *world) changeGateway(t *testing.T) {
+	pool, admin := build.Pool("changed").CIDR("10.4.0.0/24").Network(24, "10.4.0.1").Obj(), w.as(t, "")
+	w.Pools(pool)
+	for _, name := range []string{"first", "second"} {
+		claim := build.AddressClaim("team-a", name).Pool("changed").Obj()
+		w.Created(claim)
+		w.Served(claim)
+	}
+	suite.Must(t, w.Patch(t.Context(), pool, build.Merge(`{"spec":{"network":{"gateway":"10.4.0.2"}}}`)))
+	admin.runs("kubectl ipam check").ends(command.ExitUnhealthy).says("GatewayHeld").says("10.4.0.2, which lies in").says("NetworkDiffersFromPool").says("10.4.0.1")
+	suite.Must(t, w.Patch(t.Context(), pool, build.Merge(`{"spec":{"network":{"gateway":"10.4.0.1"}}}`)))
+	admin.runs("kubectl ipam check").ends(command.ExitDone)
+	for _, name := range []string{"first", "second"} {
+		w.Deleted(build.AddressClaim("team-a", name).Obj())
+	}
+	w.Deleted(pool)
+	w.Gone(pool, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "ippool.changed"}})
 }
 
 // unprotect removes the policies that keep others than the operator from writing records.

@@ -169,13 +169,21 @@ func (w *World) checkRollbacks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, isKnown := found[metrics.StoreRollbacks+`{kind="IPAllocation"}`]; !isKnown {
-			return fmt.Errorf("%s does not report %s", m.Name, metrics.StoreRollbacks)
+		if err := judgeRollbacks(found); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
 		}
-		for name, count := range found {
-			if strings.HasPrefix(name, metrics.StoreRollbacks) && count > 0 {
-				return fmt.Errorf("%s of %s is %v, and must be 0", name, m.Name, count)
-			}
+	}
+	return nil
+}
+
+// judgeRollbacks returns an error if metrics of a manager report a store that went back, or report nothing.
+func judgeRollbacks(found map[string]float64) error {
+	if _, isKnown := found[metrics.StoreRollbacks+`{kind="IPAllocation"}`]; !isKnown {
+		return fmt.Errorf("%s is not reported", metrics.StoreRollbacks)
+	}
+	for name, count := range found {
+		if strings.HasPrefix(name, metrics.StoreRollbacks) && count > 0 {
+			return fmt.Errorf("%s is %v, and must be 0", name, count)
 		}
 	}
 	return nil
