@@ -2,13 +2,17 @@ package incluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,6 +98,7 @@ func TestInClusterPools(t *testing.T) {
 	w := start(t, cluster.Options{Managers: 2, ManagerArgs: served()})
 	suite.Steps(t, func(t *testing.T) *world { return &world{w.For(t)} },
 		suite.Step[*world]{Name: "addresses are handed out as the provider does", Run: (*world).handedOut},
+		suite.Step[*world]{Name: "each object is replaced by its manifest", Run: (*world).isReplaced},
 		suite.Step[*world]{Name: "a pool in use is protected", Run: (*world).isProtected},
 		suite.Step[*world]{Name: "an address that exists outside of the pool is not handed out again", Run: (*world).keepsOutOfRange},
 		suite.Step[*world]{Name: "pools share what is free", Run: (*world).sharesAddresses},
@@ -103,6 +108,56 @@ func TestInClusterPools(t *testing.T) {
 		suite.Step[*world]{Name: "the provider for Proxmox accepts the pools", Run: (*world).isAcceptedByProxmox},
 		suite.Step[*world]{Name: "invalid pools are refused", Run: (*world).refusesInvalid},
 	)
+}
+
+// isReplaced replaces the pool, the claim and what the operator has made for it by their manifests, with the fields
+// that a user writes and no others.
+func (w *world) isReplaced() {
+	machines, machine := pool("machines", 24, "10.0.0.10-10.0.0.12"), claim("machine", "machines")
+	w.Created(machines)
+	w.counted(machines, "3", "3", "0")
+	w.Created(machine)
+	w.Served(machine)
+	records := &v1alpha1.IPAllocationList{}
+	suite.Must(w, w.List(w.Context(), records, client.InNamespace("site")))
+	file := filepath.Join(w.TempDir(), "manifest.json")
+	for _, name := range []string{"inclusterippools/machines", "ipaddressclaims/machine", "ipaddresses.ipam.cluster.x-k8s.io/machine", "ipallocations/" + records.Items[0].Name} {
+		before := w.manifest(name)
+		written := map[string]any{
+			"apiVersion": before["apiVersion"], "kind": before["kind"], "spec": before["spec"],
+			"metadata": map[string]any{"namespace": "site", "name": path.Base(name)},
+		}
+		if before["kind"] == "IPAllocation" { // users write none: it is replaced as it is stored
+			written = before
+		}
+		text, err := json.Marshal(written)
+		suite.Must(w, err)
+		suite.Must(w, os.WriteFile(file, text, 0o600))
+		w.RunKubectl("replace", "-f", file)
+		w.Await(name+" is as before", func(context.Context) bool {
+			after := w.manifest(name)
+			return equality.Semantic.DeepEqual(meaning(before), meaning(after))
+		})
+	}
+	w.Deleted(machine)
+	w.Gone(machine)
+	w.counted(machines, "3", "3", "0")
+	w.Deleted(machines)
+	w.Gone(machines)
+}
+
+// manifest returns an object of the namespace as it is stored.
+func (w *world) manifest(name string) map[string]any {
+	w.Helper()
+	obj := map[string]any{}
+	suite.Must(w, json.Unmarshal([]byte(w.RunKubectl("get", "-n", "site", name, "-o", "json")), &obj))
+	return obj
+}
+
+// meaning returns the fields of a manifest that are the same before and after it is replaced.
+func meaning(manifest map[string]any) []any {
+	metadata := manifest["metadata"].(map[string]any)
+	return []any{manifest["spec"], manifest["status"], metadata["finalizers"], metadata["ownerReferences"], metadata["generation"]}
 }
 
 func (w *world) handedOut() {
