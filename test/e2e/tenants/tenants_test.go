@@ -69,6 +69,7 @@ func TestHostileTenantIsContained(t *testing.T) {
 	misuses.judge(t)
 	register.judge(t)
 	w.judgeProcesses()
+	w.judgeStart()
 	w.judgeEnd(good)
 }
 

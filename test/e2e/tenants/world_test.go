@@ -58,6 +58,9 @@ const (
 	refusedLabel = "example.com/refused"
 )
 
+// mostLarge is the number of the largest claims that wait: more than a namespace may have.
+const mostLarge = 100
+
 // world holds a cluster as docs/operations.md, "Keeping tenants apart", describes it.
 type world struct {
 	*suite.World
@@ -152,6 +155,31 @@ func (w *world) judgeProcesses() {
 			w.Errorf("%s took %d MiB, more than %d MiB", m.Name, peak>>20, most>>20)
 		}
 	}
+}
+
+// judgeStart makes as many of the largest claims wait as a namespace may have, and fails if a replica that is started
+// beside them does not get ready, or takes too much memory for that.
+func (w *world) judgeStart() {
+	w.Helper()
+	mallory, waiting := w.As("mallory"), 0
+	for n := range mostLarge {
+		err := mallory.Create(w.Context(), selectingMuch(build.Claim(crowdNamespace, fmt.Sprint("large-", n)).Length(32).Obj()))
+		if err != nil && !apierrors.IsTooManyRequests(err) {
+			w.Fatal(err)
+		}
+		if err == nil {
+			waiting++
+		}
+	}
+	replica := w.Managers[0]
+	suite.Must(w, replica.Stop())
+	suite.Must(w, replica.Start(w.Context()))
+	w.processes = w.Processes()
+	w.Logf("a replica started beside %d of the largest claims that wait, and %d that may not", waiting, mostLarge-waiting)
+	if waiting == 0 || waiting == mostLarge {
+		w.Errorf("of %d such claims %d wait, want some, and not all", mostLarge, waiting)
+	}
+	w.judgeProcesses()
 }
 
 // memoryLimit returns that of the container, in bytes.
