@@ -290,16 +290,6 @@ func refreshObject[T client.Object](ctx context.Context, live client.Reader, kin
 	return nil
 }
 
-// EnsureNamespace reads the project of a namespace that has not been seen.
-func (c *Catalog) EnsureNamespace(ctx context.Context, live client.Reader, name string) error {
-	if _, ok := c.Tenant(name); ok {
-		return nil
-	}
-	namespace := kubeutil.NewNamespace()
-	namespace.Name = name
-	return refreshObject(ctx, live, "namespace", namespace, c.onNamespaceUpdate)
-}
-
 // maxDeletedKeys is the number of remembered deletions, which a late live read does not undo.
 const maxDeletedKeys = 1024
 

@@ -1,12 +1,16 @@
 package inventory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
 	"github.com/cadastre-dev/cadastre/internal/ipam"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 )
 
 // projects holds the projects of the namespaces that have been seen. Users that can create a
@@ -101,6 +105,16 @@ func (c *Catalog) Tenant(namespace string) (ipam.Tenant, bool) {
 	defer c.mu.RUnlock()
 	project, ok := c.namespaces.projectOf(namespace)
 	return ipam.Tenant{Project: project, Platform: c.platformProject != "" && c.namespaces.labels[namespace] == c.platformProject}, ok
+}
+
+// EnsureNamespace reads the project of a namespace that has not been seen.
+func (c *Catalog) EnsureNamespace(ctx context.Context, live client.Reader, name string) error {
+	if _, ok := c.Tenant(name); ok {
+		return nil
+	}
+	namespace := kubeutil.NewNamespace()
+	namespace.Name = name
+	return refreshObject(ctx, live, "namespace", namespace, c.onNamespaceUpdate)
 }
 
 // withTenant returns the request with its tenant. A cluster-scoped pool has none.

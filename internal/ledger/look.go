@@ -65,24 +65,6 @@ func (b *poolView) capacity() Capacity {
 	return c
 }
 
-// outside returns the number of addresses of its CIDR that the pool does not occupy.
-func (b *poolView) outside() space.Count {
-	return b.space.Total().Sub(b.pool.Size())
-}
-
-// Utilized returns the share of a pool that cannot be handed out, from 0 to 1; 1 for an unknown
-// pool.
-func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.poolViews[pool]
-	if b == nil || b.space == nil {
-		return 1
-	}
-	outside := b.outside()
-	return b.space.Used().Sub(outside).Float64() / b.space.Total().Sub(outside).Float64()
-}
-
 // Records returns the number of blocks that are recorded in a pool.
 func (l *Ledger) Records(pool ipam.PoolKey) int {
 	l.mu.Lock()
@@ -121,16 +103,6 @@ type PoolState struct {
 	// Recorded reports whether Record is confirmed and not being released; Open whether any own record
 	// is, so that the pool can hand out blocks of it.
 	Recorded, Open bool
-}
-
-// IsOpen reports whether a pool can hand out blocks.
-func (l *Ledger) IsOpen(pool ipam.Pool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for range l.openRecords(pool.Key, &pool) {
-		return true
-	}
-	return false
 }
 
 // State returns the state of a pool.

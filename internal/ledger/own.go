@@ -28,6 +28,16 @@ func (l *Ledger) openRecords(key ipam.PoolKey, pool *ipam.Pool) iter.Seq[*entry]
 	}
 }
 
+// IsOpen reports whether a pool can hand out blocks.
+func (l *Ledger) IsOpen(pool ipam.Pool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range l.openRecords(pool.Key, &pool) {
+		return true
+	}
+	return false
+}
+
 // known returns the pool as its spec states it, or nil if that is not known.
 func (l *Ledger) known(key ipam.PoolKey) *ipam.Pool {
 	if b := l.poolViews[key]; b != nil && b.space != nil {

@@ -292,3 +292,21 @@ func (l *Ledger) count(e *entry, op func(ipam.Usage, ipam.Usage) ipam.Usage) {
 		*usage = op(*usage, e.usage())
 	}
 }
+
+// Utilized returns the share of a pool that cannot be handed out, from 0 to 1; 1 for an unknown
+// pool.
+func (l *Ledger) Utilized(pool ipam.PoolKey) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.poolViews[pool]
+	if b == nil || b.space == nil {
+		return 1
+	}
+	outside := b.outside()
+	return b.space.Used().Sub(outside).Float64() / b.space.Total().Sub(outside).Float64()
+}
+
+// outside returns the number of addresses of its CIDR that the pool does not occupy.
+func (b *poolView) outside() space.Count {
+	return b.space.Total().Sub(b.pool.Size())
+}

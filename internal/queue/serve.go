@@ -99,33 +99,6 @@ func (q *Queue) wakePools(pools []ipam.PoolKey) {
 	}
 }
 
-// MayTake reports whether a holder can take the free block from the pool: no waiter for which there
-// is room comes before it, or there is plenty for all. If there is plenty, but a waiter asks for a
-// block that overlaps this one, MayTake returns that block: the holder can take another.
-//
-// It costs O(lengths that are waited for), and if there is plenty as much again for each waiter
-// that asks for a block that overlaps this one.
-func (q *poolQueues) MayTake(pool ipam.Pool, room Room, holder ipam.Holder, position Waiter, block netip.Prefix) (isTurn bool, wantedBlock netip.Prefix) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	pq := q.byPool[pool.Key]
-	if pq == nil {
-		return true, netip.Prefix{}
-	}
-	if p := q.waiters[holder]; p != nil && p.isBeyondLimit {
-		position = Waiter{}
-	}
-	first := pq.nextWaiter(pool, room, holder)
-	if first == nil || !position.IsZero() && !first.isAheadOf(position, pool) {
-		return true, netip.Prefix{}
-	}
-	if !pq.hasPlenty(room, block.Bits()) {
-		return false, netip.Prefix{}
-	}
-	wantedBlock = pq.wantedBlock(room, block, holder)
-	return !wantedBlock.IsValid(), wantedBlock
-}
-
 // DueHolders returns the holders whose turn it is: the first that can have a block or, if there is
 // plenty, all.
 func (q *poolQueues) DueHolders(pool ipam.Pool, room Room) []ipam.Holder {
