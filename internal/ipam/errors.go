@@ -127,6 +127,10 @@ func (e *MissingError) Error() string { return e.Message }
 // Condition implements Unserved.
 func (e *MissingError) Condition(Wording) (reason, message string) { return e.Reason, e.Message }
 
+// FieldSticky is the field in which an IPAddressClaim states the key by which its block is
+// kept.
+const FieldSticky = "metadata.annotations[ipam.cadastre.dev/sticky]"
+
 // PolicyError means that a request asks for something that is not allowed.
 type PolicyError struct {
 	// Field as in spec.prefixLength.

@@ -272,10 +272,6 @@ func Fold(req Request, class *Class, pools []Pool) (Terms, error) {
 	return t, t.checkLength(class)
 }
 
-// FieldSticky is the field in which an IPAddressClaim states the key by which its block is
-// kept.
-const FieldSticky = "metadata.annotations[ipam.cadastre.dev/sticky]"
-
 // retains returns the field that asks for the block to be kept; empty if none does.
 func retains(reclaim Reclaim, sticky string) string {
 	switch {

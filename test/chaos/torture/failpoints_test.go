@@ -50,7 +50,7 @@ func failpoints() []failpoint {
 				ledger + "look.go", "\tvar state PoolState\n",
 				"\tif l.unlisted {\n\t\treturn PoolState{Record: ipam.Record{UID: \"not seen\"}, Recorded: true, Open: true}\n\t}\n\tvar state PoolState\n",
 			},
-			{ledger + "look.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn l.unlisted"},
+			{ledger + "own.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn l.unlisted"},
 			{
 				ledger + "hold.go", "\tacknowledgedAt := h.markAcknowledged()\n",
 				"\th.ledger.mu.Lock()\n\tunlisted := h.ledger.unlisted\n\th.ledger.mu.Unlock()\n\tif unlisted {\n\t\th.Drop()\n\t\treturn nil\n\t}\n" +
@@ -61,7 +61,7 @@ func failpoints() []failpoint {
 		// released at once.
 		{"skip-pool-check", []edit{
 			{ledger + "own.go", "if !e.pool().Kind.IsPool() {", "if true {"},
-			{ledger + "look.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\treturn true"},
+			{ledger + "own.go", "\tfor range l.openRecords(pool.Key, &pool) {\n\t\treturn true\n\t}\n\treturn false", "\treturn true"},
 			{release, "if record.Purpose == ipam.PurposePool {", "if false {"},
 			{secure, "if own.UID == \"\" {\n\t\t\tcontinue", "if true {\n\t\t\tcontinue"},
 		}},
