@@ -17,8 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -58,6 +60,8 @@ type Options struct {
 	ValidatingWebhook string
 	// Tracer makes a span for each pass. Nil means that there are no spans.
 	Tracer trace.Tracer
+	// NewInformer makes the informers of the watched objects; nil means client-go's.
+	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 	// Clock is the clock; nil means the real clock.
 	Clock clock.PassiveClock
 
@@ -197,7 +201,7 @@ func (k *keeper) setup(mgr ctrl.Manager, reconciler reconcile.Reconciler, passes
 	for object, selected := range k.watched() {
 		objects, err := cache.New(mgr.GetConfig(), cache.Options{
 			HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-			ByObject: map[client.Object]cache.ByObject{object: selected},
+			ByObject: map[client.Object]cache.ByObject{object: selected}, NewInformer: k.options.NewInformer,
 		})
 		if err != nil {
 			return err

@@ -31,12 +31,13 @@ type guard struct {
 	paths       *certs.Paths
 }
 
-// newGuard makes the certificate and the paths. The client reads and writes without a cache.
-func newGuard(direct client.Client, o Options, tracer trace.Tracer) (guard, error) {
+// newGuard makes the certificate and the paths. The client reads and writes without a cache;
+// rollbacks makes the informers of what both watch.
+func newGuard(direct client.Client, o Options, tracer trace.Tracer, rollbacks *rollbacks) (guard, error) {
 	names := certs.Options{
 		Namespace: o.Namespace, SecretName: certificateSecret, ServiceName: o.WebhookService, Mode: certs.Mode(o.CertSource),
 		MutatingWebhooks: []string{manifests.MutatingWebhooks, manifests.ClusterWebhooks}, ValidatingWebhook: manifests.ValidatingWebhooks,
-		Tracer: tracer,
+		Tracer: tracer, NewInformer: rollbacks.newInformer,
 	}
 	certificate, err := certs.New(names, direct, direct)
 	if err != nil {

@@ -202,7 +202,7 @@ func (r *recordsFirst) newInformer(listerWatcher toolscache.ListerWatcher, examp
 	case *ipamv1.IPAddress:
 		listerWatcher = r.afterRecords(r.addresses)
 	}
-	informer := toolscache.NewSharedIndexInformer(r.rollbacks.newVerifiedSource(listerWatcher, example), example, resync, indexers)
+	informer := r.rollbacks.newInformer(listerWatcher, example, resync, indexers)
 	if _, ok := example.(*v1alpha1.IPClaim); ok {
 		return kubeutil.PackedInformer(informer, ipclaim.Pack)
 	}

@@ -60,7 +60,7 @@ func TestCacheResyncsAtPeriod(t *testing.T) {
 	suite.Must(t, err)
 	for flag, want := range map[string]*time.Duration{"--sync-period=0": nil, "--sync-period=15m": new(15 * time.Minute)} {
 		o := parseOptions(t, flag, "--leader-elect=false")
-		guard, err := newGuard(conn.client, o, nil)
+		guard, err := newGuard(conn.client, o, nil, newRollbacks(conn.scheme, logr.Discard()))
 		suite.Must(t, err)
 		options, err := managerOptions(&rest.Config{}, o, conn, &recordsFirst{}, guard)
 		suite.Must(t, err)

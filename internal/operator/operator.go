@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	guard, err := newGuard(conn.client, o, tracer)
+	guard, err := newGuard(conn.client, o, tracer, rollbacks)
 	if err != nil {
 		return err
 	}

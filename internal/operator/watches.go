@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -45,7 +46,7 @@ func newPolicyWatch(cfg *rest.Config, httpClient *http.Client, operator manifest
 		newInformer := func(resource string, example runtime.Object) cache.SharedIndexInformer {
 			selector := fields.OneTermEqualSelector("metadata.name", policy.Name)
 			source := cache.NewListWatchFromClient(clients.AdmissionregistrationV1().RESTClient(), resource, "", selector)
-			return cache.NewSharedIndexInformer(rollbacks.newVerifiedSource(source, example), example, 0, cache.Indexers{})
+			return rollbacks.newInformer(source, example, 0, cache.Indexers{})
 		}
 		p.policies = append(p.policies, guardingPolicy{
 			shippedPolicy: policy,
@@ -102,6 +103,11 @@ type rollbacks struct {
 
 func newRollbacks(scheme *runtime.Scheme, log logr.Logger) *rollbacks {
 	return &rollbacks{scheme: scheme, log: log, counts: map[string]int{}}
+}
+
+// newInformer makes an informer of a verified source, as the option of a cache does.
+func (r *rollbacks) newInformer(listerWatcher cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(r.newVerifiedSource(listerWatcher, example), example, resync, indexers)
 }
 
 // newVerifiedSource returns a source of objects like the example for an informer. The source lists again

@@ -3,6 +3,7 @@ package clusternetwork
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,52 @@ func TestPassWithFailedCallIsTriedAgain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOtherActorActsBetweenCalls lets another actor act before each call of a pass, and after the last. The passes
+// that follow keep the claims of the stored Cluster alone.
+func TestOtherActorActsBetweenCalls(t *testing.T) {
+	next := func(c *clusterv1.Cluster) { c.UID = "next" }
+	otherBlock := func(c *clusterv1.Cluster) { c.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.64.16.0/20"} }
+	other := func(claim *v1alpha1.IPClaim) { claim.UID = "other" }
+	const deletesClaim = "deletes the claim"
+	actions := map[string]func(*world){
+		deletesClaim:                         func(w *world) { w.replaceClaim(nil) },
+		"makes the claim again":              func(w *world) { w.replaceClaim(podsClaim(other)) },
+		"makes a claim of a user":            func(w *world) { w.replaceClaim(podsClaim(other, func(c *v1alpha1.IPClaim) { c.Annotations = nil })) },
+		"deletes the Cluster":                func(w *world) { w.replaceCluster(nil) },
+		"makes the Cluster again":            func(w *world) { w.replaceCluster(newCluster(next)) },
+		"makes the Cluster with other block": func(w *world) { w.replaceCluster(newCluster(next, otherBlock)) },
+		"makes the Cluster and claim again": func(w *world) {
+			w.replaceClaim(podsClaim(other))
+			w.replaceCluster(newCluster(next))
+		},
+	}
+	for start, stored := range map[string][]client.Object{
+		"no claim":              {newCluster()},
+		"an attempt":            {newCluster(), podsClaim()},
+		"an owned claim":        {newCluster(), podsClaim(ownedBy("cluster"))},
+		"a former one's claim":  {newCluster(), podsClaim(ownedBy("former"))},
+		"no Cluster":            {podsClaim(ownedBy("cluster"))},
+		"no Cluster, a failure": {podsClaim()},
+	} {
+		for action, act := range actions {
+			t.Run(start+", and the actor "+action, func(t *testing.T) {
+				for isBetween, n := true, 1; isBetween; n++ {
+					w := newWorld(t)
+					for _, obj := range stored {
+						must.Succeed(t, w.store.Create(t.Context(), obj.DeepCopyObject().(client.Object)))
+					}
+					w.controller.Grace, w.act, w.acting = 0, act, n
+					_, _ = w.controller.Reconcile(t.Context(), request)
+					if isBetween, w.acting = w.calls >= n, 0; !isBetween {
+						act(w)
+					}
+					w.settled(fmt.Sprint("before call ", n), start != "no claim" && action != deletesClaim)
+				}
+			})
+		}
 	}
 }
 

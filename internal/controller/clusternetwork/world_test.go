@@ -48,6 +48,9 @@ type world struct {
 	refusal error
 	// calls counts the calls of the controller, of which the one of the number failing fails.
 	calls, failing int
+	// act is called before the call of the number acting.
+	act    func(*world)
+	acting int
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -101,9 +104,13 @@ func (w *world) cache() interceptor.Funcs {
 	}
 }
 
-// count counts a call, and returns the error of the one that is to fail.
+// count counts a call, lets the other actor act before it if it is to, and returns the error of the one that is to fail.
 func (w *world) count() error {
-	if w.calls++; w.calls == w.failing {
+	w.calls++
+	if w.calls == w.acting {
+		w.act(w)
+	}
+	if w.calls == w.failing {
 		return errors.New("the connection is cut")
 	}
 	return nil
@@ -140,6 +147,61 @@ func (w *world) claims() string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, ", ")
+}
+
+// replaceCluster deletes the Cluster, and makes another attempt to create one if it is not nil.
+func (w *world) replaceCluster(cluster *clusterv1.Cluster) {
+	must.Succeed(w.T, client.IgnoreNotFound(w.store.Delete(w.Context(), newCluster())))
+	if cluster == nil {
+		return
+	}
+	if claim := w.claim(); claim == nil {
+		must.Succeed(w.T, w.store.Create(w.Context(), podsClaim()))
+	} else if claim.Annotations[v1alpha1.AnnotationAttempt] != "" {
+		claim.Annotations[v1alpha1.AnnotationAttempt] = "2"
+		must.Succeed(w.T, w.store.Update(w.Context(), claim))
+	}
+	must.Succeed(w.T, w.store.Create(w.Context(), cluster))
+}
+
+// replaceClaim deletes the claim, without regard to finalizers, and stores another one if it is not nil.
+func (w *world) replaceClaim(claim *v1alpha1.IPClaim) {
+	if stored := w.claim(); stored != nil {
+		stored.Finalizers = nil
+		must.Succeed(w.T, w.store.Update(w.Context(), stored))
+		must.Succeed(w.T, w.store.Delete(w.Context(), stored))
+	}
+	if claim != nil {
+		must.Succeed(w.T, w.store.Create(w.Context(), claim))
+	}
+}
+
+// settled makes passes, and deletes claims as the garbage collector does. It expects that then a stored Cluster
+// with the block owns the claim, which is not one that the controller has made if isKept, and that without the Cluster
+// no claim is left but that of a user.
+func (w *world) settled(when string, isKept bool) {
+	w.Helper()
+	var cluster *clusterv1.Cluster
+	for range 4 {
+		w.reconcile()
+		var err error
+		cluster, err = readCluster(w.Context(), w.store, request.NamespacedName)
+		must.Succeed(w.T, err)
+		if claim := w.claim(); claim != nil && len(claim.OwnerReferences) > 0 && (cluster == nil || claim.OwnerReferences[0].UID != cluster.UID) {
+			must.Succeed(w.T, w.store.Delete(w.Context(), claim))
+		}
+	}
+	claim, has := w.claim(), cluster != nil && cluster.Spec.ClusterNetwork.Pods.CIDRBlocks[0] == "10.64.0.0/20"
+	switch {
+	case claim != nil && claim.Annotations == nil:
+		if len(claim.OwnerReferences)+len(claim.Finalizers) > 0 {
+			w.Errorf("%s: a user's claim is %+v", when, claim)
+		}
+	case has && (claim == nil || len(claim.Finalizers) == 0 || claim.DeletionTimestamp.IsZero() && claim.OwnerReferences[0].UID != cluster.UID || isKept && claim.UID == ""):
+		w.Errorf("%s: the Cluster has the block, and the claim is %+v", when, claim)
+	case !has && claim != nil && (cluster == nil || len(claim.OwnerReferences) == 0):
+		w.Errorf("%s: no Cluster has the block, and the claim is %+v", when, claim)
+	}
 }
 
 // claimStays fails if the claim has changed.
