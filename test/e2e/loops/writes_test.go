@@ -36,7 +36,7 @@ type write struct {
 	object string
 	// prepare makes the objects that exist before the write is refused, and begin causes the write.
 	prepare, begin func(*scene)
-	// says returns the message of the condition Ready, or of the events of a Cluster; nil if none can be
+	// says returns the message of the condition that must name the refusal, or of the events of a Cluster; nil if none can be
 	// written, or the object is gone, or as good as before.
 	says func(*scene) string
 	// writers is the number of controllers that make the write, if there are several.
@@ -102,6 +102,8 @@ func platformWrites() []write {
 		{does: "ippool: patch IPPool that is deleted", verb: "patch", group: own, resource: "ippools", clusterScoped: true, prepare: pool, begin: deletedPool, says: ofPool, served: isPoolGone},
 		{does: "ippool: patch IPPool without finalizer", verb: "patch", group: own, resource: "ippools", clusterScoped: true, prepare: pool, begin: poolWithoutFinalizer, says: ofPool, served: hasFinalizer},
 		{does: "ippool: patch IPAllocation of a pool that is deleted", verb: "patch", group: own, resource: "ipallocations", clusterScoped: true, prepare: pool, begin: deletedPool, says: ofPool, served: isPoolGone},
+		{does: "ippool: delete IPAllocation of ranges that were edited", verb: "delete", group: own, resource: "ipallocations", clusterScoped: true, prepare: rangesPool, begin: editedRanges, says: allocatedOfPool, served: hasOneRecord},
+		{does: "ippool: patch IPAllocation of ranges that were edited", verb: "patch", group: own, resource: "ipallocations", clusterScoped: true, prepare: rangesPool, begin: editedRanges, says: allocatedOfPool, served: hasOneRecord},
 		{does: "orphan: delete IPAllocation of a pool", verb: "delete", group: own, resource: "ipallocations", clusterScoped: true, prepare: pool, begin: deletedPool, served: isPoolReleased},
 		{does: "ipclass: patch status", verb: "patch", group: own, resource: "ipclasses", subresource: "status", clusterScoped: true, prepare: nothing, begin: newClass, served: isClassReady},
 	}
@@ -313,12 +315,33 @@ func hasFinalizer(s *scene) bool {
 	return controllerutil.ContainsFinalizer(s.stored(), v1alpha1.FinalizerPool)
 }
 
-// isPoolReleased reports whether there is no record of the pool. The records of pools are in the operator's
-// namespace.
-func isPoolReleased(s *scene) bool {
+// poolRecords returns the number of records of the pool, which are in the operator's namespace.
+func (s *scene) poolRecords() int {
 	all := &v1alpha1.IPAllocationList{}
 	suite.Must(s, s.List(s.Context(), all, client.InNamespace(cluster.Namespace)))
-	return !slices.ContainsFunc(all.Items, func(record v1alpha1.IPAllocation) bool { return record.Spec.ClaimRef.Name == s.name })
+	isOther := func(record v1alpha1.IPAllocation) bool { return record.Spec.ClaimRef.Name != s.name }
+	return len(slices.DeleteFunc(all.Items, isOther))
+}
+
+func isPoolReleased(s *scene) bool { return s.poolRecords() == 0 }
+func hasOneRecord(s *scene) bool   { return s.poolRecords() == 1 }
+
+func rangesPool(s *scene) {
+	pool := build.Pool(s.name).Domain(s.name).CIDR("10.0.0.0/24").Occupies("10.0.0.1-10.0.0.9").Obj()
+	s.Created(pool)
+	s.Ready(pool)
+}
+
+// allocatedOfPool returns the message of the condition Allocated: such a pool stays ready.
+func allocatedOfPool(s *scene) string {
+	if allocated := meta.FindStatusCondition(s.stored().Status.Conditions, v1alpha1.ConditionAllocated); allocated != nil {
+		return allocated.Message
+	}
+	return ""
+}
+
+func editedRanges(s *scene) {
+	suite.Must(s, s.Patch(s.Context(), s.pool().Obj(), build.Merge(`{"spec":{"ranges":["10.0.0.1-10.0.0.5"]}}`)))
 }
 
 func newPool(s *scene)     { s.Created(s.pool().Obj()) }

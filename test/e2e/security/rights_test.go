@@ -13,9 +13,12 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/observe/metrics"
 	"github.com/cadastre-dev/cadastre/internal/testing/build"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -217,8 +220,32 @@ func (w *world) everythingIsDone() {
 	w.Await("the child is gone", func(ctx context.Context) bool {
 		return client.IgnoreNotFound(w.Get(ctx, client.ObjectKeyFromObject(waits), waits)) == nil && waits.DeletionTimestamp != nil || w.Get(ctx, client.ObjectKeyFromObject(waits), waits) != nil
 	})
+	w.rollbacksAreCounted()
 	for _, m := range w.Managers { // each leads once
 		suite.Must(w, m.Restart(w.Context()))
+	}
+}
+
+// rollbacksAreCounted expects that a replica notices if revisions go back, of each kind that the operator watches.
+func (w *world) rollbacksAreCounted() {
+	audited, err := w.Audit()
+	suite.Must(w, err)
+	scraper := w.Account("scraper")
+	w.Created(build.ClusterBinding("scraper", "diagnostics", build.ServiceAccount("default", "scraper"))) // a role of an earlier step
+	_, text := w.Diagnostics(0, "/metrics", scraper)
+	counted, watched := sets.New[string](), sets.New[string]()
+	for _, metric := range suite.Families(w, text)[metrics.StoreRollbacks].GetMetric() {
+		counted.Insert(suite.Labels(metric)["kind"])
+	}
+	for _, a := range audited {
+		if a.Verb == "watch" {
+			gvk, err := w.RESTMapper().KindFor(schema.GroupVersionResource{Group: a.ObjectRef.APIGroup, Resource: a.ObjectRef.Resource})
+			suite.Must(w, err)
+			watched.Insert(gvk.Kind)
+		}
+	}
+	if uncounted := watched.Difference(counted); len(uncounted) > 0 || len(watched) == 0 {
+		w.Errorf("it watches %v, and does not count rollbacks of %v", sets.List(watched), sets.List(uncounted))
 	}
 }
 
