@@ -161,7 +161,11 @@ func (c *controller) setup(mgr manager.Manager) error {
 			}
 			return err
 		})).
-		WithOptions(ctrlcontroller.Options{MaxConcurrentReconciles: c.options.Workers, SkipNameValidation: &skip}).
+		WithOptions(ctrlcontroller.Options{
+			MaxConcurrentReconciles: c.options.Workers, SkipNameValidation: &skip,
+			// A class is tried each second at least, so that it follows when the API server accepts its writes again.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, firstRetry),
+		}).
 		Complete(c)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
@@ -141,10 +143,116 @@ func TestProvisionerServesDemandOfOperator(t *testing.T) {
 	})
 }
 
-// run runs the provisioner until it is stopped, or the test ends.
-func run(t *testing.T, w *suite.World, system provisioner.Provisioner) (stop func()) {
+// TestRefusedWriteIsTriedFewTimes takes the right to each write from the provisioner, one after the other.
+func TestRefusedWriteIsTriedFewTimes(t *testing.T) {
+	const watched, most = 10 * time.Second, 25 // of one kind: 8 in 1.3 s, then one in a second, and one for each event
+	w := suite.Start(t, cluster.Options{Managers: 1})
+	w.Namespace("ranges")
+	grant(w)
+	class := build.Class("leased").Length(24).With(func(s *v1alpha1.IPClassSpec) {
+		s.Provisioner, s.Parameters = name, map[string]string{"poolPrefixLength": "24"}
+	}).Obj()
+	sent := &requests{count: map[string]int{}, refused: map[string]bool{}}
+	for i, resource := range []string{"ipclasses/status", "configmaps", "ippools"} {
+		allowOnly(w, resource)
+		if i == 0 {
+			w.Created(class)
+			run(t, w, &ranges{byKey: map[string]netip.Prefix{}}, func(next http.RoundTripper) http.RoundTripper {
+				sent.RoundTripper = next
+				return sent
+			})
+		}
+		claim := build.Claim("default", fmt.Sprint("claim-", i)).Class("leased").Obj()
+		w.Created(claim)
+		w.Await(resource+" is refused", func(context.Context) bool { return sent.hasRefused(resource) })
+		sent.reset()
+		select { // there is no event to wait for: the small number of requests is the result
+		case <-time.After(watched):
+		case <-t.Context().Done():
+		}
+		count := sent.reset()
+		t.Logf("without the right to write %s, in %s: %v", resource, watched, count)
+		for request, n := range count {
+			if n > most {
+				t.Errorf("without the right to write %s: %d times %s in %s, want %d at most", resource, n, request, watched, most)
+			}
+		}
+		allowOnly(w, "")
+		w.Bound(claim)
+		w.Await("the condition of the class", func(ctx context.Context) bool {
+			suite.Must(t, w.Get(ctx, client.ObjectKeyFromObject(class), class))
+			return meta.IsStatusConditionTrue(class.Status.Conditions, provisioner.ConditionProvisioned)
+		})
+	}
+}
+
+// requests counts the requests by which the provisioner changes something, by method and path.
+type requests struct {
+	http.RoundTripper
+	mu      sync.Mutex
+	count   map[string]int
+	refused map[string]bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := r.RoundTripper.RoundTrip(request)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if request.Method != http.MethodGet {
+		r.count[request.Method+" "+request.URL.Path]++
+	}
+	if err == nil && answer.StatusCode == http.StatusForbidden {
+		r.refused[request.URL.Path] = true
+	}
+	return answer, err
+}
+
+// reset begins to count again, and returns the numbers until now.
+func (r *requests) reset() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := r.count
+	r.count, r.refused = map[string]int{}, map[string]bool{}
+	return count
+}
+
+func (r *requests) hasRefused(resource string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind, subresource, _ := strings.Cut(resource, "/")
+	for path := range r.refused {
+		if strings.Contains(path, "/"+kind) && strings.HasSuffix(path, subresource) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowOnly grants the documented rights but for those to write a resource.
+func allowOnly(w *suite.World, refused string) {
+	w.Helper()
+	without := func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		for i, rule := range rules {
+			if slices.Contains(rule.Resources, refused) {
+				rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+			}
+		}
+		return slices.DeleteFunc(rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Verbs) == 0 })
+	}
+	everywhere, inNamespace := documented(w)
+	named := metav1.ObjectMeta{Namespace: "ranges", Name: "ranges-provisioner"}
+	suite.Must(w, w.Update(w.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: named.Name}, Rules: without(everywhere)}))
+	suite.Must(w, w.Update(w.Context(), &rbacv1.Role{ObjectMeta: named, Rules: without(inNamespace)}))
+}
+
+// run runs the provisioner until it is stopped, or the test ends. The wrappers see its requests.
+func run(t *testing.T, w *suite.World, system provisioner.Provisioner, wrappers ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
 	config := rest.CopyConfig(w.Config())
+	for _, wrapper := range wrappers {
+		config.Wrap(wrapper)
+	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
