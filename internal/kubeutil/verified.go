@@ -28,9 +28,9 @@ import (
 //   - a watch is resumed before the last event that was seen, and begins with that same
 //     event again: otherwise the store has gone back and has passed the revision since.
 //
-// The Reflector then lists again. One case is left unnoticed: if no event was seen since the
-// last list, and the store has gone back behind that list and passed it before the watch is
-// resumed.
+// The Reflector then lists again. One case is left, which only the source of another resource
+// can notice, and report by GoneBack: if no event was seen since the last list, and the store has
+// gone back behind that list and passed it before the watch is resumed.
 //
 // Resource versions of one resource are compared as numbers, as Kubernetes documents since 1.35
 // (KEP-5504). Versions that are not numbers are not compared.
@@ -51,6 +51,8 @@ type VerifiedSource struct {
 	before string
 	// running reports whether a watch runs that goes on in the history that was seen.
 	running bool
+	// isRefuted reports whether the store has gone back since the last list.
+	isRefuted bool
 	// compared is the time when the revisions were last compared.
 	compared time.Time
 }
@@ -125,7 +127,7 @@ func (s *VerifiedSource) ListWithContext(ctx context.Context, options metav1.Lis
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin()
-	s.revision, s.before, s.last = foundRevision, foundRevision, mark{}
+	s.revision, s.before, s.last, s.isRefuted = foundRevision, foundRevision, mark{}, false
 	return list, nil
 }
 
@@ -152,15 +154,16 @@ func (s *VerifiedSource) refute(foundRevision string) bool {
 	return true
 }
 
-// GoneBack makes the source forget the revisions that it has seen. Call it if a read or a write
-// has found a revision that shows that the store has gone back behind a seen one. If that was
-// noticed already, the call has no effect.
+// GoneBack makes the source forget the revisions that it has seen, end its watch with the next event
+// or bookmark, and have everything listed again. Call it if a read or a write has found a revision
+// that shows that the store has gone back behind a seen one. If that was noticed already, the call has
+// no effect.
 func (s *VerifiedSource) GoneBack(seenRevision, foundRevision string) {
 	s.mu.Lock()
 	isNew := s.revision != "" && !isOlder(s.revision, seenRevision)
 	if isNew {
 		s.begin()
-		s.revision, s.before, s.last = "", "", mark{}
+		s.revision, s.before, s.last, s.isRefuted = "", "", mark{}, true
 	}
 	s.mu.Unlock()
 	if isNew {
@@ -181,6 +184,9 @@ func (s *VerifiedSource) WatchWithContext(ctx context.Context, options metav1.Li
 		return nil, errGoneBack()
 	}
 	check := s.resume(&options)
+	if check == nil {
+		return nil, errGoneBack()
+	}
 	watching, err := s.listerWatcher.WatchWithContext(ctx, options)
 	if err != nil {
 		return nil, err
@@ -227,10 +233,13 @@ func (s *VerifiedSource) pause(ctx context.Context) error {
 	}
 }
 
-// resume sets the revision at which a watch begins.
+// resume sets the revision at which a watch begins. It returns nil if everything must be listed before.
 func (s *VerifiedSource) resume(options *metav1.ListOptions) *resumption {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isRefuted {
+		return nil
+	}
 	s.begin()
 	if s.before != "" {
 		options.ResourceVersion = s.before
@@ -244,6 +253,8 @@ type resumption struct {
 	attempt int
 	// again is the event with which the watch has to begin; the zero mark once it did.
 	again mark
+	// isOver reports whether a later list or watch has taken its place, or the store has gone back.
+	isOver bool
 }
 
 // filter returns an event as it is passed on, and whether it is.
@@ -257,7 +268,9 @@ func (r *resumption) filter(e watch.Event) (watch.Event, bool) {
 	if ok {
 		return e, keep
 	}
-	r.source.GoneBack(again.version, event.version)
+	if !r.isOver {
+		r.source.GoneBack(again.version, event.version)
+	}
 	return watch.Event{Type: watch.Error, Object: new(errGoneBack().Status())}, true
 }
 
@@ -268,8 +281,8 @@ func (r *resumption) judge(event mark, isBookmark bool) (keep, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case r.attempt != s.attempt: // a later list or watch has taken its place
-		return false, true
+	case r.attempt != s.attempt:
+		r.isOver = true
 	case r.again == mark{}:
 		s.note(event, isBookmark)
 		return true, true

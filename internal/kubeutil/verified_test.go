@@ -252,6 +252,44 @@ func TestRollbackIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestSourceListsAgainAfterReport covers a report by another source: none of the watches that run passes on an
+// event, and none begins before everything is listed.
+func TestSourceListsAgainAfterReport(t *testing.T) {
+	h, reported := &history{revision: 1}, 0
+	from := h.source()
+	s := NewVerifiedSource(from, Verification{WentBack: func(string, string) { reported++ }})
+	list := func() {
+		t.Helper()
+		if _, err := s.List(metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list()
+	h.write(watch.Added, "a")
+	watchEvents(t, s)
+	shows, recorded := watch.NewFake(), from.WatchFuncWithContext
+	from.WatchFuncWithContext = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return shows, nil }
+	running, err := s.Watch(metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from.WatchFuncWithContext = recorded
+	s.GoneBack(s.Revision(), "1")
+	if got := watchEvents(t, s); len(got) != 1 || got[0] != string(metav1.StatusReasonExpired) {
+		t.Errorf("before a list, a watch shows %q", got)
+	}
+	list()
+	go shows.Add(newEvent(watch.Added, "c", 3).Object)
+	if e := <-running.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		t.Errorf("the watch that runs shows %v", e)
+	}
+	running.Stop()
+	h.write(watch.Added, "b")
+	if got := watchEvents(t, s); len(got) != 2 || got[0] != "ADDED b 3" || reported != 1 {
+		t.Errorf("after a list, a watch shows %q, and %d reports were made", got, reported)
+	}
+}
+
 func TestEveryListIsQuorumRead(t *testing.T) {
 	h := &history{revision: 7}
 	s := NewVerifiedSource(h.source(), Verification{})

@@ -327,8 +327,16 @@ func (l *Ledger) Acknowledge(version, sentRevision string) error {
 	if isAbove(version, sentRevision) {
 		return nil
 	}
-	l.source.GoneBack(sentRevision, version)
+	l.GoneBack(sentRevision, version)
 	return fmt.Errorf("the store has gone back from revision %s to %s: %w", sentRevision, version, ipam.ErrUnconfirmed)
+}
+
+// GoneBack makes the view list all records again, as a read or a write has shown that the store has
+// gone back behind a seen revision. If that was noticed already, the call has no effect.
+func (l *Ledger) GoneBack(seenRevision, foundRevision string) {
+	if source := l.watchSource(); source != nil {
+		source.GoneBack(seenRevision, foundRevision)
+	}
 }
 
 // isAbove reports whether a revision is above another. It returns true if that is not known.
@@ -340,10 +348,13 @@ func isAbove(revision, otherRevision string) bool {
 // onRollback ends the current watch, whose events are of a history that the store has left.
 func (l *Ledger) onRollback(seenRevision, foundRevision string) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.noteRollback(seenRevision, foundRevision)
 	l.outdated = true
 	l.relist()
+	l.mu.Unlock()
+	if l.options.WentBack != nil {
+		l.options.WentBack(foundRevision)
+	}
 }
 
 func (l *Ledger) noteRollback(seenRevision, foundRevision string) {

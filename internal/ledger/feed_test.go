@@ -72,12 +72,13 @@ func TestListOfSameStoreKeepsConfirmations(t *testing.T) {
 
 func TestEventsOfAbandonedHistoryAreIgnored(t *testing.T) {
 	l := newListedLedger(t)
-	ended := false
+	ended, reported := false, ""
 	l.relist = func() { ended = true }
+	l.options.WentBack = func(foundRevision string) { reported = foundRevision }
 	l.onRollback("5", "4")
 	must(t, feed{l}.Add(allocation("x", "x", "6", "10.0.0.0/28")))
-	if _, ok := l.Record(ask("x").Record); ok || !ended {
-		t.Errorf("the record is shown: %t; the watch ended: %t", ok, ended)
+	if _, ok := l.Record(ask("x").Record); ok || !ended || reported != "4" {
+		t.Errorf("the record is shown: %t; the watch ended: %t; revision %q is reported", ok, ended, reported)
 	}
 	unreadable := unreadableOf("bad", "1", "7", "10.0.0.64/27")
 	if added, deleted := (feed{l}).Add(unreadable), (feed{l}).Delete(unreadable); added == nil || deleted == nil {

@@ -102,6 +102,9 @@ type Options struct {
 	Random *rand.Rand
 	// Silence is the time after which a watch that does not show an acknowledged record is restarted.
 	Silence time.Duration
+	// WentBack is called when the view has found that the store has gone back, with the revision that shows it.
+	// Nil means that nothing is called.
+	WentBack func(foundRevision string)
 	// Log reports that the watch is restarted.
 	Log logr.Logger
 }

@@ -77,11 +77,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	rollbacks := newRollbacks(conn.scheme, o.Log.WithName("informers"))
 	view := ledger.New(ledger.Options{
-		Clock: clock.RealClock{}, Silence: silence,
+		Clock: clock.RealClock{}, Silence: silence, WentBack: rollbacks.spread,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: o.Log.WithName("ledger"),
 	})
-	rollbacks := newRollbacks(conn.scheme, o.Log.WithName("informers"))
+	rollbacks.include(view)
 	informers, err := newRecordsFirst(cfg, conn, view.Synced, rollbacks)
 	if err != nil {
 		return err

@@ -6,11 +6,14 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/cadastre-dev/cadastre/api/v1alpha1"
+	"github.com/cadastre-dev/cadastre/internal/kubeutil"
 	"github.com/cadastre-dev/cadastre/internal/manifests"
 	"github.com/cadastre-dev/cadastre/internal/testing/cluster"
 	"github.com/cadastre-dev/cadastre/internal/testing/suite"
@@ -112,6 +115,48 @@ func TestPolicyHasNoStateUntilListed(t *testing.T) {
 		}
 	}
 }
+
+// TestRollbackIsSpread covers a source that has seen no event since its list, of a store that has gone back and passed
+// that list. It lists again, as another source has noticed, or the view of records has.
+func TestRollbackIsSpread(t *testing.T) {
+	for _, reporter := range []string{"IPPool", "the view"} {
+		scheme, err := cluster.Scheme()
+		suite.Must(t, err)
+		counted, revision := newRollbacks(scheme, logr.Discard()), "7"
+		var view spreadTo
+		counted.include(&view)
+		newSource := func(example runtime.Object) *kubeutil.VerifiedSource {
+			source := counted.newVerifiedSource(&toolscache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &v1alpha1.IPPoolList{ListMeta: metav1.ListMeta{ResourceVersion: revision}}, nil
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+			}, example)
+			_, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
+			suite.Must(t, err)
+			return source
+		}
+		idle, other := newSource(&v1alpha1.IPClass{}), newSource(&v1alpha1.IPPool{})
+		if reporter == "IPPool" {
+			other.GoneBack("7", "5")
+		} else {
+			counted.spread("5")
+		}
+		revision = "9"
+		if _, err := idle.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
+			t.Errorf("%s has noticed that the store has gone back, and the watch of IPClasses begins with: %v", reporter, err)
+		}
+		if got := counted.byKind(); got["IPClass"] != 1 || got["IPPool"] != 1 || view == "" {
+			t.Errorf("%s has noticed it: %v are counted, and the view gets %q", reporter, got, view)
+		}
+	}
+}
+
+// spreadTo represents the view of records at revision 7. It has the last revision that was reported to it.
+type spreadTo string
+
+func (*spreadTo) Revision() string                   { return "7" }
+func (s *spreadTo) GoneBack(_, foundRevision string) { *s = spreadTo(foundRevision) }
 
 // TestRollbacksAreCountedByKind lists a store that has gone back from revision 7 to 5.
 func TestRollbacksAreCountedByKind(t *testing.T) {

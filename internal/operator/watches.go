@@ -92,13 +92,21 @@ func inForce(policies, bindings []any, shippedPolicy *admissionv1.ValidatingAdmi
 }
 
 // rollbacks counts how often informers have found that the store of the API server has gone
-// back, by kind.
+// back, by kind. When one of them has, all list again, and so does the view of records: a source
+// that has seen no event since its last list cannot always notice it.
 type rollbacks struct {
 	scheme *runtime.Scheme
 	log    logr.Logger
 
-	mu     sync.Mutex
-	counts map[string]int
+	mu      sync.Mutex
+	counts  map[string]int
+	sources []verifiedSource
+}
+
+// verifiedSource is what a kubeutil.VerifiedSource and a ledger.Ledger have in common.
+type verifiedSource interface {
+	Revision() string
+	GoneBack(seenRevision, foundRevision string)
 }
 
 func newRollbacks(scheme *runtime.Scheme, log logr.Logger) *rollbacks {
@@ -118,13 +126,33 @@ func (r *rollbacks) newVerifiedSource(listerWatcher cache.ListerWatcher, example
 		kind = gvk.Kind
 	}
 	r.add(kind, 0)
-	return kubeutil.NewVerifiedSource(listerWatcher, kubeutil.Verification{
+	source := kubeutil.NewVerifiedSource(listerWatcher, kubeutil.Verification{
 		Clock: clock.RealClock{}, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		WentBack: func(seenRevision, foundRevision string) {
 			r.log.Info("The store of the API server has gone back; listing again", "kind", kind, "seenRevision", seenRevision, "foundRevision", foundRevision)
 			r.add(kind, 1)
+			r.spread(foundRevision)
 		},
 	})
+	r.include(source)
+	return source
+}
+
+// include makes a source list again when another one finds that the store has gone back.
+func (r *rollbacks) include(source verifiedSource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, source)
+}
+
+// spread makes all sources list again. It ends with those that have forgotten their revisions.
+func (r *rollbacks) spread(foundRevision string) {
+	r.mu.Lock()
+	sources := slices.Clone(r.sources)
+	r.mu.Unlock()
+	for _, source := range sources {
+		source.GoneBack(source.Revision(), foundRevision)
+	}
 }
 
 func (r *rollbacks) add(kind string, n int) {
