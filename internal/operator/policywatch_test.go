@@ -119,44 +119,42 @@ func TestPolicyHasNoStateUntilListed(t *testing.T) {
 // TestRollbackIsSpread covers a source that has seen no event since its list, of a store that has gone back and passed
 // that list. It lists again, as another source has noticed, or the view of records has.
 func TestRollbackIsSpread(t *testing.T) {
-	for _, reporter := range []string{"IPPool", "the view"} {
-		scheme, err := cluster.Scheme()
-		suite.Must(t, err)
-		counted, revision := newRollbacks(scheme, logr.Discard()), "7"
-		var view spreadTo
-		counted.include(&view)
-		newSource := func(example runtime.Object) *kubeutil.VerifiedSource {
-			source := counted.newVerifiedSource(&toolscache.ListWatch{
-				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-					return &v1alpha1.IPPoolList{ListMeta: metav1.ListMeta{ResourceVersion: revision}}, nil
-				},
-				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-			}, example)
+	scheme, err := cluster.Scheme()
+	suite.Must(t, err)
+	counted, revision, view := newRollbacks(scheme, logr.Discard()), "7", spreadTo(0)
+	counted.include(&view)
+	lists := &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &v1alpha1.IPPoolList{ListMeta: metav1.ListMeta{ResourceVersion: revision}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+	}
+	idle, other := counted.newVerifiedSource(lists, &v1alpha1.IPClass{}), counted.newVerifiedSource(lists, &v1alpha1.IPPool{})
+	for want, report := range []func(){
+		func() { other.GoneBack("7", "5") },
+		func() { counted.spread("5") }, // as the view does
+	} {
+		revision = "7"
+		for _, source := range []*kubeutil.VerifiedSource{idle, other} {
 			_, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
 			suite.Must(t, err)
-			return source
 		}
-		idle, other := newSource(&v1alpha1.IPClass{}), newSource(&v1alpha1.IPPool{})
-		if reporter == "IPPool" {
-			other.GoneBack("7", "5")
-		} else {
-			counted.spread("5")
-		}
+		report()
 		revision = "9"
 		if _, err := idle.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
-			t.Errorf("%s has noticed that the store has gone back, and the watch of IPClasses begins with: %v", reporter, err)
+			t.Errorf("after report %d the watch of IPClasses begins with: %v", want+1, err)
 		}
-		if got := counted.byKind(); got["IPClass"] != 1 || got["IPPool"] != 1 || view == "" {
-			t.Errorf("%s has noticed it: %v are counted, and the view gets %q", reporter, got, view)
+		if got := counted.byKind(); got["IPClass"] != want+1 || got["IPPool"] != want+1 || int(view) != want+1 {
+			t.Errorf("after report %d: %v are counted, and the view has listed %d times", want+1, got, view)
 		}
 	}
 }
 
-// spreadTo represents the view of records at revision 7. It has the last revision that was reported to it.
-type spreadTo string
+// spreadTo represents the view of records at revision 7, which lists at once. It counts the reports to it.
+type spreadTo int
 
-func (*spreadTo) Revision() string                   { return "7" }
-func (s *spreadTo) GoneBack(_, foundRevision string) { *s = spreadTo(foundRevision) }
+func (*spreadTo) Revision() string       { return "7" }
+func (s *spreadTo) GoneBack(_, _ string) { *s++ }
 
 // TestRollbacksAreCountedByKind lists a store that has gone back from revision 7 to 5.
 func TestRollbacksAreCountedByKind(t *testing.T) {

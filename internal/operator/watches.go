@@ -101,6 +101,8 @@ type rollbacks struct {
 	mu      sync.Mutex
 	counts  map[string]int
 	sources []verifiedSource
+	// isSpreading reports whether spread runs: those that it makes list again report that, too.
+	isSpreading bool
 }
 
 // verifiedSource is what a kubeutil.VerifiedSource and a ledger.Ledger have in common.
@@ -145,14 +147,21 @@ func (r *rollbacks) include(source verifiedSource) {
 	r.sources = append(r.sources, source)
 }
 
-// spread makes all sources list again. It ends with those that have forgotten their revisions.
+// spread makes each source list again, once.
 func (r *rollbacks) spread(foundRevision string) {
 	r.mu.Lock()
-	sources := slices.Clone(r.sources)
+	sources, isSpreading := slices.Clone(r.sources), r.isSpreading
+	r.isSpreading = true
 	r.mu.Unlock()
+	if isSpreading {
+		return
+	}
 	for _, source := range sources {
 		source.GoneBack(source.Revision(), foundRevision)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isSpreading = false
 }
 
 func (r *rollbacks) add(kind string, n int) {
