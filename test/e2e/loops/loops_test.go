@@ -45,9 +45,10 @@ const (
 	// waits for the block of another one: that record is fenced and deleted, the next one created
 	// and bound, and after each of them the pool's status may be written.
 	mostWrites = 8
-	// servedWithin bounds the time from the end of the cause to the success: until the API server
-	// notices that, a second until the next try, and more on a machine that is busy.
-	servedWithin = 6 * time.Second
+	// servedWithin bounds the time from the end of the cause to the success: a second until the next try, and
+	// about four requests, which take a second each on a machine that is busy. Delays that double without bound
+	// would make it ten.
+	servedWithin = 8 * time.Second
 	// grace is the --orphan-grace of the operator: some writes are made only after it.
 	grace = 15 * time.Second
 )
@@ -123,6 +124,11 @@ func (s *scene) run() {
 	s.Await("it is served", func(context.Context) bool { return s.write.served(s) })
 	if took := time.Since(ended); took > servedWithin+s.write.waits {
 		s.Errorf("it was served %s after the cause had ended, want %s at most", took, servedWithin+s.write.waits)
+		for _, a := range s.requests()[s.before:] {
+			if after := a.RequestReceivedTimestamp.Sub(ended); after > -watched/4 {
+				s.Logf("%s: %s %s/%s: %d", after.Round(time.Millisecond), a.Verb, a.ObjectRef.Resource, a.ObjectRef.Subresource, a.ResponseStatus.Code)
+			}
+		}
 	} else {
 		s.Logf("it was served %s after the cause had ended", took.Round(time.Millisecond))
 	}
